@@ -272,14 +272,12 @@ class Root:
         digest: str = "",
         *,
         anew: bool = False,
-        repaired: bool = False,
-        dropped: bool = False,
+        replaces: bool = False,
     ) -> None:
-        """Changes the entry of a table, unless it names a later version.
+        """Changes the entry of a table, unless it names a later version; version 0 is of one that is about to be made.
 
         Without a root only the first table gets an entry, or any with ``anew``: else nobody could see that it is gone.
-        ``repaired``: the files of this version may be others than before, so that nobody may use a copy of its rows.
-        Version 0 is that of a table that is about to be made, or ``dropped``.
+        ``replaces``: any entry, as a table is dropped, or repaired, which may make other files of the same version.
         """
         heads = self._read()
         if not heads and not anew and self._files.sizes("", RECORDS):
@@ -287,7 +285,7 @@ class Root:
         entries, today = _merged(heads), datetime.now(UTC).date()
         entry = entries.get(name, ABSENT)
         is_known = entry.version > version or (entry.version > 0 and entry[1:] == (version, digest))
-        if is_known and not (anew or repaired or dropped):
+        if is_known and not (anew or replaces):
             return
         entries[name] = Entry(entry.change + 1, version, digest if version else str(today))
         kept = {name: each for name, each in sorted(entries.items()) if each.version or _is_recent(each, today)}
@@ -296,7 +294,8 @@ class Root:
         self._files.write(ROOT, path, text)
         for other, head in heads.items():
             if other != path and head is not None:
-                self._files.remove(ROOT, other)
+                with suppress(OSError):  # one that stays is read beside the new one
+                    self._files.remove(ROOT, other)
         self._heads = {path: kept}
 
     def problems(self) -> list[str]:
@@ -467,7 +466,7 @@ class Digests:
     def end(self, name: str) -> None:
         """Leaves an empty record; to be called before the table is dropped."""
         self.forget(name)
-        self.root.enter(name, 0, dropped=True)
+        self.root.enter(name, 0, replaces=True)
         stored = self.files.sizes(name, RECORDS)
         written = self._write(name, _Record(version=0))
         for path in stored.keys() - {written}:
@@ -545,7 +544,7 @@ class Digests:
         if anew or all(_version(path) <= table.version for path in stored):
             written = self._write(name, record)
             # before the older ones are removed: whatever fails, who reads by the root sees this version
-            self.root.enter(name, table.version, files[manifest(table.version)][1], repaired=anew)
+            self.root.enter(name, table.version, files[manifest(table.version)][1], replaces=anew)
             for path in stored:
                 if path != written and (anew or _version(path) not in kept - {table.version}):
                     self.files.remove(name, path)

@@ -178,8 +178,9 @@ class EmbeddingStore:
     def dropped_corpora(self, fingerprints: Iterable[str]) -> set[str]:
         """Those of the fingerprints that no stored corpus has."""
         unknown = {*fingerprints} - {*texts(self.corpora()["fingerprint"])}
-        found = read_now(self.connection, "corpora", {"fingerprint": sorted(unknown)}) if unknown else self.corpora()
-        return unknown - {*texts(found["fingerprint"])}
+        if unknown:
+            unknown -= {*texts(read_now(self.connection, "corpora", {"fingerprint": sorted(unknown)})["fingerprint"])}
+        return unknown
 
     def corpus_row(self, name: str, fingerprint: str | None = None) -> dict[str, Any]:
         """The row of :meth:`corpora` for a name (the newest), a fingerprint given as the name, or both."""

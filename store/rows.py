@@ -71,7 +71,10 @@ def read_now(connection: Connection, name: str, equals: Equals) -> pa.Table:
 
     For what other rows, which may be newer than those that a connection keeps, refer to.
     """
-    return read(connection, name, equals) or read(connection, name, equals, seconds=0.0)
+    rows = read(connection, name, equals)
+    if rows or not connection.kept.look_seconds:  # 0: what is kept is as new as what is stored
+        return rows
+    return read(connection, name, equals, seconds=0.0)
 
 
 def by_value(connection: Connection, name: str, values: Sequence[str]) -> dict[str, pa.Table]:

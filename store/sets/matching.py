@@ -273,20 +273,17 @@ def _several(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
 
 def _all_ids(columns: Mapping[str, Sequence[object]], items: Items) -> Match | None:
     """The match where the only usual column holds the ids of all items, each once: compared as one, for millions."""
-    match key_columns(columns, items.of):
-        case [name] if len(columns[name]) == len(items.ids) and not any(
-            name in KEYS[kind] for kind in ("captions", "images", "rows") if kind != items.of
-        ):
-            cells = columns[name]
-        case _:
-            return None
-    if not all(isinstance(cell, str) for cell in cells):
+    usual = key_columns(columns, items.of)
+    if len(usual) != 1 or usual[0] not in {*QUERY, *KEYS.get(items.of, ()), *KEYS[""]}:
+        return None
+    cells = columns[usual[0]]
+    if len(cells) != len(items.ids) or not all(isinstance(cell, str) for cell in cells):
         return None
     places = pc.index_in(pa.array(cells, pa.string()), value_set=pa.array(items.ids, pa.string()))
     if places.null_count or pc.count_distinct(places).as_py() < len(places):
         return None
-    how = f"{len(places):,} of {len(places):,} rows matched by `{name}`"
-    return Match(places.to_numpy().astype(np.int64), name, how)
+    how = f"{len(places):,} of {len(places):,} rows matched by `{usual[0]}`"
+    return Match(places.to_numpy().astype(np.int64), usual[0], how)
 
 
 def key_of(columns: Mapping[str, Sequence[object]], items: Items) -> _Key | None:

@@ -818,7 +818,7 @@ def test_of_entries_that_are_changed_at_once_none_is_lost(tmp_path, monkeypatch)
     assert {name: entry[1:] for name, entry in read.entries().items()} == expected
     other.enter("first", 0)  # of a process that was about to make it
     assert read.entries(fresh=True)["first"].version == 3
-    other.enter("second", 0, dropped=True)
+    other.enter("second", 0, replaces=True)
     assert {name for name, entry in read.entries(fresh=True).items() if entry.version} == {"first", "third", "fourth"}
     assert len([*(tmp_path / "digests" / "root").iterdir()]) == 1, "what was read is removed"
 

@@ -211,12 +211,8 @@ def _header(path: Path) -> tuple[list[str], list[Any]]:
         import pyarrow.parquet as pq
 
         schema = pq.read_schema(path)
-        lists, floats = (
-            [is_such(each.type) for each in schema] for is_such in (pa.types.is_nested, pa.types.is_floating)
-        )
-        return schema.names, [
-            [0.0] if one else 0.0 if other else None for one, other in zip(lists, floats, strict=True)
-        ]
+        is_list, is_float = pa.types.is_nested, pa.types.is_floating
+        return schema.names, [[0.0] if is_list(of) else 0.0 if is_float(of) else None for of in schema.types]
     with path.open(newline="", encoding="utf-8-sig") as file:
         if path.suffix == ".jsonl":
             first = json.loads(next((line for line in file if line.strip()), "{}"))
