@@ -257,8 +257,9 @@ WAYS: dict[str, Way] = {
     "Winoground's files of scores": Way(table("clip.jsonl", [{"label": f"q{n}_c{c}_i{i}", "score": 0.1 * (c == i)} for n in (3, 1, 0, 2) for c in (0, 1) for i in (0, 1)]), "4 of 4 rows matched by `id`"),
     "score matrix": Way(saved(lambda path: np.savez(path, scores=SCORES[PC][:, PI], queries=of(CAPTIONS, PC), items=of(IMAGES, PI)), "m.npz"), "captions: 28 of 28 rows matched by `ids`"),
     "similarity of images by captions": Way(saved(lambda path: np.save(path, SCORES.T), "similarity.npy"), "transposed", verified=False),
+    "pandas' table of similarities, named by ids": Way(saved(lambda path: pd.DataFrame(SCORES[PC][:, PI], of(CAPTIONS, PC), of(IMAGES, PI)).to_csv(path), "clip.csv"), "images: 12 of 12 rows matched by `ids`"),
     "pandas' table of similarities": Way(saved(lambda path: pd.DataFrame(SCORES[PC][:, PI], of(CAPTIONS, PC), of(FILES, PI)).to_csv(path), "clip.csv"), "images: 12 of 12 rows matched by `ids`, file names of the images"),
-    "its Parquet, with images as rows": Way(saved(lambda path: pd.DataFrame(SCORES[PC][:, PI].T, of(IMAGES, PI), of(CAPTIONS, PC)).to_parquet(path), "sims.parquet"), "taken as images by captions, transposed"),
+    "its Parquet, with images as rows": Way(saved(lambda path: pd.DataFrame(SCORES[PC][:, PI].T, of(IMAGES, PI), of(CAPTIONS, PC)).to_parquet(path), "clip.parquet"), "taken as images by captions, transposed"),
     "logits in a tensor": Way(torched("logits.pt", {"logits": torch.tensor(SCORES)}), "captions: 28 rows taken", verified=False),
     # --- runs, results
     "trec run": Way(text("run.trec", TREC), "24 queries matched by their ids"),

@@ -7,10 +7,11 @@ refused with the way that leads here.
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -168,7 +169,6 @@ def _of_json(path: Path, loaded: object) -> Recognised:
 
 def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) -> Recognised | None:
     """What a table is by its columns; None where these are no header."""
-    from capim.tasks.corpora.images.image_files import is_image_name
     from capim.tasks.results.imported.runs import list_columns
     from capim.tasks.results.imported.tables import CELLS, is_cell, kind_of, our_name
 
@@ -184,11 +184,24 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
         return Recognised("qrels" if judged else "run", path)
     if kind_of(dict.fromkeys(map(our_name, names))) is not None:
         return Recognised("outcomes", path)
-    numbers = sum(isinstance(cell, float) or (isinstance(cell, str) and is_number(cell)) for cell in cells)
-    if numbers > 3 or any(map(is_vector, cells)) or any(str(cell).startswith("[") for cell in cells):
-        is_matrix = numbers > 3 and (_SCORES.search(path.stem.lower()) or sum(map(is_image_name, header)) > 3)
+    of_numbers = [
+        name
+        for name, cell in zip(header, cells, strict=False)
+        if isinstance(cell, float) or (isinstance(cell, str) and is_number(cell))
+    ]
+    n = len(of_numbers)
+    if n > 3 or any(map(is_vector, cells)) or any(str(cell).startswith("[") for cell in cells):
+        is_matrix = n > 3 and (_SCORES.search(path.stem.lower()) or not _are_components(of_numbers))
         return Recognised("scores", path) if is_matrix else Recognised("vectors", path, side_of(path.stem))
     return Recognised("outcomes", path) if path.suffix in READ_SUFFIXES and len(names) > 1 else None
+
+
+def _are_components(columns: Sequence[str]) -> bool:
+    """Whether columns are the components of vectors, counted in order (``0``, ``1``, …; ``dim_0``, …), and no items."""
+    ends = [re.fullmatch(r"(.*?)(\d*)", name) for name in columns]
+    counted = [(end[1], int(end[2] or -2)) for end in ends if end is not None]
+    steps = sum(a == b and j == i + 1 for (a, i), (b, j) in itertools.pairwise(counted))
+    return 2 * steps >= len(columns) - 1
 
 
 def _of_lines(path: Path) -> Recognised:
