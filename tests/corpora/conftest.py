@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.corpora.own_data import png
+from tests.corpora.own_data import png, write
 
 
 @pytest.fixture
@@ -36,21 +37,12 @@ def coco_folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[..., Path]:
-    """Writes files below ``photos/``: texts as given, images (None) each of another colour."""
-    count = 0
+    """Writes files below ``photos/``, and images each of another colour."""
+    count = itertools.count(1)
 
-    def put_files(files: dict[str, str | bytes | None] | None = None, *images: str) -> Path:
-        nonlocal count
-        root = tmp_path / "photos"
-        root.mkdir(exist_ok=True)
-        for name, content in {**dict.fromkeys(images), **(files or {})}.items():
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if content is None:
-                count += 1
-                path.write_bytes(png((count * 40 % 256, count * 90 % 256, 7)))
-            else:
-                path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return root
+    def put_files(files: dict[str, str | bytes] | None = None, *images: str) -> Path:
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        colours = {name: png((n * 40 % 256, n * 90 % 256, 7)) for name, n in zip(images, count, strict=False)}
+        return write(tmp_path / "photos", {**colours, **(files or {})})
 
     return put_files

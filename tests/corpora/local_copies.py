@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import inspect
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.description import load_reader
-from tests.corpora.own_data import csv_file, jpeg, json_lines, png, publish, shard
+from tests.corpora.own_data import csv_file, jpeg, json_lines, png, publish, shard, write
 
 COCO_IDS = (391895, 60623, 483108)
 COCO_2014 = [f"val2014/COCO_val2014_{i:012d}.jpg" for i in COCO_IDS]
@@ -36,14 +35,6 @@ def opened(reader: str, root: Path, **options: Any) -> dict[str, Any]:
     if folders is not None:
         options["images"] = [str(root / each) for each in folders] if isinstance(folders, list) else str(root / folders)
     return {"reader": reader, "root": str(root), **options}
-
-
-def write(root: Path, files: Mapping[str, str | bytes | None]) -> None:
-    """Files below a folder: texts and bytes as given, images (None) each of another colour."""
-    for index, (name, content) in enumerate(files.items()):
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(jpeg(index) if content is None else content.encode() if isinstance(content, str) else content)
 
 
 def images(*names: str) -> dict[str, None]:

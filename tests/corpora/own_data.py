@@ -35,6 +35,15 @@ def jpeg(index: int, size: tuple[int, int] = (24, 20)) -> bytes:
     return buffer.getvalue()
 
 
+def write(root: Path, files: Mapping[str, str | bytes | None]) -> Path:
+    """Files below a folder: texts and bytes as given, images (None) each of another colour."""
+    for index, (name, content) in enumerate(files.items()):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(index) if content is None else content.encode() if isinstance(content, str) else content)
+    return root
+
+
 def json_lines(file: Path, rows: Iterable[Mapping[str, object]]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))

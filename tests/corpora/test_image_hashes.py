@@ -14,7 +14,7 @@ from PIL import Image
 
 from capim.store import Corpus, EmbeddingStore
 from capim.tasks.corpora.images import source
-from capim.tasks.corpora.images.source import Folder, Folders, ImageHashes, RenderedImages
+from capim.tasks.corpora.images.source import Folders, ImageHashes, RenderedImages
 from capim.tasks.corpora.naming import CorpusToRead
 from capim.tasks.runtime.open_corpora import OpenCorpora
 
@@ -47,7 +47,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], tup
     """Reads a corpus as a new run does: the corpus, and the keys of the images whose bytes were read."""
     store = EmbeddingStore.open(tmp_path / "store", create=True)
     keys = Counter[str]()
-    for kind in (Folder, Folders, RenderedImages):
+    for kind in (Folders, RenderedImages):
         original = kind.read
 
         def counted(self: Any, key: str, original: Callable[[Any, str], bytes] = original) -> bytes:

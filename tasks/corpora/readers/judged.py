@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -39,8 +38,15 @@ from capim.tasks.corpora.images.image_files import (
 )
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, JudgedTask, SubsetCounts
 from capim.tasks.corpora.readers.forms import JUDGED_TABLES, form_of, usual_column
-from capim.tasks.corpora.readers.hub import HubImages, HubSplit, configs_of, load_split
-from capim.tasks.corpora.readers.table import SUFFIXES, holds_images, shards_in, table_columns, table_rows
+from capim.tasks.corpora.readers.hub import HubSplit, configs_of, load_split
+from capim.tasks.corpora.readers.table import (
+    SUFFIXES,
+    columns_or_none,
+    holds_images,
+    shards_in,
+    table_columns,
+    table_rows,
+)
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _UNJUDGED = "no document is judged relevant to this query"
@@ -91,9 +97,11 @@ def read_judged(
     """
     local = Path(dataset).expanduser()
     place = str(local.absolute()) if local.exists() else dataset
-    require_known(place, "columns", columns or {}, known_roles())
+    roles = [f"{table}.{role}" for table, each in JUDGED_TABLES.items() for role in each.columns]
+    require_known(place, "columns", columns or {}, roles)
     files = JudgedFiles(place, split, columns or {}, revision, images=images, ids_only=ids_only, missing=missing)
     files = files.with_questions()
+    name = name or corpus_name(Path(place))
     return _corpus(files, subsets, language=language, main_metric=main_metric, name=name, licence=licence)
 
 
@@ -103,7 +111,7 @@ def _corpus(
     *,
     language: str,
     main_metric: str,
-    name: str | None,
+    name: str,
     licence: str = "the data set's",
     published: JudgedTask | None = None,
 ) -> Corpus:
@@ -117,15 +125,14 @@ def _corpus(
     pages, left_out = {row.id for row in documents.rows}, {row.item_id for row in documents.skipped}
     queries = [row for part in parts for row in part.queries]
     known_queries = {row.id for row in queries}
-    relevant: set[str] = set()
     judgements = []
     for (query, document), grade in {pair: grade for part in parts for pair, grade in part.grades.items()}.items():
         if document not in pages and document not in left_out:
             faults.add("judged documents that are not in the corpus", f"{document!r} for query {query!r}")
         elif document in pages and query in known_queries:
             judgements.append(RelevanceRow(JUDGED, "t2i", query, document, grade))
-            relevant |= {query} if grade > 0 else set()
     faults.raise_any()
+    relevant = {row.query_id for row in judgements if row.grade > 0}
     if not files.ids_only and any(row.text is None for row in queries):
         raise RequestError(f"{place}: queries without a text; name their column with columns, or set ids_only = true")
     asked = [row for row in queries if row.id in relevant]
@@ -136,10 +143,10 @@ def _corpus(
             "queries and judgements have to agree"
         )
     corpus = build_corpus(
-        name or corpus_name(Path(place)),
+        name,
         documents.rows,
         _grouped(asked, judgements) if len(chosen) > 1 else asked,
-        source=None if files.ids_only else documents.source,
+        source=documents.source,
         relevance=[row for row in judgements if row.query_id in relevant],
         skipped=[*documents.skipped, *dropped],
         licence=licence,
@@ -160,12 +167,9 @@ def _corpus(
     return corpus
 
 
-def __getattr__(name: str) -> Callable[..., Corpus]:
-    """The reader of a task, as ``tasks.corpora.description`` looks it up: ``read_Vidore3FinanceEnRetrieval``."""
-    task = name.removeprefix("read_").replace("_", "-")
-    if task not in JUDGED_TASKS:
-        raise AttributeError(f"module {__name__!r} has no {name!r}")
-    known = JUDGED_TASKS[task]
+def task_reader(name: str) -> Callable[..., Corpus]:
+    """The reader of one of ``JUDGED_TASKS``."""
+    task = JUDGED_TASKS[name]
 
     def read(
         root: str | Path | None = None,
@@ -187,19 +191,20 @@ def __getattr__(name: str) -> Callable[..., Corpus]:
             RequestError: A count is another one than expected, and as :func:`tasks.corpora.readers.judged.read_judged`.
         """
         files = JudgedFiles(
-            known.dataset if root is None else str(require_folder(root, f"{task} folder")),
-            known.split,
-            revision=revision or known.revision or None,
-            configs=tuple(folders_on_hub(known.layout, list(known.subsets))),
+            task.dataset if root is None else str(require_folder(root, f"{name} folder")),
+            task.split,
+            revision=revision or task.revision or None,
+            configs=folders,
             images=images,
             ids_only=ids_only,
             missing=missing,
         )
-        chosen = subsets or [subset for subset in known.subsets if subset]
-        headline = known.main_metric
-        return _corpus(files, chosen, language=known.language, main_metric=headline, name=task, published=known)
+        chosen, headline = subsets or [subset for subset in task.subsets if subset], task.main_metric
+        return _corpus(files, chosen, language=task.language, main_metric=headline, name=name, published=task)
 
-    read.__name__ = name
+    tables = ("corpus", "queries", "qrels") if task.layout == _FOLDERS else ()  # which are read like configurations
+    folders = tuple(task.layout.format(subset=subset, table=table) for subset in task.subsets for table in tables)
+    read.__name__ = f"read_{name}"
     return read
 
 
@@ -329,13 +334,13 @@ def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str]
             )
     if files.ids_only:
         return LocatedImages(rows, None, [])
+    source = table.source
     if subsets[0] and (pictures := files.table("images", subsets[0])) is not None and pictures.source is not None:
         key_of = {str(row["id"]): str(row["image"]) for row in pictures.rows}
         rows = [row._replace(key=key_of.get(row.key, "")) for row in rows]
-        table = table._replace(source=pictures.source, absent=pictures.absent | {""})
-    if table.source is not None:
-        located = LocatedImages(rows, table.source, [])
-        return located.without(table.absent, missing=files.missing, where=table.where, what="documents")
+        source = pictures.source
+    if source is not None:
+        return source.locate(rows, missing=files.missing, where=table.where, what="documents")
     if not beside:
         raise RequestError(f"{table.where}: it holds no images; give their folder with images, or set ids_only = true")
     return locate_images(rows, beside, missing=files.missing, origin=table.where)
@@ -385,9 +390,7 @@ class JudgedTable(NamedTuple):
 
     where: str
     rows: Iterable[Mapping[str, Any]]
-    roles: frozenset[str]
-    source: HubImages | None = None  # of images within the table; the role image is then their key
-    absent: frozenset[str] = frozenset()  # keys of cells without an image
+    source: HubSplit | None = None  # of images within the table; the role image is then their key
 
 
 class JudgedFiles(NamedTuple):
@@ -459,15 +462,11 @@ class JudgedFiles(NamedTuple):
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
                 grade = row[found["grade"]] if "grade" in found else 1
                 judgements.append({"query": asked["id"], "document": document, "grade": grade})
-        table = partial(JudgedTable, where)
-        pages = table(list(documents.values()), frozenset({"id", "image"}))
-        if loaded is not None and loaded.images:
-            pages = pages._replace(source=loaded.source, absent=frozenset(loaded.absent()))
         return self._replace(
             tables={
-                "documents": pages,
-                "queries": table(list(queries.values()), frozenset({"id", "query"})),
-                "judgements": table(judgements, frozenset({"query", "document", "grade"})),
+                "documents": JudgedTable(where, documents.values(), loaded if loaded and loaded.images else None),
+                "queries": JudgedTable(where, queries.values()),
+                "judgements": JudgedTable(where, judgements),
             }
         )
 
@@ -524,13 +523,11 @@ class JudgedFiles(NamedTuple):
         split = None if files else self.split
         loaded = load_split(self.place, split=split, config=config or None, revision=self.revision, files=files)
         where = str(files[0]) if files else f"{self.place} ({config})"
-        table = self._by_role(name, where, list(loaded.dataset.column_names), loaded.rows_with_keys())
-        images = loaded.images and "image" in table.roles
-        return table._replace(source=loaded.source, absent=frozenset(loaded.absent())) if images else table
+        return self._by_role(name, where, list(loaded.dataset.column_names), loaded.rows_with_keys(), loaded)
 
     def _read(self, name: TableName, file: Path) -> JudgedTable:
         if name == "judgements" and (trec := _trec_rows(file)) is not None:
-            return JudgedTable(str(file), trec, frozenset(_GRADES))
+            return JudgedTable(str(file), trec)
         if file.suffix == ".json" and (objects := _of_objects(name, file)):
             return self._by_role(name, str(file), list(dict.fromkeys(chain.from_iterable(objects))), objects)
         available, rows = table_rows(file)
@@ -538,13 +535,18 @@ class JudgedFiles(NamedTuple):
         if name == "queries" and len(available) == 2 and usual_column(tuple(usual), available) is None:
             first = dict(zip(("id", "query"), available, strict=True))  # ids and texts without a header
             rest = (dict(zip(("id", "query"), row.values(), strict=True)) for row in rows)
-            return JudgedTable(str(file), chain([first], rest), frozenset(first))
+            return JudgedTable(str(file), chain([first], rest))
         return self._by_role(name, str(file), available, rows)
 
     def _by_role(
-        self, name: TableName, where: str, available: Sequence[str], rows: Iterable[Mapping[str, Any]]
+        self,
+        name: TableName,
+        where: str,
+        available: Sequence[str],
+        rows: Iterable[Mapping[str, Any]],
+        loaded: HubSplit | None = None,
     ) -> JudgedTable:
-        """The rows with their cells by role."""
+        """The rows with their cells by role, and the source of the images if these are among them."""
         faults, column_of = [], {}
         for role, usual in JUDGED_TABLES[name].columns.items():
             column = self.columns.get(f"{name}.{role}") or usual_column(usual, available)
@@ -558,15 +560,13 @@ class JudgedFiles(NamedTuple):
         if faults:
             raise RequestError([f"{where}: {fault}" for fault in faults])
         by_role = ({role: row.get(column) for role, column in column_of.items()} for row in rows)
-        return JudgedTable(where, by_role, frozenset(column_of))
+        return JudgedTable(where, by_role, loaded if loaded and loaded.images and "image" in column_of else None)
 
 
 def is_questions(file: Path) -> bool:
     """Whether the rows of a table are a query and its page."""
-    try:
-        return question_columns(table_columns(file)) is not None
-    except RequestError:
-        return False
+    columns = columns_or_none(file)
+    return columns is not None and question_columns(columns) is not None
 
 
 _QUERIES = JUDGED_TABLES["queries"].names
@@ -589,17 +589,6 @@ def question_columns(
     name = columns.get("documents.id") or usual_column(_PAGE_NAMES, others) or image
     grade = columns.get("judgements.grade") or usual_column(JUDGED_TABLES["judgements"].columns["grade"], others)
     return {"query": query, "image": image, "name": name, **({} if grade is None else {"grade": grade})}
-
-
-def folders_on_hub(layout: str, subsets: Sequence[str]) -> list[str]:
-    """The folders with the tables of subsets, which are read like configurations; empty for other layouts."""
-    tables = ("corpus", "queries", "qrels") if layout == _FOLDERS else ()
-    return [layout.format(subset=subset, table=table) for subset in subsets for table in tables]
-
-
-def known_roles() -> list[str]:
-    """What ``columns`` can name: ``documents.id``, ``queries.types``, ``judgements.grade`` and the others."""
-    return [f"{table}.{role}" for table, each in JUDGED_TABLES.items() for role in each.columns]
 
 
 def is_judged_folder(folder: Path) -> bool:
