@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.corpora.own_data import png, write
+from tests.corpora.own_data import png, three_images, write
 
 
 @pytest.fixture
 def coco_folder(tmp_path: Path) -> Path:
     """Three images with two captions each, and boxes for two of them, in COCO's formats."""
-    root = tmp_path / "three"
-    (root / "images").mkdir(parents=True)
-    images: list[dict[str, Any]] = []
-    captions: list[dict[str, Any]] = []
-    for i, colour in enumerate(("red", "green", "blue")):
-        (root / "images" / f"{colour}.png").write_bytes(png(colour))
-        images.append({"id": 10 + i, "file_name": f"{colour}.png"})
-        captions += [{"id": 100 + 10 * k + i, "image_id": 10 + i, "caption": f"{colour} {k}"} for k in range(2)]
-    captions.sort(key=lambda caption: caption["id"])
-    (root / "captions.json").write_text(json.dumps({"images": images, "annotations": captions}))
-    boxes = {
-        "categories": [{"id": 1, "name": "person"}, {"id": 5, "name": "bus"}],
-        "images": [{"id": 10}, {"id": 11}],
-        "annotations": [{"image_id": 10, "category_id": c} for c in (5, 1, 5)],
-    }
-    (root / "instances.json").write_text(json.dumps(boxes))
-    return root
+    return three_images(tmp_path / "three")
 
 
 @pytest.fixture

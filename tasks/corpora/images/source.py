@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path, PureWindowsPath
 from time import sleep, time
 
@@ -215,12 +215,8 @@ class ImageHashes:
     """
 
     def __init__(self, known: Callable[[], Mapping[str, HashedImage]] = dict) -> None:
-        self._read_known = known
+        self._known = cache(known)
         self._fresh: dict[str, HashedImage] = {}
-
-    @cached_property
-    def _known(self) -> Mapping[str, HashedImage]:
-        return self._read_known()
 
     def facts(self, source: ImageSource, key: str) -> ImageFacts:
         """Hash and size of an image of a source, from its bytes where they are not known.
@@ -233,7 +229,7 @@ class ImageHashes:
         if described is None:
             return image_facts(source.read(key))
         place, state = described
-        before = self._known.get(place)
+        before = self._known().get(place)
         if before is None or before.state != state:
             before = self._fresh[place] = HashedImage(place, state, *image_facts(source.read(key)))
         return ImageFacts(before.sha, before.width, before.height)

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, did_you_mean, nearest, noted
 from capim.store.types import Corpus
@@ -45,15 +45,15 @@ class TableRows(NamedTuple):
     Attributes:
         where: File or data set, for messages.
         available: Its columns.
-        rows: Cells by column; an image cell holds a file name, or the image's key in the source.
+        rows: Cells by column (of a judged corpus by role); an image cell holds a file name, or the key in the source.
         origin: Where it can be had.
         source: Reads the images if they are not files in a folder.
     """
 
     where: str
     available: Sequence[str]
-    rows: Iterable[Mapping[str, object]]
-    origin: str
+    rows: Iterable[Mapping[str, Any]]
+    origin: str = ""
     source: HubSplit | None = None
 
 

@@ -84,9 +84,10 @@ class HubSplit:
         batches = self.dataset.select_columns(texts).with_format("arrow").iter(_BATCH)
         return (row for batch in batches for row in batch.to_pylist())
 
-    def rows_with_keys(self) -> Iterator[dict[str, Any]]:
-        """All columns, row by row; of an image its key in the source."""
-        return ({**row, **{name: f"{name}/{n}" for name in self.images}} for n, row in enumerate(self.rows()))
+    def table(self) -> forms.TableRows:
+        """All columns, row by row; of an image its key in the split."""
+        rows = ({**row, **{name: f"{name}/{n}" for name in self.images}} for n, row in enumerate(self.rows()))
+        return forms.TableRows(self.name, self.dataset.column_names, rows, self.origin, self if self.images else None)
 
     def locate(self, rows: Sequence[ImageRow], *, missing: Missing, where: str, what: str) -> LocatedImages:
         """The images but those whose key is empty or that of an empty cell, which are left out.
@@ -328,13 +329,11 @@ def read_hub(
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
-    source = loaded if images is None and not ids_only else None
-    whole = forms.TableRows(
-        loaded.name, list(loaded.dataset.column_names), loaded.rows_with_keys(), loaded.origin, source
-    )
-    read = forms.of_languages(forms.of_split(whole), columns or {})
+    read = forms.of_languages(forms.of_split(loaded.table()), columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
-    if source is not None:
+    if images is not None or ids_only:
+        read = read._replace(source=None)
+    else:
         if len(loaded.images) == 1 and form != "quadruples":
             options = options._replace(columns={"image": loaded.images[0], **options.columns})
         for role, (column, *_) in forms.columns_of_roles(options, read.available, loaded.name).items():

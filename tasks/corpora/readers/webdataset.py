@@ -152,7 +152,8 @@ def samples_of(
         try:
             with tarfile.open(file, "r:") as tar, file.open("rb") as data:
                 for sample, members in groupby(_named_members(tar), key=itemgetter(0)):
-                    image, texts = None, ()
+                    image: ImageRow | None = None
+                    texts: Sequence[str] = ()
                     for _, kind, member in members:
                         if f".{kind}" in IMAGE_SUFFIXES and image is None:
                             facts = image_facts(_contents(data, member, file))
