@@ -264,7 +264,7 @@ def test_a_corrupt_image_is_a_listed_skip_with_its_captions_and_the_same_the_sec
     again = index_images(corpus, known={image.sha: image.reason for image in indexed_images}, sink=lambda _: None)
     assert again.fingerprint == clean.fingerprint != corpus.fingerprint
     with pytest.raises(RequestError, match=r"none of its 3 images can be used; the first, '10': junk"):
-        index_images(corpus, known=dict.fromkeys(corpus.images["sha"].to_pylist(), "junk"), sink=lambda _: None)
+        index_images(corpus, known={row["sha"]: "junk" for row in corpus.images.to_pylist()}, sink=lambda _: None)
 
 
 def test_an_image_that_vanishes_or_changes_during_the_work_is_named(coco_folder: Path) -> None:

@@ -62,7 +62,7 @@ def beir(root: Path, qrels: Sequence[Sequence[object]] = QRELS) -> dict[str, Any
 def mteb(root: Path, *, subset: str = "", grades: Any = None, layout: str = judged_reader.LAYOUTS[0]) -> dict[str, Any]:
     """Parquet shards by configuration, with the columns of ViDoRe 1 and 2; grades may be floats, as in one of them."""
     judged = columns(QRELS, "query-id", "corpus-id", "score")
-    tables = {
+    tables: dict[str, dict[str, Any]] = {
         "corpus": {
             "corpus-id": PAGES, "image": [{"bytes": page(n), "path": None} for n in range(3)], "doc-id": ["d"] * 3,
         },
