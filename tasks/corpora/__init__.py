@@ -64,7 +64,6 @@ def _entry(name: str, task: JudgedTask) -> CorpusEntry:
         licence="the data set's",
         needs="the hub; or root (the data set as a folder)",
         hub=task.dataset,
-        module="judged",
     )
 
 

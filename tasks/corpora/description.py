@@ -50,6 +50,7 @@ from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
+from capim.tasks.corpora.readers.judged import task_reader
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.corpora.readers.table import SUFFIXES
 from capim.tasks.corpora.subset import sample_corpus, sample_suffix
@@ -148,6 +149,8 @@ def load_reader(name: str) -> Callable[..., Corpus]:
     Raises:
         RequestError: The corpus is one of a package, whose reader cannot be imported.
     """
+    if name in JUDGED_TASKS:
+        return task_reader(name)
     if CORPORA[name].table:
         return table_reader(name)
     module, function = CORPORA[name].module or name.replace("-", "_"), f"read_{name.replace('-', '_')}"

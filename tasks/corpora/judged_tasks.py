@@ -39,6 +39,7 @@ class SubsetCounts(NamedTuple):
 
 # Columns of the file, in the order of SubsetCounts.
 _COUNTED = ("num_samples", "unique_queries", "num_relevant", "min_relevant_per_query", "max_relevant_per_query")
+_AS_THEY_ARE = ("task", "dataset", "revision", "split", "layout", "language")  # columns that are fields of JudgedTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +76,9 @@ def _tasks() -> dict[str, JudgedTask]:
             counts = SubsetCounts(*(int(row[column]) for column in _COUNTED)) if row["num_samples"] else None
             known = tasks.get(row["corpus"])
             tasks[row["corpus"]] = JudgedTask(
-                task=row["task"],
-                dataset=row["dataset"],
-                revision=row["revision"],
-                split=row["split"],
+                **{name: row[name] for name in _AS_THEY_ARE},
                 main_metric=row["main_score"].replace("ndcg_at_", "nDCG@"),
-                layout=row["layout"],
                 n_documents=int(row["num_documents"]) if row["num_documents"] else None,
-                language=row["language"],
                 subsets={**(known.subsets if known else {}), row["subset"]: counts},
             )
     return tasks

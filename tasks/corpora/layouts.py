@@ -16,21 +16,12 @@ from capim.store.errors import RequestError
 from capim.tasks.corpora import OWN_CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.images.image_files import images_below, without_image_suffix
+from capim.tasks.corpora.readers import table
 from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
 from capim.tasks.corpora.readers.judged import is_judged_folder, is_questions
 from capim.tasks.corpora.readers.labels import are_classes, is_labelled, is_sharded
-from capim.tasks.corpora.readers.table import (
-    SUFFIXES,
-    any_table,
-    holds_images,
-    is_coco,
-    named_table,
-    shards_in,
-    table_columns,
-    tables_in,
-)
 
 Content: TypeAlias = dict[str, object]
 
@@ -72,23 +63,23 @@ def recognise_file(path: Path) -> Recognised | None:
     """The corpus of one file; None if its suffix is that of no captions file."""
     suffix = path.suffix.lower()
     if suffix == ".tar":
-        name = corpus_name(path)
-        return Recognised(
-            {"reader": "webdataset", "root": str(path.parent), "shards": path.name, "name": name}, "one tar shard"
-        )
+        return _as("webdataset", "one tar shard", root=path.parent, shards=path.name, name=corpus_name(path))
     for reader in CAPTIONS_FILES:
         if path.name in OWN_CORPORA[reader].files:
-            return Recognised({"reader": reader, "root": str(path)}, f"the corpus {reader}, by the name {path.name}")
+            return _as(reader, f"the corpus {reader}, by the name {path.name}", root=path)
     beside: Content = {"images": str(path.parent.parent)} if path.parent.name == "annotations" else {}
-    if is_coco(path):
-        content: Content = {"reader": "coco-captions", "root": str(path.parent), "captions": str(path), **beside}
-        if beside:
-            content["name"] = corpus_name(path)
-        return Recognised(content, "captions in COCO's format")
-    if suffix not in SUFFIXES:
+    if table.is_coco(path):
+        named: Content = {**beside, "name": corpus_name(path)} if beside else {}
+        return _as("coco-captions", "captions in COCO's format", root=path.parent, captions=path, **named)
+    if suffix not in table.SUFFIXES:
         return None
     found = _table(path, path)
     return found._replace(content={**found.content, **beside}) if found.content["reader"] == "table" else found
+
+
+def _as(reader: str, how: str, **options: object) -> Recognised:
+    """What a reader reads with these options."""
+    return Recognised({"reader": reader, **{option: str(value) for option, value in options.items()}}, how)
 
 
 def toml_lines(content: Mapping[str, object], folder: Path) -> list[str]:
@@ -106,46 +97,43 @@ def toml_lines(content: Mapping[str, object], folder: Path) -> list[str]:
 def _recognised(folder: Path) -> Recognised | None:
     for reader, entry in OWN_CORPORA.items():
         if (file := next((file for pattern in entry.files for file in folder.glob(pattern)), None)) is not None:
-            return Recognised({"reader": reader, "root": str(folder)}, f"the corpus {reader}, by {_at(file, folder)}")
+            return _as(reader, f"the corpus {reader}, by {_at(file, folder)}", root=folder)
     return next((found for found in _own_layouts(folder) if found is not None), None)
 
 
 def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
     """What every layout of own data makes of a folder, in their order."""
-    named: Content = {"dataset": str(folder), "name": corpus_name(folder)}
+    name = corpus_name(folder)
     yield _coco(folder)
     if is_saved(folder):
-        yield Recognised({"reader": "hub", **named}, "a data set of save_to_disk")
+        yield _as("hub", "a data set of save_to_disk", dataset=folder, name=name)
     if is_judged_folder(folder):
-        yield Recognised({"reader": "judged", **named}, "queries, documents and judgements")
+        yield _as("judged", "queries, documents and judgements", dataset=folder, name=name)
     yield _usual_table(folder)
     if is_sharded(folder):
-        content: Content = {"reader": "labels", "root": str(folder), "name": corpus_name(folder)}
-        yield Recognised(content, "labelled images, in CLIP_benchmark's shards (docs/labels.md)")
+        how = "labelled images, in CLIP_benchmark's shards (docs/labels.md)"
+        yield _as("labels", how, root=folder, name=name)
     for place, shown in ((folder, "*.tar"), (folder / "test", "test/*.tar")):
         if next(place.glob("*.tar"), None) is not None:
-            content = {"reader": "webdataset", "root": str(place), "name": corpus_name(folder)}
-            yield Recognised(content, f"shards of webdataset, {shown}")
+            yield _as("webdataset", f"shards of webdataset, {shown}", root=place, name=name)
     yield _splits(folder)
     yield _parquet(folder)
-    if (file := any_table(folder)) is not None:
+    if (file := table.any_table(folder)) is not None:
         yield _table(file, folder)
-    if len(asked := [file for file in tables_in(folder) if is_questions(file)]) == 1:
+    if len(asked := [file for file in table.tables_in(folder) if is_questions(file)]) == 1:
         yield _table(asked[0], folder)
     images = {_stem(file) for file in images_below(folder)}
     if any(_stem(file.removesuffix(".txt")) in images for file in text_files(folder)):
-        yield Recognised(
-            {"reader": "image-texts", "root": str(folder)}, "images with a text file of the same name each"
-        )
+        yield _as("image-texts", "images with a text file of the same name each", root=folder)
     yield _labelled(folder)
 
 
 def _coco(folder: Path) -> Recognised | None:
     """Captions in COCO's format: ``captions.json`` and the like, else the only JSON file of this format."""
-    files = next((found for each in COCO_FILES if (found := sorted(filter(is_coco, folder.glob(each))))), [])
+    files = next((found for each in COCO_FILES if (found := sorted(filter(table.is_coco, folder.glob(each))))), [])
     if not files:
         every = (file for pattern in ("*.json", "annotations/*.json") for file in folder.glob(pattern))
-        files = sorted(file for file in every if is_coco(file) and not file.stem.startswith(_NOT_CAPTIONS))
+        files = sorted(file for file in every if table.is_coco(file) and not file.stem.startswith(_NOT_CAPTIONS))
     if len(files) > 1:
         names = ", ".join(_at(file, folder) for file in files)
         raise RequestError(
@@ -154,15 +142,15 @@ def _coco(folder: Path) -> Recognised | None:
         )
     if not files:
         return None
-    content: Content = {"reader": "coco-captions", "root": str(folder), "captions": str(files[0])}
-    return Recognised(content, f"captions in COCO's format, in {_at(files[0], folder)}")
+    how = f"captions in COCO's format, in {_at(files[0], folder)}"
+    return _as("coco-captions", how, root=folder, captions=files[0])
 
 
 def _usual_table(folder: Path) -> Recognised | None:
     """A table with the name ``captions``, ``metadata``, ``pairs`` or ``quadruples``, or one in ``annotations/``."""
-    if (file := named_table(folder)) is not None:
+    if (file := table.named_table(folder)) is not None:
         return _table(file, folder)
-    if not (folder / "annotations").is_dir() or (file := named_table(folder / "annotations")) is None:
+    if not (folder / "annotations").is_dir() or (file := table.named_table(folder / "annotations")) is None:
         return None
     found = _table(file, folder)
     return found._replace(content={**found.content, "images": str(folder)})
@@ -170,21 +158,21 @@ def _usual_table(folder: Path) -> Recognised | None:
 
 def _labelled(folder: Path) -> Recognised | None:
     """The only table of images and labels; else folders that are classes, none of them a corpus of its own."""
-    tables = [file for file in tables_in(folder) if is_labelled(file)]
+    tables = [file for file in table.tables_in(folder) if is_labelled(file)]
     if len(tables) == 1:
         return _table(tables[0], folder)
     if not are_classes(folder) or any(map(_is_corpus, _folders(folder)[:_SUBFOLDERS])):
         return None
-    content: Content = {"reader": "labels", "root": str(folder), "name": corpus_name(folder)}
-    return Recognised(content, "labelled images, a folder for each class (docs/labels.md)")
+    how = "labelled images, a folder for each class (docs/labels.md)"
+    return _as("labels", how, root=folder, name=corpus_name(folder))
 
 
 def _splits(folder: Path) -> Recognised | None:
     """Splits as folders, each with its table: ``train/metadata.jsonl``; ``test`` is read if there are several."""
     tables = {
-        sub.name: table
+        sub.name: file
         for sub in _folders(folder)
-        if (table := named_table(sub)) is not None and (table.stem == "metadata" or sub.name in _SPLITS)
+        if (file := table.named_table(sub)) is not None and (file.stem == "metadata" or sub.name in _SPLITS)
     }
     if not tables:
         return None
@@ -200,37 +188,35 @@ def _splits(folder: Path) -> Recognised | None:
 
 def _parquet(folder: Path) -> Recognised | None:
     """Parquet files that hold the images: a data set in the hub's layout, or img2dataset's shards."""
-    files = shards_in(folder)
-    if not files or not holds_images(files[0]):
+    files = table.shards_in(folder)
+    if not files or not table.holds_images(files[0]):
         return None
     dataset = files[0] if len(files) == 1 else folder
     if is_questions(files[0]):
-        asked: Content = {"reader": "judged", "dataset": str(dataset), "name": corpus_name(folder)}
-        return Recognised(asked, "queries with their pages, in Parquet files (docs/judged.md)")
-    content: Content = {"reader": "hub", "dataset": str(dataset), "name": corpus_name(folder)}
-    return Recognised(content, f"{len(files)} Parquet files with images in them")
+        reader, how = "judged", "queries with their pages, in Parquet files (docs/judged.md)"
+    else:
+        reader, how = "hub", f"{len(files)} Parquet files with images in them"
+    return _as(reader, how, dataset=dataset, name=corpus_name(folder))
 
 
 def _table(file: Path, path: Path) -> Recognised:
     """A table as the corpus of a path: itself, or the folder that it was found in."""
-    name = corpus_name(path)
+    name, at = corpus_name(path), _at(file, path)
     if is_questions(file):
-        asked: Content = {"reader": "judged", "dataset": str(file), "name": name}
-        return Recognised(asked, f"queries with their pages, {_at(file, path)} (docs/judged.md)")
-    if file.suffix.lower() == ".parquet" and holds_images(file):
-        return Recognised({"reader": "hub", "dataset": str(file), "name": name}, f"images and captions in {file.name}")
+        return _as("judged", f"queries with their pages, {at} (docs/judged.md)", dataset=file, name=name)
+    if file.suffix.lower() == ".parquet" and table.holds_images(file):
+        return _as("hub", f"images and captions in {file.name}", dataset=file, name=name)
     if is_labelled(file):
-        content: Content = {"reader": "labels", "root": str(file), "name": name}
-        return Recognised(content, f"labelled images, by the table {_at(file, path)} (docs/labels.md)")
-    return Recognised({"reader": "table", "root": str(file), "name": name}, f"a table, {_at(file, path)}")
+        return _as("labels", f"labelled images, by the table {at} (docs/labels.md)", root=file, name=name)
+    return _as("table", f"a table, {at}", root=file, name=name)
 
 
 def _hints(folder: Path) -> Iterator[str]:
     """What is in a folder that was not recognised, and what would make it a corpus."""
-    tables = [file for file in tables_in(folder) if file.suffix.lower() != ".txt"]
+    tables = [file for file in table.tables_in(folder) if file.suffix.lower() != ".txt"]
     for file in tables:
         try:
-            columns = table_columns(file)
+            columns = table.table_columns(file)
         except RequestError as error:
             yield from error.faults
             continue
@@ -249,7 +235,9 @@ def _hints(folder: Path) -> Iterator[str]:
         where = f" in the folders {shown}" if folders else ""
         other = sorted(file.name for file in folder.glob("*.*") if file.suffix.lower() in _NOT_READ)
         unread = (
-            f" ({', '.join(other[:_SHOWN])}: not read; save it as a table of {', '.join(SUFFIXES)})" if other else ""
+            f" ({', '.join(other[:_SHOWN])}: not read; save it as a table of {', '.join(table.SUFFIXES)})"
+            if other
+            else ""
         )
         yield (
             f"folder {folder} has {len(images):,} images{where}, and no captions{unread}: write captions.csv with the "

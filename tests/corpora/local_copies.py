@@ -5,17 +5,23 @@ from __future__ import annotations
 import gzip
 import inspect
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.description import load_reader
-from tests.corpora.own_data import csv_file, jpeg, json_lines, png, publish, shard
+from tests.corpora.own_data import csv_file, jpeg, json_lines, png, publish, shard, three_images, write
 
 COCO_IDS = (391895, 60623, 483108)
 COCO_2014 = [f"val2014/COCO_val2014_{i:012d}.jpg" for i in COCO_IDS]
 VAL2017 = ["val2017/000000000007.jpg", "val2017/000000000008.jpg"]
+SMALL = {  # generated corpora, of which a part is enough
+    "shapes": {"n_scenes": 12},
+    "shapes-winoground": {"n_quadruples": 12},
+    "shapes-multilingual": {"n_scenes": 12},
+    "shapes-labels": {"n_scenes": 20},
+    "pages": {"n_reports": 3},
+}
 
 
 class Copy(NamedTuple):
@@ -36,14 +42,6 @@ def opened(reader: str, root: Path, **options: Any) -> dict[str, Any]:
     if folders is not None:
         options["images"] = [str(root / each) for each in folders] if isinstance(folders, list) else str(root / folders)
     return {"reader": reader, "root": str(root), **options}
-
-
-def write(root: Path, files: Mapping[str, str | bytes | None]) -> None:
-    """Files below a folder: texts and bytes as given, images (None) each of another colour."""
-    for index, (name, content) in enumerate(files.items()):
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(jpeg(index) if content is None else content.encode() if isinstance(content, str) else content)
 
 
 def images(*names: str) -> dict[str, None]:
@@ -273,12 +271,7 @@ def docci(root: Path) -> Copy:
 
 
 def coco_captions(root: Path) -> Copy:
-    content = {
-        "images": [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "b.jpg"}],
-        "annotations": [{"id": 10 + k, "image_id": 1 + k % 2, "caption": f"caption {k}"} for k in range(4)],
-    }
-    write(root, {**images("images/a.jpg", "images/b.jpg"), "captions.json": json.dumps(content)})
-    return Copy(opened("coco-captions", root), 2, 4, ("10", "caption 0"), ("13", "caption 3"))
+    return Copy(opened("coco-captions", three_images(root)), 3, 6, ("100", "red 0"), ("112", "blue 1"))
 
 
 def table(root: Path) -> Copy:
@@ -318,10 +311,6 @@ def judged(root: Path) -> Copy:
     return Copy(description, 3, 2, ("q0", "what is red"), ("q1", "what is blue"))
 
 
-def shapes(_root: Path) -> Copy:
-    return _as_made({"reader": "shapes", "n_scenes": 12})
-
-
 def _as_made(description: dict[str, Any]) -> Copy:
     """A generated corpus has no published rows to pin: tests/corpora/readers/test_rendered.py does that."""
     corpus = open_corpus(description)
@@ -339,4 +328,4 @@ def copy_of(name: str, root: Path) -> Copy | None:
         copy: Copy = make(root)
         return copy
     files = any(p.default is p.empty for p in inspect.signature(load_reader(name)).parameters.values())
-    return None if files or CORPORA[name].hub else _as_made({"reader": name})
+    return None if files or CORPORA[name].hub else _as_made({"reader": name, **SMALL.get(name, {})})

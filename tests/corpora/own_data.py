@@ -35,6 +35,34 @@ def jpeg(index: int, size: tuple[int, int] = (24, 20)) -> bytes:
     return buffer.getvalue()
 
 
+def write(root: Path, files: Mapping[str, str | bytes | None]) -> Path:
+    """Files below a folder: texts and bytes as given, images (None) each of another colour."""
+    for index, (name, content) in enumerate(files.items()):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(jpeg(index) if content is None else content.encode() if isinstance(content, str) else content)
+    return root
+
+
+def three_images(root: Path) -> Path:
+    """Three images with two captions each, and boxes for two of them, in COCO's formats."""
+    colours = [*enumerate(("red", "green", "blue"))]
+    images = [{"id": 10 + i, "file_name": f"{colour}.png"} for i, colour in colours]
+    captions = [
+        {"id": 100 + 10 * k + i, "image_id": 10 + i, "caption": f"{colour} {k}"}
+        for k in range(2)
+        for i, colour in colours
+    ]
+    boxes = {
+        "categories": [{"id": 1, "name": "person"}, {"id": 5, "name": "bus"}],
+        "images": [{"id": 10}, {"id": 11}],
+        "annotations": [{"image_id": 10, "category_id": c} for c in (5, 1, 5)],
+    }
+    files = {"captions.json": {"images": images, "annotations": captions}, "instances.json": boxes}
+    pictures = {f"images/{colour}.png": png(colour) for _, colour in colours}
+    return write(root, {**pictures, **{name: json.dumps(content) for name, content in files.items()}})
+
+
 def json_lines(file: Path, rows: Iterable[Mapping[str, object]]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))

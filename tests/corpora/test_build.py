@@ -44,14 +44,9 @@ def refused(*args: object, **kwargs: object) -> str:
 
 
 def test_ordinals_count_within_image_language_and_translator() -> None:
-    parts = [
-        ("a", "en", "human"),
-        ("b", "en", "human"),
-        ("a", "de", "human"),
-        ("a", "de", "google"),
-        ("a", "en", "human"),
-    ]
-    rows = [CaptionRow(str(n), image, "x", None, language, by) for n, (image, language, by) in enumerate(parts)]
+    parts = ["a en human", "b en human", "a de human", "a de google", "a en human"]
+    places = [part.split() for part in parts]
+    rows = [CaptionRow(str(n), image, "x", None, language, by) for n, (image, language, by) in enumerate(places)]
     assert build_corpus("c", TWO, rows, source=None).captions["ordinal"].to_pylist() == [0, 0, 0, 0, 1]
 
 

@@ -10,20 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from capim.store import Corpus, EmbeddingStore
 from capim.tasks.corpora.images import source
-from capim.tasks.corpora.images.source import Folder, Folders, ImageHashes, RenderedImages
+from capim.tasks.corpora.images.source import Folders, ImageHashes, RenderedImages
 from capim.tasks.corpora.naming import CorpusToRead
 from capim.tasks.runtime.open_corpora import OpenCorpora
+from tests.corpora.own_data import png, write
 
 PHOTOS = ("a.png", "b.png", "deep/c.png")
-
-
-def paint(path: Path, colour: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (8, 6), colour).save(path)
 
 
 def age(path: Path, seconds: float = 60) -> None:
@@ -34,12 +29,11 @@ def age(path: Path, seconds: float = 60) -> None:
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    for name, colour in zip(PHOTOS, ("red", "green", "blue"), strict=True):
-        paint(tmp_path / "photos" / name, colour)
-        age(tmp_path / "photos" / name)
     lines = ["image,caption", *(f"{name},a photo of {name}" for name in PHOTOS)]
-    (tmp_path / "photos" / "captions.csv").write_text("\n".join(lines))
-    return tmp_path / "photos"
+    folder = write(tmp_path / "photos", {**dict.fromkeys(PHOTOS), "captions.csv": "\n".join(lines)})
+    for name in PHOTOS:
+        age(folder / name)
+    return folder
 
 
 @pytest.fixture
@@ -47,7 +41,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], tup
     """Reads a corpus as a new run does: the corpus, and the keys of the images whose bytes were read."""
     store = EmbeddingStore.open(tmp_path / "store", create=True)
     keys = Counter[str]()
-    for kind in (Folder, Folders, RenderedImages):
+    for kind in (Folders, RenderedImages):
         original = kind.read
 
         def counted(self: Any, key: str, original: Callable[[Any, str], bytes] = original) -> bytes:
@@ -90,7 +84,7 @@ def test_a_file_that_may_have_changed_is_read_again(change: str, photos: Path, r
     elif change == "size alone":
         file.write_bytes(file.read_bytes() + b"\0")
     else:
-        paint(file, "yellow")
+        file.write_bytes(png("yellow"))
     if change != "contents":
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns - (change == "time alone")))
     second, keys = read(str(photos))
@@ -120,7 +114,7 @@ def test_an_image_of_several_folders_is_known_by_the_file_that_is_found(photos: 
     hashes.facts(folders, "a.png")
     [known] = hashes.take_fresh()
     assert known.place == str(photos / "a.png")
-    paint(tmp_path / "first" / "a.png", "yellow")
+    write(tmp_path / "first", {"a.png": png("yellow")})
     assert ImageHashes(lambda: {known.place: known}).facts(folders, "a.png").sha != known.sha
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora import CORPORA, open_corpus
-from capim.tasks.corpora.description import load_reader, reader_call
 from capim.tasks.corpora.naming import (
     CorpusToRead,
     corpus_to_read,
@@ -41,11 +40,6 @@ def test_a_known_corpus_keeps_its_name_in_a_description_unless_given_another(tmp
     (tmp_path / "small.toml").write_text('reader = "shapes"\nn_scenes = 3\n')
     assert open_corpus(tmp_path / "small.toml").name == "shapes"
     assert open_corpus({"reader": "shapes", "n_scenes": 3, "name": "mine"}).name == "mine"
-
-
-def test_a_captions_file_is_opened_by_its_suffix(coco_folder: Path) -> None:
-    assert open_corpus(coco_folder / "captions.json").images.num_rows == 3
-    assert reader_call(coco_folder / "captions.json").reader is load_reader("coco-captions")
 
 
 def test_all_faults_of_a_description_are_reported_together(tmp_path: Path) -> None:

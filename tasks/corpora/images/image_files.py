@@ -11,8 +11,7 @@ import errno
 import os
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -21,7 +20,7 @@ from capim.store.errors import RequestError, nearest
 from capim.store.types import ImageSource
 from capim.tasks.corpora.build import Faults, ImageRow, SkippedRow
 from capim.tasks.corpora.files import require_folder, some
-from capim.tasks.corpora.images.source import Folder, Folders
+from capim.tasks.corpora.images.source import Folders, path_in
 
 Missing: TypeAlias = Literal["error", "skip"]
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
@@ -66,13 +65,52 @@ def images_below(folder: Path) -> list[str]:
     return [file for file in files_below(folder) if is_image_name(file)]
 
 
-class FileNames:
-    """The image files below some folders; the folders are read when a name is first looked up."""
+class _ImageFiles:
+    """The image files below some folders; these are listed when a name is first looked up that no file has."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
+        self._roots = [root for folder in folders for root in (folder, folder.resolve())]
 
-    def find(self, name: str) -> list[str]:
+    def find(self, name: str) -> tuple[list[str], bool]:
+        """The files of a name, relative to their folder, and whether they have another name.
+
+        Raises:
+            OSError: The name leaves the folder and fits no file in it.
+        """
+        inside, outside = self._inside(name), None
+        try:
+            for folder in self._folders:
+                for file in coco_names(inside):
+                    if path_in(folder, file).is_file():
+                        return [file], False
+        except PermissionError as error:
+            outside = error
+        fits = self._fitting(inside)
+        if outside is not None and not fits:
+            raise outside
+        return fits, True
+
+    def is_loop(self, file: str) -> bool:
+        """Whether a file of a folder is a link that leads back to itself."""
+        try:
+            for folder in self._folders:
+                if os.path.lexists(folder / file):
+                    (folder / file).stat()
+        except OSError as error:
+            return error.errno == errno.ELOOP
+        return False
+
+    def _inside(self, name: str) -> str:
+        """An absolute path below one of the folders as a path relative to it; any other name as it is."""
+        path = Path(name)
+        if path.is_absolute() and ".." not in path.parts:
+            for root in self._roots:
+                if path.is_relative_to(root):
+                    return path.relative_to(root).as_posix()
+        return name
+
+    def _fitting(self, name: str) -> list[str]:
         """The files that a name fits, as paths relative to their folder: none, the one, or those it cannot tell apart.
 
         The longest part of the path that fits any file decides. For the same part, the name as it is comes before the
@@ -107,18 +145,18 @@ class FileNames:
 
     @cached_property
     def _by_name(self) -> dict[str, list[tuple[str, str]]]:
-        return _by_last_part((_fold(file), file) for file in self._files)
+        return self._by_last_part(_fold)
 
     @cached_property
     def _by_stem(self) -> dict[str, list[tuple[str, str]]]:
-        return _by_last_part((_fold_stem(file), file) for file in self._files)
+        return self._by_last_part(_fold_stem)
 
-
-def _by_last_part(files: Iterator[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
-    groups: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-    for place, file in files:
-        groups[place.rpartition("/")[2]].append((place, file))
-    return dict(groups)
+    def _by_last_part(self, fold: Callable[[str], str]) -> dict[str, list[tuple[str, str]]]:
+        """Last part of a folded path -> the folded paths with it, and their files."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for file in self._files:
+            groups.setdefault((place := fold(file)).rpartition("/")[2], []).append((place, file))
+        return groups
 
 
 def _fold(name: str) -> str:
@@ -182,21 +220,6 @@ class LocatedImages(NamedTuple):
     source: ImageSource | None
     skipped: list[SkippedRow]
 
-    def without(self, absent: Collection[str], *, missing: Missing, where: str, what: str) -> LocatedImages:
-        """The images but those whose key names nothing in the source, which are left out.
-
-        Raises:
-            RequestError: There are any, and ``missing`` is ``error``.
-        """
-        empty = [SkippedRow(row.id, "the data set holds no image") for row in self.rows if row.key in absent]
-        if empty and missing == "error":
-            raise RequestError(
-                f"{where}: {len(empty)} {what} hold no image, the first {empty[0].item_id!r}; leave them out with "
-                'missing = "skip"'
-            )
-        rows = [row for row in self.rows if row.key not in absent]
-        return LocatedImages(rows, self.source, [*self.skipped, *empty])
-
 
 def locate_images(
     rows: Iterable[ImageRow],
@@ -223,8 +246,8 @@ def locate_images(
     if images is None:
         return LocatedImages(list(rows), None, [])
     paths = [images] if isinstance(images, str | Path) else images
-    folders = [Folder(require_folder(path, "image folder")) for path in paths]
-    search, faults = _ImageSearch(folders), Faults(str(origin))
+    folders = tuple(require_folder(path, "image folder") for path in paths)
+    search, faults = _ImageFiles(folders), Faults(str(origin))
     located: list[ImageRow] = []
     skipped: list[SkippedRow] = []
     unreadable: list[SkippedRow] = []
@@ -252,7 +275,7 @@ def locate_images(
     lines = faults.lines()
     if skipped and missing == "error":
         absent = [row.reason.removeprefix("no file ") for row in skipped]
-        shown = [f"{name} (is it {near}?)" if (near := search.names.near(name)) else name for name in absent[:_SHOWN]]
+        shown = [f"{name} (is it {near}?)" if (near := search.near(name)) else name for name in absent[:_SHOWN]]
         listed = some([*shown, *absent[_SHOWN:]], _SHOWN)
         lines.append(
             f"{origin}: {len(skipped)} of its images are not in {', '.join(map(str, paths))}: {listed}; "
@@ -261,52 +284,4 @@ def locate_images(
         )
     if lines:
         raise RequestError(lines)
-    source = folders[0] if len(folders) == 1 else Folders(tuple(folder.root for folder in folders))
-    return LocatedImages(located, source, [*skipped, *unreadable])
-
-
-class _ImageSearch:
-    """The files of names in some folders."""
-
-    def __init__(self, folders: Sequence[Folder]) -> None:
-        self.names = FileNames([folder.root for folder in folders])
-        self._folders = folders
-        self._roots = [root for folder in folders for root in (folder.root, folder.root.resolve())]
-
-    def find(self, name: str) -> tuple[list[str], bool]:
-        """The files of a name, relative to their folder, and whether they have another name.
-
-        Raises:
-            OSError: The name leaves the folder and fits no file in it.
-        """
-        inside, outside = self._inside(name), None
-        try:
-            for folder in self._folders:
-                for file in coco_names(inside):
-                    if folder.path(file).is_file():
-                        return [file], False
-        except PermissionError as error:
-            outside = error
-        fits = self.names.find(inside)
-        if outside is not None and not fits:
-            raise outside
-        return fits, True
-
-    def is_loop(self, file: str) -> bool:
-        """Whether a file of a folder is a link that leads back to itself."""
-        try:
-            for folder in self._folders:
-                if os.path.lexists(folder.path(file)):
-                    folder.path(file).stat()
-        except OSError as error:
-            return error.errno == errno.ELOOP
-        return False
-
-    def _inside(self, name: str) -> str:
-        """An absolute path below one of the folders as a path relative to it; any other name as it is."""
-        path = Path(name)
-        if path.is_absolute() and ".." not in path.parts:
-            for root in self._roots:
-                if path.is_relative_to(root):
-                    return path.relative_to(root).as_posix()
-        return name
+    return LocatedImages(located, Folders(folders), [*skipped, *unreadable])

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path, PureWindowsPath
 from time import sleep, time
 
@@ -39,58 +39,41 @@ _LARGEST = 256 * 1024 * 1024
 _KEY = re.compile(r"^(-?\d+),(-?\d+),(\d+),(\d+)@(.+)$")
 
 
-@dataclass(frozen=True)
-class Folder:
-    """Files below one folder; a key is a path relative to it, with ``/`` on every system.
+def path_in(root: Path, key: str) -> Path:
+    """The file of a key in a folder: a path relative to it, with ``/`` on every system.
 
-    Symbolic links are followed (hub caches are made of them); ``..`` and absolute keys are refused.
+    Symbolic links are followed (hub caches are made of them); raises ``PermissionError`` for a key with ``..``, and for
+    an absolute one.
     """
-
-    root: Path
-
-    def path(self, key: str) -> Path:
-        """The file of a key; raises ``PermissionError`` for a key that leaves the folder."""
-        parts = key.replace("\\", "/").split("/")
-        windows = PureWindowsPath(key)  # recognises both separators, and drives
-        if ".." in parts or "\0" in key or windows.drive or windows.root:
-            raise PermissionError(f"{key!r} leaves the folder {self.root}")
-        return self.root.joinpath(*parts)
-
-    def read(self, key: str) -> bytes:
-        """The bytes of one file; raises ``OSError`` if it cannot be read."""
-        return self.path(key).read_bytes()
-
-    def state(self, key: str) -> tuple[str, str] | None:
-        """See :func:`_state_of_file`."""
-        return _state_of_file(self.path(key))
-
-
-def _state_of_file(path: Path) -> tuple[str, str] | None:
-    """The path of a file, and its size and times of change; None where these do not tell what is in it."""
-    found = path.stat()
-    if max(found.st_mtime, found.st_ctime) > time() - _SETTLED_SECONDS:
-        return None
-    return str(path.absolute()), f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+    parts = key.replace("\\", "/").split("/")
+    windows = PureWindowsPath(key)  # recognises both separators, and drives
+    if ".." in parts or "\0" in key or windows.drive or windows.root:
+        raise PermissionError(f"{key!r} leaves the folder {root}")
+    return root.joinpath(*parts)
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Several folders that together hold the files; a key is looked up in them in order."""
+    """Folders that together hold the files; a key is looked up in them in order."""
 
     roots: tuple[Path, ...]
 
     def read(self, key: str) -> bytes:
-        """The bytes of one file; raises ``FileNotFoundError`` naming all folders if none has it."""
+        """The bytes of one file; raises ``OSError`` if it cannot be read, naming all folders if none has it."""
         return self._path(key).read_bytes()
 
     def state(self, key: str) -> tuple[str, str] | None:
-        """See :func:`_state_of_file`."""
-        return _state_of_file(self._path(key))
+        """The path of a file, and its size and times of change; None where these do not tell what is in it."""
+        path = self._path(key)
+        found = path.stat()
+        if max(found.st_mtime, found.st_ctime) > time() - _SETTLED_SECONDS:
+            return None
+        return str(path.absolute()), f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
     def _path(self, key: str) -> Path:
         for root in self.roots:
-            path = Folder(root).path(key)
-            if path.is_file():
+            path = path_in(root, key)
+            if path.is_file() or len(self.roots) == 1:  # reading it says what is wrong with it
                 return path
         raise FileNotFoundError(f"{key!r} is in none of {', '.join(map(str, self.roots))}")
 
@@ -111,7 +94,7 @@ class Downloads:
 
     def read(self, key: str) -> bytes:
         """The bytes of one file; raises ``OSError`` with the address if it cannot be downloaded."""
-        path = Folder(self.cache.expanduser()).path(key)
+        path = path_in(self.cache.expanduser(), key)
         if path.is_file():
             return path.read_bytes()
         data = self._fetch(f"{self.address}/{key}")
@@ -160,18 +143,18 @@ def photograph_key(key: str) -> str:
 
 @dataclass(frozen=True)
 class Crops:
-    """Boxes of the images of another source, as uncompressed PPM: the bytes depend on the pixels only.
+    """Whole images of another source, and boxes of them as uncompressed PPM: the bytes depend on the pixels only.
 
-    ARO's and CREPE's items are boxes of Visual Genome photographs.
+    ARO's and CREPE's items are boxes of Visual Genome photographs, and the queries of Revisited Oxford boxes of theirs.
     """
 
     images: ImageSource
 
     def read(self, key: str) -> bytes:
-        """The bytes of one box; raises ``OSError`` if the image cannot be read or decoded."""
+        """The bytes of one image or box; raises ``OSError`` if it cannot be read, or of a box the image not decoded."""
         match = _KEY.match(key)
         if match is None:
-            raise FileNotFoundError(f"{key!r} is not the key of a box; expected x,y,width,height@image")
+            return self.images.read(key)
         x, y, width, height = (int(match[i]) for i in range(1, 5))
         name = match[5]
         try:
@@ -232,12 +215,8 @@ class ImageHashes:
     """
 
     def __init__(self, known: Callable[[], Mapping[str, HashedImage]] = dict) -> None:
-        self._read_known = known
+        self._known = cache(known)
         self._fresh: dict[str, HashedImage] = {}
-
-    @cached_property
-    def _known(self) -> Mapping[str, HashedImage]:
-        return self._read_known()
 
     def facts(self, source: ImageSource, key: str) -> ImageFacts:
         """Hash and size of an image of a source, from its bytes where they are not known.
@@ -250,7 +229,7 @@ class ImageHashes:
         if described is None:
             return image_facts(source.read(key))
         place, state = described
-        before = self._known.get(place)
+        before = self._known().get(place)
         if before is None or before.state != state:
             before = self._fresh[place] = HashedImage(place, state, *image_facts(source.read(key)))
         return ImageFacts(before.sha, before.width, before.height)

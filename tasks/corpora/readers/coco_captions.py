@@ -53,11 +53,12 @@ def read_coco_captions(
         patterns = ("captions.json", "captions*.json", "annotations/captions*.json")
         captions_file = files.require_match(folder, *patterns, hint='or name the file with captions = "…"')
     beside = [path for path in (folder / "images", folder) if path.is_dir()]
-    if instances is not None:
-        boxes_file: Path | None = files.require_file(instances, "boxes file")
-    else:
-        same = f"instances{captions_file.stem.removeprefix('captions')}.json"  # captions_val2017, instances_val2017
-        boxes_file = files.first_match(captions_file.parent, same, "instances.json", "instances*.json")
+    same = f"instances{captions_file.stem.removeprefix('captions')}.json"  # captions_val2017, instances_val2017
+    boxes_file = (
+        files.require_file(instances, "boxes file")
+        if instances is not None
+        else files.first_match(captions_file.parent, same, "instances.json", "instances*.json")
+    )
     objects = read_objects(boxes_file) if boxes_file is not None else {}
 
     content = files.read_json(captions_file)
@@ -88,17 +89,8 @@ def read_coco_captions(
 
 
 def read_objects(file: Path) -> dict[str, list[str]]:
-    """Category names per image id, from a COCO boxes file or from a list of ``{"image_id", "objects"}``.
-
-    In a boxes file, a listed image without a box has an empty list.
-    """
+    """Category names per image id, from a COCO boxes file; a listed image without a box has an empty list."""
     content = files.read_json(file)
-    if isinstance(content, list):
-        placed = [(f"{file}: entry {n}", entry) for n, entry in enumerate(content)]
-        return {
-            str(files.field(row, "image_id", int | str, at)): files.field(row, "objects", list, at)
-            for at, row in placed
-        }
     categories = {
         entry["id"]: files.field(entry, "name", str, f"{file}: categories")
         for entry in files.field(content, "categories", list, file)

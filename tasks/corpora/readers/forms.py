@@ -14,16 +14,19 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, did_you_mean, nearest, noted
-from capim.store.types import Corpus, ImageSource
+from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.files import choose_split, some, unlisted
 from capim.tasks.corpora.images.image_files import Missing, locate_images
+
+if TYPE_CHECKING:
+    from capim.tasks.corpora.readers.hub import HubSplit
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
@@ -42,18 +45,16 @@ class TableRows(NamedTuple):
     Attributes:
         where: File or data set, for messages.
         available: Its columns.
-        rows: Cells by column; an image cell holds a file name, or the image's key in the source.
+        rows: Cells by column (of a judged corpus by role); an image cell holds a file name, or the key in the source.
         origin: Where it can be had.
         source: Reads the images if they are not files in a folder.
-        absent: Keys of images that the source does not hold.
     """
 
     where: str
     available: Sequence[str]
-    rows: Iterable[Mapping[str, object]]
-    origin: str
-    source: ImageSource | None = None
-    absent: Collection[str] = ()
+    rows: Iterable[Mapping[str, Any]]
+    origin: str = ""
+    source: HubSplit | None = None
 
 
 class RowOptions(NamedTuple):
@@ -291,15 +292,17 @@ def corpus_of_rows(
             )
     lines, wanted = faults.lines(), None if options.ids_only else images
     with noted(lines):
-        located = locate_images(table.images.values(), wanted, missing=missing, origin=read.where)
+        if read.source is None:
+            located = locate_images(table.images.values(), wanted, missing=missing, origin=read.where)
+        else:
+            located = read.source.locate([*table.images.values()], missing=missing, where=read.where, what="rows")
     if lines:
         raise RequestError(lines)
-    located = located.without(read.absent, missing=missing, where=read.where, what="rows")
     return build_corpus(
         name,
         located.rows,
         table.captions,
-        source=None if options.ids_only else located.source or read.source,
+        source=located.source,
         pairs=table.pairs,
         quadruples=table.quadruples,
         skipped=located.skipped,

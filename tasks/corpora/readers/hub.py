@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,18 +22,10 @@ import pyarrow.compute as pc
 from capim.store.errors import RequestError, WorkError
 from capim.store.files import NOT_ITS_FORMAT
 from capim.store.types import Corpus
+from capim.tasks.corpora.build import ImageRow, SkippedRow
 from capim.tasks.corpora.files import choose_split, corpus_name
-from capim.tasks.corpora.images.image_files import Missing
-from capim.tasks.corpora.readers.forms import (
-    Columns,
-    FormName,
-    RowOptions,
-    TableRows,
-    columns_of_roles,
-    corpus_of_rows,
-    of_languages,
-    of_split,
-)
+from capim.tasks.corpora.images.image_files import LocatedImages, Missing
+from capim.tasks.corpora.readers import forms
 from capim.tasks.hub import commit_of, folder_at
 
 if TYPE_CHECKING:
@@ -45,15 +37,25 @@ _BYTES = ("binary", "large_binary")
 
 
 @dataclass(frozen=True)
-class HubImages:
-    """Images of a data set's rows; a key is ``column/row``.
+class HubSplit:
+    """One split of a data set, without decoding its images: their source, whose keys are ``column/row``.
 
     A cell that holds a path instead of bytes is read only below the library's caches and the data set's folder, from
     which relative paths start, because rows are not trusted.
+
+    Attributes:
+        name: Hub id (or folder) and split, for messages.
+        origin: The folder or file; of a data set on the hub its address.
+        dataset: The rows.
+        images: Columns that hold images.
+        roots: Folders in which paths in cells may lie.
     """
 
+    name: str
+    origin: str
     dataset: Dataset
-    roots: tuple[Path, ...] = ()
+    images: tuple[str, ...]
+    roots: tuple[Path, ...]
 
     def read(self, key: str) -> bytes:
         """The encoded bytes of one cell; raises ``OSError`` if it holds no image."""
@@ -74,30 +76,6 @@ class HubImages:
             raise PermissionError(f"{key!r} holds the path {path!r}, which is outside the data set's folders")
         return next((file for file in inside if file.is_file()), inside[0]).read_bytes()
 
-
-@dataclass(frozen=True)
-class HubSplit:
-    """One split of a data set, without decoding its images.
-
-    Attributes:
-        name: Hub id (or folder) and split, for messages.
-        origin: The folder or file; of a data set on the hub its address.
-        dataset: The rows.
-        images: Columns that hold images.
-        roots: Folders in which paths in cells may lie.
-    """
-
-    name: str
-    origin: str
-    dataset: Dataset
-    images: tuple[str, ...]
-    roots: tuple[Path, ...]
-
-    @cached_property
-    def source(self) -> HubImages:
-        """The image columns as a source."""
-        return HubImages(self.dataset, self.roots)
-
     def rows(self) -> Iterator[dict[str, Any]]:
         """All columns but the images, row by row, as they are stored: no sound or video in them is decoded."""
         texts = [column for column in self.dataset.column_names if column not in self.images]
@@ -106,13 +84,29 @@ class HubSplit:
         batches = self.dataset.select_columns(texts).with_format("arrow").iter(_BATCH)
         return (row for batch in batches for row in batch.to_pylist())
 
-    def rows_with_keys(self) -> Iterator[dict[str, Any]]:
-        """All columns, row by row; of an image its key in the source."""
-        return ({**row, **{name: f"{name}/{n}" for name in self.images}} for n, row in enumerate(self.rows()))
+    def table(self) -> forms.TableRows:
+        """All columns, row by row; of an image its key in the split."""
+        rows = ({**row, **{name: f"{name}/{n}" for name in self.images}} for n, row in enumerate(self.rows()))
+        return forms.TableRows(self.name, self.dataset.column_names, rows, self.origin, self if self.images else None)
 
-    def absent(self) -> set[str]:
+    def locate(self, rows: Sequence[ImageRow], *, missing: Missing, where: str, what: str) -> LocatedImages:
+        """The images but those whose key is empty or that of an empty cell, which are left out.
+
+        Raises:
+            RequestError: There are any, and ``missing`` is ``error``.
+        """
+        absent = self._absent()
+        empty = [SkippedRow(row.id, "the data set holds no image") for row in rows if row.key in absent]
+        if empty and missing == "error":
+            raise RequestError(
+                f"{where}: {len(empty)} {what} hold no image, the first {empty[0].item_id!r}; leave them out with "
+                'missing = "skip"'
+            )
+        return LocatedImages([row for row in rows if row.key not in absent], self, empty)
+
+    def _absent(self) -> set[str]:
         """Keys of the image cells that hold nothing."""
-        empty: set[str] = set()
+        empty = {""}
         for column in self.images:
             start = 0
             for batch in self.dataset.select_columns([column]).with_format("arrow").iter(_BATCH):
@@ -207,15 +201,15 @@ def _published_split(dataset: str, split: str | None, config: str | None, revisi
 
     given = {"data_dir": config} if config is not None and "/" in config else {"name": config}
     with _hub_faults(dataset, f"{dataset} (split {split or 'test'})"):
+        builder = datasets.load_dataset_builder(dataset, **given, revision=revision)
         if local := Path(dataset).is_dir():
-            _refuse_files_elsewhere(dataset, datasets.load_dataset_builder(dataset, **given).config.data_files or {})
+            _refuse_files_elsewhere(dataset, builder.config.data_files or {})
         if (local and split is None) or given.get("name") is not None:
             splits = datasets.get_dataset_split_names(dataset, config, revision=revision)
             if local and split is None:
                 split = choose_split(dataset, splits)
             elif len(splits) == 1:  # one table of several: of its only split, whatever its name
                 split = splits[0]
-        builder = datasets.load_dataset_builder(dataset, **given, revision=revision)
         if not Path(builder.cache_dir).is_dir():
             _download(builder.config.data_files or {})
         builder.download_and_prepare()
@@ -311,8 +305,8 @@ def read_hub(
     config: str | None = None,
     revision: str | None = None,
     images: str | Path | None = None,
-    form: FormName = "captions",
-    columns: Columns | None = None,
+    form: forms.FormName = "captions",
+    columns: forms.Columns | None = None,
     language: str = "en",
     reference_language: str = "en",
     ids_only: bool = False,
@@ -335,20 +329,18 @@ def read_hub(
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
-    embedded = images is None and not ids_only
-    available = list(loaded.dataset.column_names)
-    whole = TableRows(loaded.name, available, loaded.rows_with_keys(), loaded.origin, loaded.source)
-    read = of_languages(of_split(whole), columns or {})
-    options = RowOptions(form, columns or {}, language, reference_language, ids_only)
-    if embedded:
+    read = forms.of_languages(forms.of_split(loaded.table()), columns or {})
+    options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
+    if images is not None or ids_only:
+        read = read._replace(source=None)
+    else:
         if len(loaded.images) == 1 and form != "quadruples":
             options = options._replace(columns={"image": loaded.images[0], **options.columns})
-        for role, (column, *_) in columns_of_roles(options, read.available, loaded.name).items():
+        for role, (column, *_) in forms.columns_of_roles(options, read.available, loaded.name).items():
             if role.startswith("image") and column not in loaded.images:
                 raise RequestError(
                     f"{loaded.name}: column {column!r} holds no images; give their folder with images, or set "
                     "ids_only = true"
                 )
-        read = read._replace(absent=loaded.absent())
     name = name or corpus_name(Path(dataset))
-    return corpus_of_rows(name, read, options, images=images, missing=missing, licence=licence)
+    return forms.corpus_of_rows(name, read, options, images=images, missing=missing, licence=licence)

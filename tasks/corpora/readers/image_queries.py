@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from capim.store.errors import RequestError
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
-from capim.store.types import Corpus, ImageSource
+from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.files import corpus_name, read_json, require_file
 from capim.tasks.corpora.images.image_files import Missing, locate_images
-from capim.tasks.corpora.images.source import Crops, crop_key, photograph_key
+from capim.tasks.corpora.images.source import Crops, crop_key
 from capim.tasks.corpora.readers.table import table_rows
 
 _GRADES = {"easy": 2, "hard": 1, "junk": 0}
@@ -74,23 +73,12 @@ def read_image_queries(
             CaptionRow(id_, None, text, language=language, query_group=image)
             for id_, text, image in asked.texts or _NONE
         ],
-        source=_Boxed(located.source) if cropped and located.source is not None else located.source,
+        source=Crops(located.source) if cropped and located.source is not None else located.source,
         relevance=asked.relevance,
         skipped=located.skipped,
         licence=licence,
         origin=str(path),
     )
-
-
-@dataclass(frozen=True)
-class _Boxed:
-    """Whole images, and boxes of some."""
-
-    images: ImageSource
-
-    def read(self, key: str) -> bytes:
-        """The bytes of an image, or of its box."""
-        return self.images.read(key) if photograph_key(key) == key else Crops(self.images).read(key)
 
 
 def _cropped(row: ImageRow, box: Sequence[float] | None) -> ImageRow:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -38,9 +37,16 @@ from capim.tasks.corpora.images.image_files import (
     without_image_suffix,
 )
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, JudgedTask, SubsetCounts
-from capim.tasks.corpora.readers.forms import JUDGED_TABLES, form_of, usual_column
-from capim.tasks.corpora.readers.hub import HubImages, HubSplit, configs_of, load_split
-from capim.tasks.corpora.readers.table import SUFFIXES, holds_images, shards_in, table_columns, table_rows
+from capim.tasks.corpora.readers.forms import JUDGED_TABLES, TableRows, form_of, usual_column
+from capim.tasks.corpora.readers.hub import configs_of, load_split
+from capim.tasks.corpora.readers.table import (
+    SUFFIXES,
+    columns_or_none,
+    holds_images,
+    shards_in,
+    table_columns,
+    table_rows,
+)
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _UNJUDGED = "no document is judged relevant to this query"
@@ -91,9 +97,11 @@ def read_judged(
     """
     local = Path(dataset).expanduser()
     place = str(local.absolute()) if local.exists() else dataset
-    require_known(place, "columns", columns or {}, known_roles())
+    roles = [f"{table}.{role}" for table, each in JUDGED_TABLES.items() for role in each.columns]
+    require_known(place, "columns", columns or {}, roles)
     files = JudgedFiles(place, split, columns or {}, revision, images=images, ids_only=ids_only, missing=missing)
     files = files.with_questions()
+    name = name or corpus_name(Path(place))
     return _corpus(files, subsets, language=language, main_metric=main_metric, name=name, licence=licence)
 
 
@@ -103,7 +111,7 @@ def _corpus(
     *,
     language: str,
     main_metric: str,
-    name: str | None,
+    name: str,
     licence: str = "the data set's",
     published: JudgedTask | None = None,
 ) -> Corpus:
@@ -117,15 +125,14 @@ def _corpus(
     pages, left_out = {row.id for row in documents.rows}, {row.item_id for row in documents.skipped}
     queries = [row for part in parts for row in part.queries]
     known_queries = {row.id for row in queries}
-    relevant: set[str] = set()
     judgements = []
     for (query, document), grade in {pair: grade for part in parts for pair, grade in part.grades.items()}.items():
         if document not in pages and document not in left_out:
             faults.add("judged documents that are not in the corpus", f"{document!r} for query {query!r}")
         elif document in pages and query in known_queries:
             judgements.append(RelevanceRow(JUDGED, "t2i", query, document, grade))
-            relevant |= {query} if grade > 0 else set()
     faults.raise_any()
+    relevant = {row.query_id for row in judgements if row.grade > 0}
     if not files.ids_only and any(row.text is None for row in queries):
         raise RequestError(f"{place}: queries without a text; name their column with columns, or set ids_only = true")
     asked = [row for row in queries if row.id in relevant]
@@ -136,10 +143,10 @@ def _corpus(
             "queries and judgements have to agree"
         )
     corpus = build_corpus(
-        name or corpus_name(Path(place)),
+        name,
         documents.rows,
         _grouped(asked, judgements) if len(chosen) > 1 else asked,
-        source=None if files.ids_only else documents.source,
+        source=documents.source,
         relevance=[row for row in judgements if row.query_id in relevant],
         skipped=[*documents.skipped, *dropped],
         licence=licence,
@@ -160,12 +167,9 @@ def _corpus(
     return corpus
 
 
-def __getattr__(name: str) -> Callable[..., Corpus]:
-    """The reader of a task, as ``tasks.corpora.description`` looks it up: ``read_Vidore3FinanceEnRetrieval``."""
-    task = name.removeprefix("read_").replace("_", "-")
-    if task not in JUDGED_TASKS:
-        raise AttributeError(f"module {__name__!r} has no {name!r}")
-    known = JUDGED_TASKS[task]
+def task_reader(name: str) -> Callable[..., Corpus]:
+    """The reader of one of ``JUDGED_TASKS``."""
+    task = JUDGED_TASKS[name]
 
     def read(
         root: str | Path | None = None,
@@ -187,19 +191,20 @@ def __getattr__(name: str) -> Callable[..., Corpus]:
             RequestError: A count is another one than expected, and as :func:`tasks.corpora.readers.judged.read_judged`.
         """
         files = JudgedFiles(
-            known.dataset if root is None else str(require_folder(root, f"{task} folder")),
-            known.split,
-            revision=revision or known.revision or None,
-            configs=tuple(folders_on_hub(known.layout, list(known.subsets))),
+            task.dataset if root is None else str(require_folder(root, f"{name} folder")),
+            task.split,
+            revision=revision or task.revision or None,
+            configs=folders,
             images=images,
             ids_only=ids_only,
             missing=missing,
         )
-        chosen = subsets or [subset for subset in known.subsets if subset]
-        headline = known.main_metric
-        return _corpus(files, chosen, language=known.language, main_metric=headline, name=task, published=known)
+        chosen, headline = subsets or [subset for subset in task.subsets if subset], task.main_metric
+        return _corpus(files, chosen, language=task.language, main_metric=headline, name=name, published=task)
 
-    read.__name__ = name
+    tables = ("corpus", "queries", "qrels") if task.layout == _FOLDERS else ()  # which are read like configurations
+    folders = tuple(task.layout.format(subset=subset, table=table) for subset in task.subsets for table in tables)
+    read.__name__ = f"read_{name}"
     return read
 
 
@@ -229,17 +234,11 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
         if row["id"] in (None, ""):
             faults.add("queries without an id", f"row {number}")
             continue
-        types = row.get("types")
-        queries.append(
-            CaptionRow(
-                str(row["id"]),
-                None,
-                text_or_none(row.get("query")),
-                language=_language(str(row.get("language") or ""), own),
-                query_group=text_or_none(row.get("group")),
-                query_types=[types] if isinstance(types, str) else types and [str(each) for each in types],
-            )
-        )
+        asked = CaptionRow(str(row["id"]), None, text_or_none(row.get("query")))
+        asked_in = _language(str(row.get("language") or ""), own)
+        if (types := row.get("types")) is not None:
+            types = [types] if isinstance(types, str) else [str(each) for each in types]
+        queries.append(asked._replace(language=asked_in, query_group=text_or_none(row.get("group")), query_types=types))
     for query, count in Counter(row.id for row in queries).items():
         if count > 1:
             faults.add("duplicate query ids", repr(query))
@@ -329,13 +328,13 @@ def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str]
             )
     if files.ids_only:
         return LocatedImages(rows, None, [])
+    source = table.source
     if subsets[0] and (pictures := files.table("images", subsets[0])) is not None and pictures.source is not None:
         key_of = {str(row["id"]): str(row["image"]) for row in pictures.rows}
         rows = [row._replace(key=key_of.get(row.key, "")) for row in rows]
-        table = table._replace(source=pictures.source, absent=pictures.absent | {""})
-    if table.source is not None:
-        located = LocatedImages(rows, table.source, [])
-        return located.without(table.absent, missing=files.missing, where=table.where, what="documents")
+        source = pictures.source
+    if source is not None:
+        return source.locate(rows, missing=files.missing, where=table.where, what="documents")
     if not beside:
         raise RequestError(f"{table.where}: it holds no images; give their folder with images, or set ids_only = true")
     return locate_images(rows, beside, missing=files.missing, origin=table.where)
@@ -380,18 +379,8 @@ _TREC = re.compile(r"\S+\s+\S+\s+\S+\s+-?\d+\s*")  # query, iteration, document,
 _GRADES = ("query", "iteration", "document", "grade")
 
 
-class JudgedTable(NamedTuple):
-    """One table: its rows by role, and where it was read from, for messages."""
-
-    where: str
-    rows: Iterable[Mapping[str, Any]]
-    roles: frozenset[str]
-    source: HubImages | None = None  # of images within the table; the role image is then their key
-    absent: frozenset[str] = frozenset()  # keys of cells without an image
-
-
 class JudgedFiles(NamedTuple):
-    """A folder, or a data set on the hub, as tables.
+    """A folder, or a data set on the hub, as tables, whose columns are roles.
 
     Attributes:
         place: Folder, or hub id.
@@ -412,7 +401,7 @@ class JudgedFiles(NamedTuple):
     images: str | Path | Sequence[str | Path] | None = None
     ids_only: bool = False
     missing: Missing = "error"
-    tables: Mapping[TableName, JudgedTable] = MappingProxyType({})
+    tables: Mapping[TableName, TableRows] = MappingProxyType({})
 
     @property
     def folder(self) -> Path | None:
@@ -428,46 +417,40 @@ class JudgedFiles(NamedTuple):
         """
         path = Path(self.place)
         if path.is_dir():
-            tables = [file for file in shards_in(path)[:1] if question_columns(table_columns(file), self.columns)]
-            if is_judged_folder(path) or not tables:
+            first = shards_in(path)[:1]
+            if not first or is_judged_folder(path) or not question_columns(table_columns(first[0]), self.columns):
                 return self
         elif path.is_file():
             if (found := question_columns(table_columns(path), self.columns)) is None:
                 has = some(table_columns(path), 20)
                 raise RequestError(f"{path}: expected a folder, or a table with columns query and image; it has {has}")
             if not holds_images(path):
-                return self._asked(str(path), table_rows(path)[1], found, None)
+                return self._asked(TableRows(str(path), *table_rows(path)), found)
         else:
             names = self._names()
             if any(_SUBSET.fullmatch(name) or name in _QUERIES for name in names):
                 return self._replace(configs=tuple(names))  # the hub is asked once
         loaded = load_split(self.place, split=None if path.exists() else self.split, revision=self.revision)
         found = question_columns(loaded.dataset.column_names, self.columns)
-        return self if found is None else self._asked(loaded.name, loaded.rows_with_keys(), found, loaded)
+        return self if found is None else self._asked(loaded.table(), found)
 
-    def _asked(
-        self, where: str, rows: Iterable[Mapping[str, Any]], found: Mapping[str, str], loaded: HubSplit | None
-    ) -> JudgedFiles:
+    def _asked(self, read: TableRows, found: Mapping[str, str]) -> JudgedFiles:
         queries: dict[str, dict[str, Any]] = {}
         documents: dict[str, dict[str, Any]] = {}
         judgements = []
-        for number, row in enumerate(rows, start=1):
+        for number, row in enumerate(read.rows, start=1):
             if not (document := text_or_none(row[found["name"]])):
-                raise RequestError(f"{where}: row {number} has no {found['name']}, which names the page")
+                raise RequestError(f"{read.where}: row {number} has no {found['name']}, which names the page")
             documents.setdefault(document, {"id": document, "image": row[found["image"]]})
             if (text := text_or_none(row[found["query"]])) and text.strip():
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
                 grade = row[found["grade"]] if "grade" in found else 1
                 judgements.append({"query": asked["id"], "document": document, "grade": grade})
-        table = partial(JudgedTable, where)
-        pages = table(list(documents.values()), frozenset({"id", "image"}))
-        if loaded is not None and loaded.images:
-            pages = pages._replace(source=loaded.source, absent=frozenset(loaded.absent()))
         return self._replace(
             tables={
-                "documents": pages,
-                "queries": table(list(queries.values()), frozenset({"id", "query"})),
-                "judgements": table(judgements, frozenset({"query", "document", "grade"})),
+                "documents": read._replace(available=("id", "image"), rows=documents.values()),
+                "queries": read._replace(available=("id", "query"), rows=queries.values()),
+                "judgements": read._replace(available=("query", "document", "grade"), rows=judgements),
             }
         )
 
@@ -480,7 +463,7 @@ class JudgedFiles(NamedTuple):
         plain = any(name.partition(".")[0] in JUDGED_TABLES["queries"].names for name in names)
         return [""] if plain or not found else found
 
-    def table(self, name: TableName, subset: str) -> JudgedTable | None:
+    def table(self, name: TableName, subset: str) -> TableRows | None:
         """A table of a subset; None if there is none.
 
         Raises:
@@ -494,11 +477,12 @@ class JudgedFiles(NamedTuple):
             config = next((each for each in names if each in known), None)
             return None if config is None else self._loaded(name, [], config)
         for each in names:
-            if files := _files(self.folder, each, self.split):
+            if by_split := _files(self.folder, each):
+                files = by_split.get(self.split) or by_split[choose_split(self.folder / each, list(by_split))]
                 return self._loaded(name, files, "") if files[0].suffix == ".parquet" else self._read(name, files[0])
         return None
 
-    def require(self, name: TableName, subset: str) -> JudgedTable:
+    def require(self, name: TableName, subset: str) -> TableRows:
         """The table; raises ``RequestError`` with the names that were looked for if there is none."""
         if (found := self.table(name, subset)) is None:
             names = ", ".join(_names_of(name, subset))
@@ -520,32 +504,29 @@ class JudgedFiles(NamedTuple):
         inner = (f"{name}/queries" for name in names if "." not in name)
         return names + [name for name in inner if (self.folder / name).is_dir()]
 
-    def _loaded(self, name: TableName, files: Sequence[Path], config: str) -> JudgedTable:
+    def _loaded(self, name: TableName, files: Sequence[Path], config: str) -> TableRows:
         split = None if files else self.split
         loaded = load_split(self.place, split=split, config=config or None, revision=self.revision, files=files)
         where = str(files[0]) if files else f"{self.place} ({config})"
-        table = self._by_role(name, where, list(loaded.dataset.column_names), loaded.rows_with_keys())
-        images = loaded.images and "image" in table.roles
-        return table._replace(source=loaded.source, absent=frozenset(loaded.absent())) if images else table
+        return self._by_role(name, loaded.table()._replace(where=where))
 
-    def _read(self, name: TableName, file: Path) -> JudgedTable:
+    def _read(self, name: TableName, file: Path) -> TableRows:
         if name == "judgements" and (trec := _trec_rows(file)) is not None:
-            return JudgedTable(str(file), trec, frozenset(_GRADES))
+            return TableRows(str(file), _GRADES, trec)
         if file.suffix == ".json" and (objects := _of_objects(name, file)):
-            return self._by_role(name, str(file), list(dict.fromkeys(chain.from_iterable(objects))), objects)
+            available = list(dict.fromkeys(chain.from_iterable(objects)))
+            return self._by_role(name, TableRows(str(file), available, objects))
         available, rows = table_rows(file)
         usual = chain.from_iterable(JUDGED_TABLES[name].columns.values())
         if name == "queries" and len(available) == 2 and usual_column(tuple(usual), available) is None:
             first = dict(zip(("id", "query"), available, strict=True))  # ids and texts without a header
             rest = (dict(zip(("id", "query"), row.values(), strict=True)) for row in rows)
-            return JudgedTable(str(file), chain([first], rest), frozenset(first))
-        return self._by_role(name, str(file), available, rows)
+            return TableRows(str(file), list(first), chain([first], rest))
+        return self._by_role(name, TableRows(str(file), available, rows))
 
-    def _by_role(
-        self, name: TableName, where: str, available: Sequence[str], rows: Iterable[Mapping[str, Any]]
-    ) -> JudgedTable:
-        """The rows with their cells by role."""
-        faults, column_of = [], {}
+    def _by_role(self, name: TableName, read: TableRows) -> TableRows:
+        """The table with its cells by role, and the source of the images if these are among them."""
+        faults, column_of, available = [], {}, read.available
         for role, usual in JUDGED_TABLES[name].columns.items():
             column = self.columns.get(f"{name}.{role}") or usual_column(usual, available)
             if column is not None and column in available:
@@ -556,17 +537,15 @@ class JudgedFiles(NamedTuple):
                 line = f'columns = {{ "{name}.{role}" = "…" }}'
                 faults.append(f"no column for {role}; it has {', '.join(available)}; name it with {line}")
         if faults:
-            raise RequestError([f"{where}: {fault}" for fault in faults])
-        by_role = ({role: row.get(column) for role, column in column_of.items()} for row in rows)
-        return JudgedTable(where, by_role, frozenset(column_of))
+            raise RequestError([f"{read.where}: {fault}" for fault in faults])
+        by_role = ({role: row.get(column) for role, column in column_of.items()} for row in read.rows)
+        return TableRows(read.where, list(column_of), by_role, source=read.source if "image" in column_of else None)
 
 
 def is_questions(file: Path) -> bool:
     """Whether the rows of a table are a query and its page."""
-    try:
-        return question_columns(table_columns(file)) is not None
-    except RequestError:
-        return False
+    columns = columns_or_none(file)
+    return columns is not None and question_columns(columns) is not None
 
 
 _QUERIES = JUDGED_TABLES["queries"].names
@@ -591,22 +570,11 @@ def question_columns(
     return {"query": query, "image": image, "name": name, **({} if grade is None else {"grade": grade})}
 
 
-def folders_on_hub(layout: str, subsets: Sequence[str]) -> list[str]:
-    """The folders with the tables of subsets, which are read like configurations; empty for other layouts."""
-    tables = ("corpus", "queries", "qrels") if layout == _FOLDERS else ()
-    return [layout.format(subset=subset, table=table) for subset in subsets for table in tables]
-
-
-def known_roles() -> list[str]:
-    """What ``columns`` can name: ``documents.id``, ``queries.types``, ``judgements.grade`` and the others."""
-    return [f"{table}.{role}" for table, each in JUDGED_TABLES.items() for role in each.columns]
-
-
 def is_judged_folder(folder: Path) -> bool:
     """Whether a folder holds queries and judgements under their usual names."""
     subset = JudgedFiles(str(folder), "test").subsets()[0]
     tables: tuple[TableName, ...] = ("queries", "judgements")
-    return all(any(_files(folder, each, "test", strict=False) for each in _names_of(name, subset)) for name in tables)
+    return all(any(_files(folder, each) for each in _names_of(name, subset)) for name in tables)
 
 
 def _names_of(name: TableName, subset: str) -> list[str]:
@@ -616,29 +584,19 @@ def _names_of(name: TableName, subset: str) -> list[str]:
     return [layout.format(subset=subset, table=each) for layout in LAYOUTS for each in JUDGED_TABLES[name].names]
 
 
-def _files(folder: Path, name: str, split: str, *, strict: bool = True) -> list[Path]:
-    """The file or the Parquet shards of a table: ``name.jsonl``, ``name/test.tsv``, ``name/test-*.parquet``, ``name``.
+def _files(folder: Path, name: str) -> dict[str, list[Path]]:
+    """Split -> the file or the Parquet shards of a table: ``name/test.tsv``, ``name/test-*.parquet``.
 
-    Raises:
-        RequestError: A folder of the table has several splits, and not this one (unless not ``strict``).
+    A file without a split, ``name.jsonl`` or ``name``, is under an empty name.
     """
-    for suffix in SUFFIXES:
-        if (file := folder / f"{name}{suffix}").is_file():
-            return [file]
-    inner = folder / name
-    if inner.is_file():
-        return [inner]
-    if not inner.is_dir():
-        return []
+    for file in (*(folder / f"{name}{suffix}" for suffix in SUFFIXES), folder / name):
+        if file.is_file():
+            return {"": [file]}
     by_split: dict[str, list[Path]] = {}
-    for file in sorted(inner.iterdir()):
+    for file in sorted((folder / name).glob("*")):
         if file.suffix.lower() in SUFFIXES:
             by_split.setdefault(re.split(r"-\d+-of-\d+", file.stem)[0], []).append(file)
-    if not by_split:
-        return []
-    if not strict or split in by_split:
-        return by_split.get(split) or next(iter(by_split.values()))
-    return by_split[choose_split(inner, list(by_split))]
+    return by_split
 
 
 def _of_objects(name: TableName, file: Path) -> list[dict[str, Any]]:

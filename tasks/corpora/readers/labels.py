@@ -7,7 +7,7 @@ Every class becomes captions that describe no image, one for each prompt, and ev
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from capim.tasks.corpora.images.image_files import LocatedImages, Missing, image
 from capim.tasks.corpora.readers.coco_captions import read_objects
 from capim.tasks.corpora.readers.forms import USUAL_NAMES, form_of, usual_column
 from capim.tasks.corpora.readers.image_texts import lines_of
-from capim.tasks.corpora.readers.table import is_coco, table_columns, table_rows
+from capim.tasks.corpora.readers.table import columns_or_none, is_coco, table_rows
 from capim.tasks.corpora.readers.webdataset import TarShards, samples_of
 
 PROMPTS: Mapping[str, Mapping[str, str | list[str]]] = tomllib.loads(
@@ -140,11 +140,8 @@ def are_classes(folder: Path) -> bool:
 
 def is_labelled(file: Path) -> bool:
     """Whether a table has columns of images and of labels, and none of captions."""
-    try:
-        available = table_columns(file)
-    except RequestError:
-        return False
-    return form_of(file.stem, available) is None and None not in _columns(available)
+    columns = columns_or_none(file)
+    return columns is not None and form_of(file.stem, columns) is None and None not in _columns(columns)
 
 
 def _columns(available: Sequence[str]) -> tuple[str | None, str | None]:
@@ -160,7 +157,8 @@ def _labels(path: Path) -> dict[str, list[str]]:
             raise RequestError(f"{path}: no images in it; expected a folder for each class, with its images")
         return found
     if is_coco(path):
-        return {image: names for image, names in _coco(path) if names}
+        name_of = {str(image["id"]): str(image.get("file_name", image["id"])) for image in read_json(path)["images"]}
+        return {name_of[image]: categories for image, categories in read_objects(path).items() if categories}
     available, rows = table_rows(path)
     image, label = _columns(available)
     if image is None or label is None:
@@ -172,12 +170,6 @@ def _labels(path: Path) -> dict[str, list[str]]:
         for each in cell if isinstance(cell, list) else [cell]:
             found.setdefault(str(row[image]), []).append(str(each))
     return {image: list(dict.fromkeys(of_image)) for image, of_image in found.items()}
-
-
-def _coco(path: Path) -> Iterable[tuple[str, list[str]]]:
-    """The file name and the categories of every image of COCO's boxes."""
-    names = {str(image["id"]): str(image.get("file_name", image["id"])) for image in read_json(path)["images"]}
-    return ((names[image], categories) for image, categories in read_objects(path).items())
 
 
 def _prompts(prompts: str | Sequence[str]) -> list[str]:

@@ -66,7 +66,7 @@ def published_corpus(
     origin = hub.origin if hub is not None else origin or entry.origin
     embedded = hub is not None and bool(hub.images)
     located = locate_images(contents.images, None if embedded else images, missing=missing, origin=origin)
-    rows, source = located.rows, hub.source if hub is not None and embedded else located.source or downloads
+    rows, source = located.rows, hub if embedded else located.source or downloads
     if contents.boxes:
         boxes = contents.boxes
         rows = [row._replace(key=crop_key(row.key, *boxes[row.id])) if row.id in boxes else row for row in rows]

@@ -61,7 +61,7 @@ def read_winoground(
     else:
         folder = files.require_folder(root, "winoground folder")
         source = files.require_match(folder, "examples.jsonl", "data/examples.jsonl")
-        images = None if ids_only else images or files.folder_in(source.parent, "images") or folder
+        images = images or files.folder_in(source.parent, "images") or folder
     assigned = None if tags is None else files.read_json(tags_file := files.require_file(tags, "tags file"))
     if assigned is not None and not (
         isinstance(assigned, dict) and all(isinstance(each, list) for each in assigned.values())
@@ -81,10 +81,10 @@ def read_winoground(
         if assigned is not None:
             own += list(assigned.get(identifier, ())) or [UNTAGGED]
         items.append(QuadrupleItem(identifier, keys, captions, list(dict.fromkeys(own))))
-    contents = quadruples(items)
+    origin = str(source) if hub is None else hub.origin
     if ids_only:
-        return published_corpus("winoground", contents, origin=str(source) if hub is None else hub.origin)
-    return published_corpus("winoground", contents, images=images, missing=missing, hub=hub, origin=str(source))
+        hub = images = None
+    return published_corpus("winoground", quadruples(items), images=images, missing=missing, hub=hub, origin=origin)
 
 
 def read_bivlc(

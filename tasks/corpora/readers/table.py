@@ -25,16 +25,7 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import corpus_name, opened_text, read_json, read_json_lines, require_file
 from capim.tasks.corpora.images.image_files import Missing, is_image_name, without_image_suffix
-from capim.tasks.corpora.readers.forms import (
-    Columns,
-    FormName,
-    RowOptions,
-    TableRows,
-    corpus_of_rows,
-    form_of,
-    of_languages,
-    of_split,
-)
+from capim.tasks.corpora.readers import forms
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".txt", ".token")
 STEMS = ("captions", "metadata", "pairs", "quadruples")  # of tables that are found before any other
@@ -50,8 +41,8 @@ def read_table(
     root: str | Path,
     *,
     images: str | Path | None = None,
-    form: FormName | None = None,
-    columns: Columns | None = None,
+    form: forms.FormName | None = None,
+    columns: forms.Columns | None = None,
     language: str = "en",
     reference_language: str = "en",
     ids_only: bool = False,
@@ -85,12 +76,14 @@ def read_table(
             "any other table with a column of images and one of captions"
         )
     available, rows = table_rows(file)
-    read = of_languages(of_split(TableRows(str(file), available, rows, str(file)), split), columns or {})
+    read = forms.of_languages(
+        forms.of_split(forms.TableRows(str(file), available, rows, str(file)), split), columns or {}
+    )
     beside = [folder for folder in (file.parent / "images", file.parent) if folder.is_dir()]
-    form = form or form_of(file.stem, read.available) or "captions"
-    options = RowOptions(form, columns or {}, language, reference_language, ids_only)
+    form = form or forms.form_of(file.stem, read.available) or "captions"
+    options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
     name = name or corpus_name(path)
-    return corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
+    return forms.corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
 
 
 def named_table(folder: Path) -> Path | None:
@@ -131,6 +124,14 @@ def table_columns(file: Path) -> list[str]:
     if isinstance(found, RequestError):
         raise RequestError(found.faults)
     return [*found]
+
+
+def columns_or_none(file: Path) -> list[str] | None:
+    """As :func:`table_columns`; None for a file that is no table."""
+    try:
+        return table_columns(file)
+    except RequestError:
+        return None
 
 
 @lru_cache(maxsize=256)
@@ -194,10 +195,8 @@ def table_rows(file: Path) -> tuple[list[str], Iterator[Mapping[str, Any]]]:
 
 
 def _fits(file: Path) -> bool:
-    try:
-        return form_of(file.stem, table_columns(file)) is not None
-    except RequestError:
-        return False
+    columns = columns_or_none(file)
+    return columns is not None and forms.form_of(file.stem, columns) is not None
 
 
 def _only(folder: Path, files: list[Path]) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,7 +23,7 @@ from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
 from capim.tasks.corpora.naming import list_corpora
 from capim.tasks.corpora.readers import hub
 from capim.tasks.corpora.readers import judged as judged_reader
-from tests.corpora.own_data import contents, json_lines, png, publish, refusal
+from tests.corpora.own_data import contents, json_lines, png, publish, refusal, write
 
 PAGES = ("p1", "p2", "p3")
 QUERIES = (("q1", "what does it cost"), ("q2", "when does it open"), ("q3", "nobody judged this"))
@@ -34,62 +34,64 @@ def page(number: int) -> bytes:
     return png((40 * number, 90, 10))
 
 
-def pages(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    for number, name in enumerate(PAGES):
-        (folder / f"{name}.png").write_bytes(page(number))
+def written(root: Path, files: Mapping[str, str | bytes | None], *, pages: str = "images") -> dict[str, Any]:
+    """The description of a folder with these files and, in a folder of it, the pages."""
+    images = {f"{pages}/{name}.png": page(number) for number, name in enumerate(PAGES)}
+    return {"reader": "judged", "dataset": str(write(root, {**images, **files}))}
+
+
+def parquet(root: Path, tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The description of a folder with a shard of every table in a folder of its own."""
+    for name, columns in tables.items():
+        (root / name).mkdir(parents=True)
+        pq.write_table(pa.table(columns), root / name / "test-00000-of-00001.parquet")
+    return {"reader": "judged", "dataset": str(root)}
+
+
+def columns(rows: Sequence[Sequence[Any]], *names: str) -> dict[str, list[Any]]:
+    return {name: list(cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 def beir(root: Path, qrels: Sequence[Sequence[object]] = QRELS) -> dict[str, Any]:
-    pages(root / "images")
     json_lines(root / "corpus.jsonl", [{"_id": page, "text": f"text of {page}"} for page in PAGES])
     json_lines(root / "queries.jsonl", [{"_id": query, "text": text} for query, text in QUERIES])
-    (root / "qrels").mkdir()
     rows = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in qrels)]
-    (root / "qrels" / "test.tsv").write_text("\n".join(rows) + "\n")
-    return {"reader": "judged", "dataset": str(root)}
+    return written(root, {"qrels/test.tsv": "\n".join(rows) + "\n"})
 
 
 def mteb(root: Path, *, subset: str = "", grades: Any = None, layout: str = judged_reader.LAYOUTS[0]) -> dict[str, Any]:
     """Parquet shards by configuration, with the columns of ViDoRe 1 and 2; grades may be floats, as in one of them."""
-    cells = [{"bytes": page(n), "path": None} for n in range(3)]
-    queries, documents, scores = (list[Any](column) for column in zip(*QRELS, strict=True))
-    tables = {
-        "corpus": pa.table({"corpus-id": [*PAGES], "image": cells, "doc-id": ["d"] * 3}),
-        "queries": pa.table(dict(zip(("query-id", "query"), zip(*QUERIES, strict=True), strict=True))),
-        "qrels": pa.table({"query-id": queries, "corpus-id": documents, "score": pa.array(scores, grades)}),
-    }
-    for name, table in tables.items():
-        folder = root / (layout.format(subset=subset, table=name) if subset else name)
-        folder.mkdir(parents=True)
-        pq.write_table(table, folder / "test-00000-of-00001.parquet")
-    return {"reader": "judged", "dataset": str(root)}
+    judged = columns(QRELS, "query-id", "corpus-id", "score")
+    tables: dict[str, dict[str, Any]] = {
+        "corpus": {
+            "corpus-id": PAGES, "image": [{"bytes": page(n), "path": None} for n in range(3)], "doc-id": ["d"] * 3,
+        },
+        "queries": columns(QUERIES, "query-id", "query"),
+        "qrels": {**judged, "score": pa.array(judged["score"], grades)},
+    }  # fmt: skip
+    named = {layout.format(subset=subset, table=name) if subset else name: table for name, table in tables.items()}
+    return parquet(root, named)
 
 
 def trec(root: Path) -> dict[str, Any]:
-    pages(root / "pages")
-    (root / "queries.tsv").write_text("".join(f"{query}\t{text}\n" for query, text in QUERIES))
-    (root / "qrels").write_text("".join(f"{query} 0 {page} {grade}\n" for query, page, grade in QRELS))
-    return {"reader": "judged", "dataset": str(root), "images": str(root / "pages")}
+    queries = "".join(f"{query}\t{text}\n" for query, text in QUERIES)
+    qrels = "".join(f"{query} 0 {page} {grade}\n" for query, page, grade in QRELS)
+    return {**written(root, {"queries.tsv": queries, "qrels": qrels}, pages="pages"), "images": str(root / "pages")}
 
 
 def own_table(root: Path) -> dict[str, Any]:
-    pages(root / "images")
-    (root / "documents.csv").write_text("id,image\n" + "".join(f"{page},{page}.png\n" for page in PAGES))
-    texts = "".join(f"{query},{text},how much;where\n" for query, text in QUERIES)
-    (root / "queries.csv").write_text("id,asked,type\n" + texts)
-    judged = "".join(f"{query},{page},{grade}\n" for query, page, grade in QRELS)
-    (root / "judgements.csv").write_text("query_id,document,grade\n" + judged)
-    return {"reader": "judged", "dataset": str(root), "columns": {"queries.query": "asked"}}
+    documents = "id,image\n" + "".join(f"{page},{page}.png\n" for page in PAGES)
+    queries = "id,asked,type\n" + "".join(f"{query},{text},how much;where\n" for query, text in QUERIES)
+    judged = "query_id,document,grade\n" + "".join(f"{query},{page},{grade}\n" for query, page, grade in QRELS)
+    files = {"documents.csv": documents, "queries.csv": queries, "judgements.csv": judged}
+    return {**written(root, files), "columns": {"queries.query": "asked"}}
 
 
 def objects(root: Path) -> dict[str, Any]:
-    pages(root / "images")
-    (root / "corpus.json").write_text(json.dumps({page: {"text": f"text of {page}"} for page in PAGES}))
-    (root / "queries.json").write_text(json.dumps(dict(QUERIES)))
+    documents = {page: {"text": f"text of {page}"} for page in PAGES}
     graded = {query: {page: grade for q, page, grade in QRELS if q == query} for query, _ in QUERIES[:2]}
-    (root / "qrels.json").write_text(json.dumps(graded))
-    return {"reader": "judged", "dataset": str(root)}
+    tables = {"corpus": documents, "queries": dict(QUERIES), "qrels": graded}
+    return written(root, {f"{name}.json": json.dumps(table) for name, table in tables.items()})
 
 
 def judgements(corpus: Corpus) -> list[tuple[Any, ...]]:
@@ -129,9 +131,8 @@ def test_rows_of_a_query_and_its_page_are_read_as_vidore_published_them_first(tm
 
 
 def test_a_table_of_queries_pages_and_grades_is_a_judged_corpus(tmp_path: Path) -> None:
-    pages(tmp_path / "own" / "images")
     rows = ["query,image,relevance", *(f"{dict(QUERIES)[query]},{page}.png,{grade}" for query, page, grade in QRELS)]
-    (tmp_path / "own" / "asked.csv").write_text("\n".join(rows))
+    written(tmp_path / "own", {"asked.csv": "\n".join(rows)})
     assert judgements(open_corpus(tmp_path / "own")) == [(q, f"{page}.png", grade) for q, page, grade in QRELS]
     assert check_corpus(tmp_path / "own" / "asked.csv").ok
     (tmp_path / "own" / "asked.csv").write_text("query,image\nwhere,p1.png\nwho,\n")
@@ -219,7 +220,8 @@ def test_subsets_share_their_documents_and_a_question_in_two_languages_is_one_gr
 
 TWICE = "documents judged twice with different grades"
 HEADER = "query-id\tcorpus-id\tscore\n"
-PAGE, QUERY = '{"_id": "p1"}\n', '{"_id": "q1", "text": "t"}\n'
+QUERY = '{"_id": "q1", "text": "t"}\n'
+LINE = 'name it with columns = { "judgements.grade" = "…" }'
 
 
 @pytest.mark.parametrize(
@@ -230,13 +232,8 @@ PAGE, QUERY = '{"_id": "p1"}\n', '{"_id": "q1", "text": "t"}\n'
         ({"qrels/test.tsv": f"{HEADER}q2\tp9\t1\n"}, {}, "that are not in the corpus: 'p9' for query 'q2'"),
         ({"qrels/test.tsv": f"{HEADER}q1\tp1\t2\nq1\tp1\t1\n"}, {}, f"{TWICE}: query 'q1', document 'p1': 2 and 1"),
         ({"queries.jsonl": 2 * QUERY}, {}, "duplicate query ids: 'q1'"),
-        ({"corpus.jsonl": 2 * PAGE + '{"_id": "p2"}\n{"_id": "p3"}\n'}, {}, "duplicate image ids: 'p1'"),
         ({"qrels/test.tsv": None}, {}, "no judgements; looked for default, qrels"),
-        (
-            {"qrels/test.tsv": "a\tb\tc\n1\t2\t3\n"},
-            {},
-            'no column for grade; it has a, b, c; name it with columns = { "judgements.grade" = "…" }',
-        ),
+        ({"qrels/test.tsv": "a\tb\tc\n1\t2\t3\n"}, {}, f"no column for grade; it has a, b, c; {LINE}"),
         ({}, {"columns": {"judgement.grade": "c"}}, "unknown columns judgement.grade; known: documents.id"),
         ({}, {"subsets": ["german"]}, "unknown subsets german"),
         ({"images/p2.png": None}, {}, "root: p2"),
@@ -246,11 +243,9 @@ def test_what_is_wrong_in_the_tables_is_named(
     tmp_path: Path, files: dict[str, str | None], options: dict[str, Any], expected: str
 ) -> None:
     description = beir(tmp_path / "root")
-    for name, content in files.items():
-        if content is None:
-            (tmp_path / "root" / name).unlink()
-        else:
-            (tmp_path / "root" / name).write_text(content)
+    for name in files:
+        (tmp_path / "root" / name).unlink()
+    write(tmp_path / "root", {name: content for name, content in files.items() if content is not None})
     assert expected in refusal({**description, **options})
 
 
@@ -339,26 +334,23 @@ def test_a_wrong_count_is_an_error_that_names_both(tiny: dict[str, Any], monkeyp
     )
 
 
-def expect(monkeypatch: pytest.MonkeyPatch, name: str, counts: SubsetCounts = TINY) -> None:
-    """Let the only subset of a task have these published counts."""
+def expect(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the only subset of a task have the counts of the copy."""
     task = JUDGED_TASKS[name]
-    monkeypatch.setitem(JUDGED_TASKS, name, replace(task, subsets=dict.fromkeys(task.subsets, counts)))
+    monkeypatch.setitem(JUDGED_TASKS, name, replace(task, subsets=dict.fromkeys(task.subsets, TINY)))
 
 
 def miracl(root: Path, language: str, *, without_picture: str = "") -> None:
     """The four configurations of a language of MIRACL-Vision: its pages name their pictures, which are a table."""
-    pictures = [(f"{name}.png", n) for n, name in enumerate(PAGES) if name != without_picture][::-1]
-    cells = [{"bytes": page(n), "path": None} for _, n in pictures]
-    named, texts = [f"{name}.png" for name in PAGES], [f"text of {name}" for name in PAGES]
+    numbered = [*enumerate(PAGES)][::-1]
+    pictures = [(f"{name}.png", {"bytes": page(n), "path": None}) for n, name in numbered if name != without_picture]
     tables = {
-        "corpus": pa.table({"_id": [*PAGES], "image_id": named, "text": texts}),
-        "images": pa.table({"file_name": [name for name, _ in pictures], "image": cells}),
-        "queries": pa.table(dict(zip(("_id", "text"), zip(*QUERIES, strict=True), strict=True))),
-        "qrels": pa.table(dict(zip(("query-id", "corpus-id", "score"), zip(*QRELS, strict=True), strict=True))),
+        "corpus": columns([(name, f"{name}.png", f"text of {name}") for name in PAGES], "_id", "image_id", "text"),
+        "images": columns(pictures, "file_name", "image"),
+        "queries": columns(QUERIES, "_id", "text"),
+        "qrels": columns(QRELS, "query-id", "corpus-id", "score"),
     }
-    for name, table in tables.items():
-        (folder := root / f"{name}-{language}").mkdir(parents=True)
-        pq.write_table(table, folder / "default-00000-of-00001.parquet")
+    parquet(root, {f"{name}-{language}": table for name, table in tables.items()})
 
 
 def test_the_rows_of_jinavdr_and_miracl_vision_are_those_of_mteb() -> None:
@@ -401,8 +393,6 @@ def test_a_task_of_jinavdr_is_read_from_its_folders_here_and_on_the_hub(
         ("jinaai/tqa_beir", "test", f"default/{table}", "33b48ad357ceffac3488630b6b0f2c86a9386978")
         for table in ("corpus", "queries", "qrels")
     }
-    expect(monkeypatch, JINA, TINY._replace(queries=3))
-    assert "(default): expected 3 queries with different texts, got 2" in refusal(JINA)
 
 
 def test_a_language_of_jinavdr_is_a_corpus_since_each_has_its_own_documents(
@@ -434,9 +424,6 @@ def test_a_language_of_miracl_vision_has_pages_with_text_and_the_pictures_that_t
     assert contents(corpus) == [page(n) for n in range(3)]
     bengali = {"reader": "MIRACLVisionRetrieval-bn", "root": str(tmp_path / "all")}
     assert "1 documents hold no image, the first 'p2'" in refusal(bengali)
-    expect(monkeypatch, MIRACL, TINY._replace(samples=77_571))
-    arabic = {"reader": MIRACL, "root": str(tmp_path / "all")}
-    assert "(ar): expected 77,571 pages and queries, got 5" in refusal(arabic)
 
 
 def test_miracl_vision_is_read_from_its_configurations_on_the_hub(

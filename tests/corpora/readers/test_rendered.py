@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,8 +67,9 @@ def test_a_picture_shows_the_colours_of_its_scene_in_their_places() -> None:
     assert right_blue > right_red
 
 
-def test_the_same_seed_gives_the_same_corpus_and_another_seed_another() -> None:
-    drawn = [shapes.read_shapes(n_scenes=20, seed=seed).fingerprint for seed in (0, 0, 1)]
+@pytest.mark.parametrize("world", [{"reader": "shapes", "n_scenes": 20}, {"reader": "pages", "n_reports": 4}])
+def test_the_same_seed_gives_the_same_corpus_and_another_seed_another(world: dict[str, Any]) -> None:
+    drawn = [open_corpus({**world, "seed": seed}).fingerprint for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
 
 
@@ -96,8 +98,8 @@ def test_no_caption_is_true_of_two_scenes_unless_it_leaves_something_out() -> No
     assert all(text.startswith("a picture of") for text in coloured)
 
 
-def test_both_captions_of_a_quadruple_have_the_same_words_and_different_images() -> None:
-    corpus = shapes.read_shapes_winoground(n_quadruples=40)
+def test_both_captions_of_a_quadruple_have_the_same_words_and_no_image_is_in_two() -> None:
+    corpus = shapes.read_shapes_winoground()
     text = {row["id"]: row["text"] for row in corpus.captions.to_pylist()}
     sha = {row["id"]: row["sha"] for row in corpus.images.to_pylist()}
     for row in corpus.quadruples.to_pylist():
@@ -105,7 +107,9 @@ def test_both_captions_of_a_quadruple_have_the_same_words_and_different_images()
         assert sorted(text[row["caption_0"]].split()) == sorted(text[row["caption_1"]].split())
         assert sha[row["image_0"]] != sha[row["image_1"]]
     tags = Counter(tag for row in corpus.quadruples.to_pylist() for tag in row["tags"])
-    assert tags == {"object": 20, "attribute": 20}
+    assert tags == {"object": 150, "attribute": 150}
+    images = corpus.quadruples["image_0"].to_pylist() + corpus.quadruples["image_1"].to_pylist()
+    assert len(images) == len(set(images)) == 600
 
 
 def test_labelled_scenes_have_their_two_colours_and_the_duplicates_that_were_planted() -> None:
@@ -123,12 +127,6 @@ def test_labelled_scenes_have_their_two_colours_and_the_duplicates_that_were_pla
     assert all(second[1] == f"{first[1]}-copy" for first, second in within)
     again = [row["id"] for row in corpus.images.to_pylist() if row["id"].endswith("-again")]
     assert len(again) == 15
-
-
-def test_no_image_is_in_two_quadruples() -> None:
-    quadruples = shapes.read_shapes_winoground().quadruples
-    images = quadruples["image_0"].to_pylist() + quadruples["image_1"].to_pylist()
-    assert len(images) == len(set(images)) == 600
 
 
 @pytest.mark.parametrize(
@@ -162,10 +160,8 @@ def test_every_image_has_one_caption_per_language_and_translator() -> None:
     ],
 )
 def test_templates_agree_in_gender_and_case(language: str, translator: str, expected: str) -> None:
-    assert (
-        shapes.translated(shapes.parse_scene("small-red-star_above_large-green-square"), language, translator)
-        == expected
-    )
+    scene = shapes.parse_scene("small-red-star_above_large-green-square")
+    assert shapes.translated(scene, language, translator) == expected
 
 
 def test_held_out_reports_are_never_trained_on_and_all_their_words_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,11 +207,6 @@ def test_the_answer_of_a_question_stands_in_its_box_and_the_first_page_names_its
 
 def test_the_corpus_has_graded_judgements_types_groups_and_pages_of_documents() -> None:
     corpus = pages.read_pages(n_reports=4)
-    assert (
-        corpus.fingerprint
-        == pages.read_pages(n_reports=4).fingerprint
-        != pages.read_pages(n_reports=4, seed=1).fingerprint
-    )
     assert (corpus.images.num_rows, corpus.captions.num_rows) == (16, 48)
     assert Counter(corpus.relevance["grade"].to_pylist()) == {0: 96, 1: 48, 2: 48}
     types = Counter(kind for row in corpus.captions.to_pylist() for kind in row["query_types"])

@@ -11,7 +11,7 @@ from capim.store.errors import RequestError
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.files import require_file
 from capim.tasks.corpora.readers.webdataset import TarShards, read_cc3m, read_webdataset
-from tests.corpora.own_data import contents, png, shard
+from tests.corpora.own_data import contents, png, refusal, shard
 
 
 @pytest.fixture
@@ -77,13 +77,6 @@ def test_wrong_members_are_named(tmp_path: Path, members: dict[str, bytes], capt
     assert expected in str(caught.value)
 
 
-def test_samples_of_two_shards_with_one_name_are_an_error(tmp_path: Path) -> None:
-    for name in "ab":
-        shard(tmp_path / f"{name}.tar", {"1.png": png("red"), "1.txt": b"red"})
-    with pytest.raises(RequestError, match="duplicate image ids: '1'"):
-        read_webdataset(tmp_path)
-
-
 def test_a_pipe_is_no_shard(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.tar")
     with pytest.raises(RequestError, match="no file matches"):
@@ -133,23 +126,16 @@ def test_a_damaged_header_and_a_cut_between_members_are_never_a_smaller_corpus(t
 
 def test_a_text_of_several_lines_is_one_caption_or_several_as_the_user_says(tmp_path: Path) -> None:
     """CLIP_benchmark keeps the five captions of an image as lines of one text."""
-    shard(
-        tmp_path / "a.tar",
-        {"1.png": png("red"), "1.txt": b"red\na red image \n", "2.png": png("blue"), "2.txt": b"blue"},
-    )
-    message = (
-        r'1 text files have several lines, the first 1\.txt in a\.tar; write captions_in_file = "each" if each line'
-    )
-    with pytest.raises(RequestError, match=message):
-        open_corpus(tmp_path)
+    lines = b"red\na red image \n"
+    shard(tmp_path / "a.tar", {"1.png": png("red"), "1.txt": lines, "2.png": png("blue"), "2.txt": b"blue"})
+    expected = '1 text files have several lines, the first 1.txt in a.tar; write captions_in_file = "each" if each line'
+    assert expected in refusal(tmp_path)
     each = read_webdataset(tmp_path, captions_in_file="each").captions
     assert [(row["image_id"], row["ordinal"], row["text"]) for row in each.to_pylist()] == [
         ("1", 0, "red"), ("1", 1, "a red image"), ("2", 0, "blue"),
     ]  # fmt: skip
-    assert read_webdataset(tmp_path, captions_in_file="one").captions["text"].to_pylist() == [
-        "red\na red image ",
-        "blue",
-    ]
+    one = read_webdataset(tmp_path, captions_in_file="one").captions
+    assert one["text"].to_pylist() == ["red\na red image ", "blue"]
 
 
 def test_clip_benchmarks_shards_of_classes_are_labelled_images_with_its_prompts(tmp_path: Path) -> None:
