@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.build import (
@@ -167,6 +169,16 @@ def test_changes_of_pairs_quadruples_and_ground_truths_are_named() -> None:
         "new, removed or changed quadruples: 'q'",
         "other extra ground truths: 1 positives before, 1 now",
     ]
+
+
+@pytest.mark.parametrize("n", [2, 9])
+def test_many_changes_of_one_kind_are_one_line(n: int) -> None:
+    def made(text: str) -> Corpus:
+        return build_corpus("c", [ImageRow("a")], [CaptionRow(f"c{i}", "a", text) for i in range(n)], source=None)
+
+    (line,) = describe_change(made("x"), made("y"))
+    assert line.startswith("captions with another text: 'c0', 'c1'")
+    assert line.endswith("and 6 more") == (n == 9)
 
 
 def test_what_a_store_kept_is_compared_with_what_is_there_now(coco_folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sklearn.metrics import average_precision_score, balanced_accuracy_score
 from torch.utils.data import DataLoader
 
 from capim.reports.rows.gallery import relevant_documents
+from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.table import ANALYSES, applying
@@ -274,3 +276,11 @@ def test_a_probe_is_that_of_scikit_learn_taught_by_the_other_half(corpus: Corpus
     first = vectors["captions"].reshape(N_CLASSES, -1, DIM)[:, 0]
     alone = (vectors["images"] @ first.T).argmax(axis=1) == target
     assert prompts["a photo of a {}."].interval.value == pytest.approx(alone.mean(), abs=1e-12)
+
+
+def test_boxes_of_an_image_that_the_file_does_not_list_are_refused(tmp_path: Path) -> None:
+    boxes = {"categories": [{"id": 1, "name": "cat"}], "images": [{"id": 1, "file_name": "a.png"}]}
+    file = tmp_path / "instances.json"
+    file.write_text(json.dumps({**boxes, "annotations": [{"image_id": 2, "category_id": 1}]}))
+    with pytest.raises(RequestError, match="name 1 images that its list `images` does not have, first '2'; add them"):
+        read_labels(file)

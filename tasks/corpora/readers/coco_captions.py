@@ -89,8 +89,17 @@ def read_coco_captions(
 
 
 def read_objects(file: Path) -> dict[str, list[str]]:
-    """Category names per image id, from a COCO boxes file; a listed image without a box has an empty list."""
+    """Category names per image id, from a COCO boxes file or from a list of ``{"image_id", "objects"}``.
+
+    In a boxes file, a listed image without a box has an empty list.
+    """
     content = files.read_json(file)
+    if isinstance(content, list):
+        placed = [(f"{file}: entry {n}", entry) for n, entry in enumerate(content)]
+        return {
+            str(files.field(row, "image_id", int | str, at)): files.field(row, "objects", list, at)
+            for at, row in placed
+        }
     categories = {
         entry["id"]: files.field(entry, "name", str, f"{file}: categories")
         for entry in files.field(content, "categories", list, file)

@@ -158,7 +158,13 @@ def _labels(path: Path) -> dict[str, list[str]]:
         return found
     if is_coco(path):
         name_of = {str(image["id"]): str(image.get("file_name", image["id"])) for image in read_json(path)["images"]}
-        return {name_of[image]: categories for image, categories in read_objects(path).items() if categories}
+        objects = {image: categories for image, categories in read_objects(path).items() if categories}
+        if strange := [image for image in objects if image not in name_of]:
+            raise RequestError(
+                f"{path}: its annotations name {len(strange)} images that its list `images` does not have, "
+                f"first {strange[0]!r}; add them there, or leave their annotations out"
+            )
+        return {name_of[image]: categories for image, categories in objects.items()}
     available, rows = table_rows(path)
     image, label = _columns(available)
     if image is None or label is None:

@@ -186,13 +186,15 @@ def test_the_folder_of_real_photographs_gives_the_part_of_the_split_that_is_ther
     assert all(len(data) > 1000 for data in own_data.contents(corpus))
 
 
-def test_objects_can_come_from_a_file_of_their_own(tmp_path: Path) -> None:
-    categories = [{"id": 1, "name": "cup"}, {"id": 2, "name": "bowl"}]
-    boxes = [{"image_id": 60623, "category_id": n} for n in (1, 2, 1)]
-    listed = tmp_path / "instances.json"
-    listed.write_text(json.dumps({"categories": categories, "images": [], "annotations": boxes}))
+@pytest.mark.parametrize("boxes", [True, False])
+def test_objects_can_come_from_a_file_of_their_own(tmp_path: Path, *, boxes: bool) -> None:
+    listed, names = tmp_path / "objects.json", ["bowl", "cup"]
+    categories = [{"id": n, "name": name} for n, name in enumerate(names)]
+    annotations = [{"image_id": 60623, "category_id": n} for n in (1, 0, 1)]
+    of_boxes = {"categories": categories, "images": [], "annotations": annotations}
+    listed.write_text(json.dumps(of_boxes if boxes else [{"image_id": 60623, "objects": ["cup", *names]}]))
     corpus = read_coco_karpathy(forms(tmp_path)["coco_karpathy_test.json"], objects=listed)
-    assert corpus.images["objects"].to_pylist() == [None, ["bowl", "cup"]]
+    assert corpus.images["objects"].to_pylist() == [None, names]
 
 
 @pytest.mark.parametrize(
