@@ -38,7 +38,7 @@ from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
-    from capim.flows.benchmark import BenchmarkRef, Compared
+    from capim.flows.benchmark import BenchmarkRef
     from capim.reports.app import application
     from capim.reports.gallery_pages import Search
     from capim.tasks.runtime.references import EmbedRef
@@ -189,14 +189,8 @@ def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
     return frame_of(rows, ("encoder", "corpus", *columns))
 
 
-def _compared(done: Rows | Compared, config: RunConfig, given: dict[str, Any]) -> Frame:
-    if isinstance(done, Rows):
-        return frame_of(done.read(), done.columns)
-    from capim.reports.rows.standing import PAIR_COLUMNS, pair_rows
-    from capim.tasks.compare import compared_rows
-
-    rows = compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)
-    return frame_of(pair_rows(rows, given.get("a")), PAIR_COLUMNS)
+def _framed_columns(rows: Rows, *_: object) -> Frame:
+    return frame_of(rows.read(), rows.columns)
 
 
 class Workspace:
@@ -222,10 +216,10 @@ class Workspace:
 
     run = _step(RunOptions, steps.run, _ran)
     embed = _step(EmbedOptions, steps.embed, _embedded)
-    evaluate = _step(EvaluateOptions, steps.evaluate, lambda rows, *_: frame_of(rows.read(), rows.columns))
+    evaluate = _step(EvaluateOptions, steps.evaluate, _framed_columns)
     report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
-    analyse = _step(AnalyseOptions, steps.analyse, lambda rows, *_: frame_of(rows.read()))
-    compare = _step(CompareOptions, steps.compare, _compared)
+    analyse = _step(AnalyseOptions, steps.analyse, _framed_columns)
+    compare = _step(CompareOptions, steps.compare, _framed_columns)
 
     @_told_in_python()
     def results(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.hub.progress import track
 from tests.command import command
-from tests.flows.conftest import RUN
 from tests.flows.leaf_parsers import all_parsers
 
 
@@ -130,18 +128,6 @@ def test_a_redirected_run_says_at_once_that_it_has_begun_and_every_minute_how_lo
     lines = capsys.readouterr().err.splitlines()
     assert 1 <= len(lines) < 9, "not one for each piece of work"
     assert all(re.fullmatch(r"\d+% in \d+ s, about \d+ s left: tiny-clip · shapes", line) for line in lines)
-
-
-def test_a_run_that_has_nothing_to_do_imports_nothing_that_computes_or_draws(small_demo: Path, tmp_path: Path) -> None:
-    workspace = shutil.copytree(small_demo, tmp_path / "workspace")
-    heavy = ("torch", "transformers", "scipy.stats", "scipy.special", "scipy.sparse", "altair", "jinja2", "lancedb")
-    program = (
-        "import sys; from capim.flows.cli import main\n"
-        f"code = main({[*RUN.split(), '--workspace', str(workspace)]!r})\n"
-        f"sys.exit(code or ','.join(m for m in {heavy!r} if m in sys.modules) or 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -454,10 +454,12 @@ def test_an_option_changes_what_the_command_does_or_is_refused(
     "command", sorted(name for name, options in CASES.items() if not all(case.refused for case in options.values()))
 )
 def test_the_same_command_again_does_the_same_so_that_a_difference_means_the_option(
-    command: str, observe: Observe
+    command: str, observe: Observe, without_option: dict[str, Observed]
 ) -> None:
     case = next(case for case in CASES[command].values() if not case.refused)
-    _, first, second = (observe(case, name, case.without)[2] for name in ("before", "first", "second"))
+    if f"{case.words} {case.without}" not in without_option:  # the first time it may compute what it then finds stored
+        observe(case, "before", case.without)
+    first, second = (observe(case, name, case.without)[2] for name in ("first", "second"))
     assert first == second
 
 

@@ -17,9 +17,11 @@ import sys
 import termios
 import threading
 import webbrowser
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
+import argcomplete
 import pytest
 from rich.cells import cell_len
 
@@ -194,21 +196,6 @@ def test_a_search_names_files_and_opens_its_page(small_demo: Path, monkeypatch: 
     assert "a red circle" in Path(error.strip()).read_text("utf-8")
 
 
-def _completions(line: str, folder: Path) -> list[str]:
-    """What a shell offers for a half-typed command line."""
-    answer = folder / "answer"
-    environment = os.environ | {
-        "_ARGCOMPLETE": "1",
-        "_ARGCOMPLETE_IFS": "\n",
-        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
-        "COMP_LINE": line,
-        "COMP_POINT": str(len(line)),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    subprocess.run([sys.executable, "-m", "capim.flows.cli"], env=environment, check=True)
-    return answer.read_text().split("\n")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "offered"),
@@ -225,9 +212,19 @@ def _completions(line: str, folder: Path) -> list[str]:
     ],
 )
 def test_a_shell_completes_commands_options_and_names(
-    line: str, offered: set[str], small_demo: Path, tmp_path: Path
+    line: str, offered: set[str], small_demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert offered <= {*_completions(line.format(workspace=small_demo), tmp_path)}
+    line, answer = line.format(workspace=small_demo), io.StringIO()
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    completes = partial(argcomplete.autocomplete, exit_method=sys.exit, output_stream=answer)
+    monkeypatch.setattr(argcomplete, "autocomplete", completes)
+    monkeypatch.setattr(argcomplete.CompletionFinder, "_init_debug_stream", lambda _: None)  # takes file descriptor 9
+    monkeypatch.setattr("argcomplete.io.debug_stream", io.StringIO())
+    with pytest.raises(SystemExit):
+        main([])
+    assert offered <= {*answer.getvalue().split("\n")}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

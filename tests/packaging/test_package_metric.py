@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.results import summary
 from capim.tasks.statistics import VERSION
 from tests.command import command, json_rows
+from tests.packaging.conftest import Packages
 from tests.reports.app.stores import asking
 from tests.reports.pages import cells, tables
 
@@ -35,32 +34,15 @@ Install = Callable[[str, float], None]
 SAME = "--replicates 100 --quiet"
 
 
-def forget() -> None:
-    """Let the table look for packages again."""
-    vars(METRICS).pop("plugins", None)
-    METRICS._added.clear()
-    sys.modules.pop("depth_metric", None)
-    importlib.invalidate_caches()
-
-
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(packages: Packages) -> Install:
     """Installs the package in a version; version "" takes it away."""
-    site = tmp_path / "site"
-    info = site / "capim_depth.dist-info"
-    info.mkdir(parents=True)
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def install(version: str, factor: float) -> None:
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: capim-depth\nVersion: {version or 0}\n")
-        (info / "entry_points.txt").write_text("[capim.metrics]\ndepth = depth_metric:METRIC\n" * bool(version))
-        (site / "depth_metric.py").write_text(METRIC.format(factor=factor))
-        forget()
+        points = {"capim.metrics": "depth = depth_metric:METRIC"} if version else {}
+        packages("capim-depth", version or "0", points, depth_metric=METRIC.format(factor=factor))
 
-    yield install
-    monkeypatch.undo()
-    forget()
+    return install
 
 
 @pytest.fixture

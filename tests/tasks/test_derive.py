@@ -40,18 +40,6 @@ def made(store: EmbeddingStore, run: str) -> int:
     return store.counts("derived", "run", kind="comparison").get(run, 0)
 
 
-def test_comparisons_that_are_stored_are_neither_read_nor_made_again(
-    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = compared(store, evaluations, "first")
-    version = store.connection.find("comparisons").version  # type: ignore[union-attr]  # it was written above
-    monkeypatch.setattr(compare, "read_all_outcomes", None)
-    for again, once in zip(compared(store, evaluations, "second"), first, strict=True):
-        assert again == replace(once, comparisons=replace(once.comparisons, n_made=0))
-    assert made(store, "second") == 0
-    assert store.connection.find("comparisons").version == version  # type: ignore[union-attr]
-
-
 def test_another_margin_and_newer_code_of_a_metric_are_compared_anew_and_the_first_again_when_asked_for(
     store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,10 +75,3 @@ def test_the_reason_is_the_input_the_setting_or_the_code_that_differs_from_the_n
     assert said["newer"] == [("newer code", f"MRR: {version} -> another")]
     left_out = f"{evaluations[1].sets.encoder} is left out"
     assert said["fewer"] == [("new input, other setting", f"{left_out}; margin: 5.0 -> 2.0")]
-
-
-def test_a_record_of_a_run_has_the_comparisons_that_it_found(
-    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...]
-) -> None:
-    for reference in compared(store, evaluations, "first"):
-        assert reference.uses and set(store.counts("comparisons", "derived")) & store.keys_in(reference.uses)

@@ -16,7 +16,7 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.sections import answer
 from capim.store import Block, EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
-from capim.tasks import certify, report
+from capim.tasks import certify
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.misses import SHARE
 from capim.tasks.analyses.table import ANALYSES
@@ -68,19 +68,6 @@ def evaluated(store: EmbeddingStore, corpus: Corpus, specs: Sequence[EncoderSpec
 def diagnose(store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str) -> int:
     how = {"store_uri": store.uri, "resampling": Resampling(replicates=100), "run": run}
     return diagnose_corpus.fn(evaluations, **how).n_slices  # type: ignore[arg-type]
-
-
-def test_a_second_diagnosis_that_says_the_same_leaves_the_rows_of_the_first(
-    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = diagnose(store, evaluations, "first")
-    first = store.rows("slices").sort_by("slice")
-    assert first.num_rows == written > 100
-    monkeypatch.setattr(report, "read_all_outcomes", None)  # nothing is read, nothing computed
-    assert diagnose(store, evaluations, "second") == written
-    second = store.rows("slices").sort_by("slice")
-    assert second.equals(first)
-    assert store.counts("derived", "run", kind="analysis").keys() == {"first"}
 
 
 def test_slices_of_a_store_grown_encoder_by_encoder_are_those_of_one_made_at_once(
