@@ -103,12 +103,12 @@ class ReportPath(str):
         return f'<p>{lines}</p><a href="{escape(self)}" target="_blank">{escape(self)}</a>'
 
 
-def _framed(rows: Rows, *, columns: Sequence[str] | None = None) -> Frame:
-    """Rows as a frame; where there are none, the reason on standard error."""
+def _framed(rows: Rows, *_: object, wide: bool = False) -> Frame:
+    """Rows as a frame, of their main columns unless ``wide``; where there are none, the reason on standard error."""
     read = rows.read()
     if not len(read) and rows.none:
         say(*rows.none().splitlines())
-    return frame_of(read, columns)
+    return frame_of(read, None if wide else rows.columns)
 
 
 _OPTION = re.compile(r"(?<![\w/-])--([a-z]+(?:-[a-z]+)*)(?: (?=[A-Z]{2,}|\d)|(?![\w-]))(\S*)")
@@ -189,10 +189,6 @@ def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
     return frame_of(rows, ("encoder", "corpus", *columns))
 
 
-def _framed_columns(rows: Rows, *_: object) -> Frame:
-    return frame_of(rows.read(), rows.columns)
-
-
 class Workspace:
     """A folder or URI that holds ``store/`` and ``reports/``; made by the first step that encodes.
 
@@ -216,10 +212,10 @@ class Workspace:
 
     run = _step(RunOptions, steps.run, _ran)
     embed = _step(EmbedOptions, steps.embed, _embedded)
-    evaluate = _step(EvaluateOptions, steps.evaluate, _framed_columns)
+    evaluate = _step(EvaluateOptions, steps.evaluate, _framed)
     report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
-    analyse = _step(AnalyseOptions, steps.analyse, _framed_columns)
-    compare = _step(CompareOptions, steps.compare, _framed_columns)
+    analyse = _step(AnalyseOptions, steps.analyse, _framed)
+    compare = _step(CompareOptions, steps.compare, _framed)
 
     @_told_in_python()
     def results(
@@ -235,7 +231,7 @@ class Workspace:
         """Stored figures with their intervals; names may be shell patterns. ``wide``: every column."""
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
         rows = stored.results(workspace=self.workspace, **names, against=against)
-        return _framed(rows, columns=None if wide else rows.columns)
+        return _framed(rows, wide=wide)
 
     @_told_in_python()
     def outcomes(
@@ -274,7 +270,7 @@ class Workspace:
     @_told_in_python()
     def why(self, run: str = "last") -> Frame:
         """What a run (an id, or ``last``) made, why, and how much it found stored."""
-        return _framed(stored.why(run, workspace=self.workspace))
+        return _framed(stored.why(run, workspace=self.workspace), wide=True)
 
     @_told_in_python()
     def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:

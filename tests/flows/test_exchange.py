@@ -63,21 +63,6 @@ def test_a_wrong_request_is_explained(workspace: Path, words: str, said: str) ->
 
 
 @pytest.mark.slow
-def test_re_ranking_the_whole_list_gives_the_second_encoder_s_figures(workspace: Path) -> None:
-    pair = f"--first tiny-clip --second tiny-colpali --corpora {CORPUS}"
-    name = command(f"rerank {pair} --replicates 200", workspace).out.strip()
-    assert name == "tiny-clip-then-tiny-colpali"
-    rows = json_rows(f"results --corpus {CORPUS} --protocol t2i/all --metric R@1,R@5,MRR", workspace)
-    value = {(row["encoder"], row["metric"]): row["value"] for row in rows}
-    for metric in ("R@1", "R@5", "MRR"):  # twelve images: the first 20, and 100, are all of them
-        assert value[name, metric] == value["tiny-colpali", metric]
-    query = "SELECT level_name, value FROM slices WHERE analysis='two-stage' AND metric='R@1'"
-    at = {row["level_name"]: row["value"] for row in json_rows(f'query "{query}"', workspace)}
-    assert [*at] == ["1", "5", "10", "12"]
-    assert at["1"] == value["tiny-clip", "R@1"]
-
-
-@pytest.mark.slow
 def test_a_method_that_cannot_be_built_is_a_row_with_its_reason(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
