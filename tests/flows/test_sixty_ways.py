@@ -84,11 +84,7 @@ def saved(save: Callable[[Path], None], name: str) -> Callable[[Path], str]:
 
 
 def npz(**arrays: Any) -> Callable[[Path], str]:
-    def write(folder: Path) -> str:
-        np.savez(folder / "features.npz", **arrays)
-        return "features.npz"
-
-    return write
+    return saved(lambda path: np.savez(path, **arrays), "features.npz")
 
 
 def both(image: Callable[[Path], str], caption: Callable[[Path], str]) -> Callable[[Path], str]:
@@ -110,19 +106,12 @@ def array(name: str, values: np.ndarray, ids: Sequence[Any] | None = None, besid
 
 
 def torched(name: str, contents: Any) -> Callable[[Path], str]:
-    def write(folder: Path) -> str:
-        torch.save(contents, folder / name)
-        return name
-
-    return write
+    return saved(lambda path: torch.save(contents, path), name)
 
 
 def parquet(name: str, **columns: Any) -> Callable[[Path], str]:
-    def write(folder: Path) -> str:
-        pq.write_table(pa.table({key: each if isinstance(each, pa.Array) else pa.array(list(each)) for key, each in columns.items()}), folder / name)  # fmt: skip
-        return name
-
-    return write
+    arrays = {key: each if isinstance(each, pa.Array) else pa.array(list(each)) for key, each in columns.items()}
+    return saved(lambda path: pq.write_table(pa.table(arrays), path), name)
 
 
 def text(name: str, contents: str | bytes, words: str = "") -> Callable[[Path], str]:
