@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -592,7 +592,8 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     from capim.tasks.corpora.naming import stored_corpora
 
     store = EmbeddingStore.open(config.store_uri)
-    register, corpora = store.corpora().to_pylist(), []
+    register = store.corpora().to_pylist()
+    corpora: Sequence[Mapping[str, Any]] = ()
     with noted(faults):
         found = stored_corpora(config.corpora, register, sample=config.sample, seed=config.seed, uri=store.uri)
         corpora = found or register

@@ -38,7 +38,7 @@ from capim.tasks.runtime.scoring import open_sets, stored_evaluations
 from capim.tasks.runtime.stored import WITHOUT_VECTORS, chosen, has_vectors
 from capim.tasks.statistics.draws import Resampling
 
-SAMPLE = 100  # queries of an evaluation whose outcomes are computed again
+SAMPLE = 100  # queries of an evaluation whose outcomes are computed again, drawn with the seed 0
 _SLACK = 1e-9  # of a figure that another machine adds up in another order
 _OF_THE_RUN = ("run", "created")  # columns that say who made a row
 _DERIVED = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
@@ -90,14 +90,8 @@ class _Anew(EmbeddingStore):
         return len(rows)
 
 
-def recompute(store: EmbeddingStore, *, sample: int = SAMPLE, seed: int = 0) -> Iterator[Wrong | StoreCheck]:
-    """Computes all that is current again, and some outcomes: gives each difference, then how much was computed.
-
-    Args:
-        store: The store.
-        sample: Queries of each evaluation whose outcomes are computed again.
-        seed: Draws these queries.
-    """
+def recompute(store: EmbeddingStore) -> Iterator[Wrong | StoreCheck]:
+    """Computes all that is current again, and some outcomes: gives each difference, then how much was computed."""
     store = store.keeping()
     ledger: dict[str, Row] = {row["key"]: row for row in store.rows("derived").to_pylist()}
     for key, row in ledger.items():
@@ -107,7 +101,7 @@ def recompute(store: EmbeddingStore, *, sample: int = SAMPLE, seed: int = 0) -> 
     columns = [field.name for field in fields(SetsRef)]
     found = store.rows("results", corpus_fingerprint=stored).select(columns).to_pylist()
     every = [SetsRef(**dict(pair)) for pair in sorted({tuple(row.items()) for row in found})]
-    again = _Again(store=store, ledger=ledger, sample=sample, seed=seed)
+    again = _Again(store=store, ledger=ledger)
     with track("computing again", total=len(every), unit="evaluations") as advance:
         for sets in every:
             try:
@@ -150,14 +144,11 @@ class _Again:
 
     Attributes:
         ledger: The rows of ``derived`` by key.
-        sample: Queries of each evaluation whose outcomes are computed again, drawn with ``seed``.
         counts: Table -> how many rows were computed; ``left``: how many figures were not, by the reason.
     """
 
     store: EmbeddingStore
     ledger: Mapping[str, Row]
-    sample: int
-    seed: int
     counts: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
 
@@ -213,7 +204,7 @@ class _Again:
             self.left["evaluations of other embeddings than those that are stored, or by an older scorer"] += n_other
         vectors = scored.vectors()
         for task in build_tasks(scored.corpus, protocols):
-            some = chosen(len(task.query_ids), self.sample, self.seed).astype(np.intp)
+            some = chosen(len(task.query_ids), SAMPLE, seed=0).astype(np.intp)
             self.counts["outcomes"] += len(some)
             what = [*wrong_outcomes(task, scored.read(task.protocol), **vectors, chosen=some)]
             more = f"; and {len(what) - 3} more" if len(what) > 3 else ""
