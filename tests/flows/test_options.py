@@ -354,7 +354,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for task in (embed_corpora, embed_shard, embed_on_devices, score, score_distractors):
         watched(task, "fn")
-    none = Derived(uses="", n_rows=0, n_made=0)
+    none = Derived(uses="", n_rows=0)
     nothing: dict[Any, Any] = {
         compare_corpus: CompareRef(corpus="", corpus_fingerprint="", protocols=(), comparisons=none),
         compare_combined: CompareRef(corpus="", corpus_fingerprint="", protocols=(), comparisons=none),

@@ -222,7 +222,7 @@ def test_a_shell_completes_commands_options_and_names(
         monkeypatch.setenv(name, value)
     completes = partial(argcomplete.autocomplete, exit_method=sys.exit, output_stream=answer)
     monkeypatch.setattr(argcomplete, "autocomplete", completes)
-    monkeypatch.setattr(argcomplete.CompletionFinder, "_init_debug_stream", lambda _: None)  # takes file descriptor 9
+    monkeypatch.setattr("argcomplete.CompletionFinder._init_debug_stream", lambda _: None)  # takes file descriptor 9
     monkeypatch.setattr("argcomplete.io.debug_stream", io.StringIO())
     with pytest.raises(SystemExit):
         main([])
