@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from capim.store import EmbeddingStore
 from capim.tasks import compare
-from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics.table import METRICS
 from capim.tasks.runtime.references import CompareRef, EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.why import reasons
-from tests.random_store import random_store
-from tests.tasks.test_diagnose import evaluated
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> EmbeddingStore:
-    return random_store(tmp_path / "store", read_shapes(n_scenes=12))
-
-
-@pytest.fixture
-def evaluations(store: EmbeddingStore) -> tuple[EvaluationRef, ...]:
-    return evaluated(store, read_shapes(n_scenes=12))
 
 
 def compared(

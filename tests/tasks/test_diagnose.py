@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -21,48 +20,17 @@ from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.misses import SHARE
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.stored import chosen, read_truncated, vector_reader
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import OTHER, SPECS, embeddings, random_store
-
-N_SCENES = 12
+from tests.tasks.conftest import N_SCENES, evaluated
 
 
 @pytest.fixture
 def corpus() -> Corpus:
     return read_shapes(n_scenes=N_SCENES)
-
-
-@pytest.fixture
-def store(tmp_path: Path, corpus: Corpus) -> EmbeddingStore:
-    return random_store(tmp_path / "store", corpus)
-
-
-@pytest.fixture
-def evaluations(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, ...]:
-    return evaluated(store, corpus)
-
-
-def evaluated(store: EmbeddingStore, corpus: Corpus, specs: Sequence[EncoderSpec] = SPECS) -> tuple[EvaluationRef, ...]:
-    return tuple(
-        score.fn(
-            SetsRef(
-                encoder=spec.name,
-                encoder_fingerprint=spec.fingerprint,
-                corpus=corpus.name,
-                corpus_fingerprint=corpus.fingerprint,
-            ),
-            store_uri=store.uri,
-            protocols=["t2i/all", "i2t/any", "t2i/first"],
-            device="cpu",
-            resampling=Resampling(replicates=100),
-            run="r",
-        )
-        for spec in specs
-    )
 
 
 def diagnose(store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str) -> int:
