@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,11 @@ def forget(*modules: str) -> None:
     importlib.invalidate_caches()
 
 
-@pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Packages]:
-    """Installs a package: its name and version, its entry points by group, and the sources of its modules."""
-    site, modules = tmp_path / "site", set[str]()
+@contextmanager
+def on_the_path(site: Path) -> Iterator[Packages]:
+    """Gives what installs a package: its name, version, entry points by group, and the sources of its modules."""
+    modules = set[str]()
     site.mkdir()
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
     def install(name: str, version: str, points: dict[str, str], **sources: str) -> None:
         info = site / f"{name.replace('-', '_')}.dist-info"
@@ -51,6 +50,15 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Packag
         modules.update(sources)
         forget(*modules)
 
-    yield install
-    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(site))
+        patched.setattr(sys, "dont_write_bytecode", True)
+        yield install
     forget(*modules)
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Iterator[Packages]:
+    """Installs packages for one test."""
+    with on_the_path(tmp_path / "site") as install:
+        yield install

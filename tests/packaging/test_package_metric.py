@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.results import summary
 from capim.tasks.statistics import VERSION
 from tests.command import command, json_rows
-from tests.packaging.conftest import Packages
+from tests.packaging.conftest import Packages, on_the_path
 from tests.reports.app.stores import asking
 from tests.reports.pages import cells, tables
 
@@ -34,27 +36,35 @@ Install = Callable[[str, float], None]
 SAME = "--replicates 100 --quiet"
 
 
+def installing(packages: Packages, version: str, factor: float) -> None:
+    """Install the package in a version; version "" takes it away."""
+    points = {"capim.metrics": "depth = depth_metric:METRIC"} if version else {}
+    packages("capim-depth", version or "0", points, depth_metric=METRIC.format(factor=factor))
+
+
 @pytest.fixture
 def install(packages: Packages) -> Install:
-    """Installs the package in a version; version "" takes it away."""
+    return partial(installing, packages)
 
-    def install(version: str, factor: float) -> None:
-        points = {"capim.metrics": "depth = depth_metric:METRIC"} if version else {}
-        packages("capim-depth", version or "0", points, depth_metric=METRIC.format(factor=factor))
 
-    return install
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Outcomes of two models: ``near`` is at rank 1 or 2, ``far`` at rank 3 to 7; with results and comparisons."""
+    folder = tmp_path_factory.mktemp("depth")
+    with on_the_path(folder / "site") as packages:
+        installing(packages, "1.0", 1.0)
+        imported(folder, "near", lambda n: 1 + n % 2)
+        imported(folder, "far", lambda n: 3 + n % 5)
+        command(f"compare {SAME}", folder / "workspace")
+    return folder / "workspace"
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Outcomes of two models: ``near`` is at rank 1 or 2, ``far`` at rank 3 to 7; with results and comparisons."""
+def workspace(compared: Path, tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy to change, with the package that it was made with."""
     install("1.0", 1.0)
-    folder = tmp_path / "workspace"
-    monkeypatch.setenv("CAPIM_WORKSPACE", str(folder))
-    imported(tmp_path, "near", lambda n: 1 + n % 2)
-    imported(tmp_path, "far", lambda n: 3 + n % 5)
-    command(f"compare {SAME}")
-    return folder
+    monkeypatch.setenv("CAPIM_WORKSPACE", str(tmp_path / "workspace"))
+    return Path(shutil.copytree(compared, tmp_path / "workspace"))
 
 
 def imported(folder: Path, encoder: str, rank: Callable[[int], int]) -> None:
@@ -62,7 +72,8 @@ def imported(folder: Path, encoder: str, rank: Callable[[int], int]) -> None:
     captions = open_corpus("shapes").captions["id"].to_pylist()
     lines = [f"t2i/all,{caption},{rank(n)}\n" for n, caption in enumerate(captions)]
     (folder / "ranks.csv").write_text("".join(["protocol,query,rank\n", *lines]))
-    command(f"import --outcomes {folder}/ranks.csv --encoder {encoder} --corpus shapes --replicates 100")
+    words = f"import --outcomes {folder}/ranks.csv --encoder {encoder} --corpus shapes --replicates 100"
+    command(words, folder / "workspace")
 
 
 def rows(workspace: Path, table: str, **equals: str) -> list[Mapping[str, Any]]:
