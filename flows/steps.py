@@ -560,22 +560,19 @@ def _run(
 
 # --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
 
-_OF_OUTCOMES = ("protocol", "revision", "note", "same_as", "by_position", "plan", "replace", "replicates")
 _OF_SETS = ("replace", "storage", "by_position", "plan")
+_OF_MODEL = ("corpus", "encoder", "revision", "note", "same_as")
+_OF_OUTCOMES = (*_OF_MODEL, "protocol", "by_position", "plan", "replace", "replicates")
 IMPORTS = {
-    "embeddings": (
-        ("images", "captions", "vectors"),
-        ("corpus",),
-        ("encoder", "revision", "note", "same_as", *_OF_SETS),
-    ),
-    "a manifest": (("manifest",), (), _OF_SETS),
-    "a folder": (("folder",), (), _OF_SETS),
-    "outcomes": (("outcomes",), ("corpus",), ("encoder", *_OF_OUTCOMES)),  # hit lists name their models
-    "scores": (("scores",), ("corpus",), ("encoder", *_OF_OUTCOMES)),
-    "runs": (("run", "qrels"), (), ("corpus", "encoder", *_OF_OUTCOMES)),
-    "published figures": (("published",), (), ("note", "plan")),
+    "embeddings": (("images", "captions", "vectors"), (*_OF_MODEL, *_OF_SETS)),
+    "a manifest": (("manifest",), _OF_SETS),
+    "a folder": (("folder",), _OF_SETS),
+    "outcomes": (("outcomes",), _OF_OUTCOMES),  # hit lists name their models
+    "scores": (("scores",), _OF_OUTCOMES),
+    "runs": (("run", "qrels"), _OF_OUTCOMES),
+    "published figures": (("published",), ("note", "plan")),
 }
-"""What can be imported -> the options that name it (one of them is needed), those that it needs, and others."""
+"""What can be imported -> the options that name it (one of them is needed), and others that it takes."""
 
 
 def import_(
@@ -737,26 +734,25 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
 
 def _check_import(given: set[str]) -> str:
     """What is imported; refuses options that name nothing, several, or that an import of this has no use for."""
-    kinds = [kind for kind, (sources, _, _) in IMPORTS.items() if given & {*sources}]
+    kinds = [kind for kind, (sources, _) in IMPORTS.items() if given & {*sources}]
     if len(kinds) != 1:
         raise RequestError(
             "give one thing to import: a file or folder, or --images and --captions, --manifest, --folder, --outcomes, "
             "--scores, --run, --qrels or --published" + (f"; got {' and '.join(kinds)}" if kinds else "")
         )
-    sources, _, others = IMPORTS[kinds[0]]
+    [kind] = kinds
     every = {name for names in IMPORTS.values() for part in names for name in part}
-    unused = (given & every) - {*sources, "corpus" if IMPORTS[kinds[0]][1] else "", *others}
-    spelled = {name: name.replace("_", "-") for name in unused}
-    faults = [f"--{spelled[name]} has no effect on an import of {kinds[0]}; leave it out" for name in unused]
-    if kinds[0] in ("embeddings", "scores") and not given & {"encoder", "same_as"}:
-        faults.append(f"an import of {kinds[0]} needs --encoder NAME")
+    unused = (given & every) - {name for part in IMPORTS[kind] for name in part}
+    faults = [f"--{name.replace('_', '-')} has no effect on an import of {kind}; leave it out" for name in unused]
+    if kind in ("embeddings", "scores") and not given & {"encoder", "same_as"}:
+        faults.append(f"an import of {kind} needs --encoder NAME")
     if given >= {"encoder", "same_as"}:
         faults.append("--encoder names a model, --same-as a stored one; give one of them")
     if "qrels" in given and "run" not in given:
         faults.append("--qrels FILE says what is relevant; give the runs too: --run FILE")
     if faults:
         raise RequestError(sorted(faults))
-    return kinds[0]
+    return kind
 
 
 # --- `rerank`, `fuse`, `ann`: stored encoders combined, and approximate search measured; nothing is encoded.
