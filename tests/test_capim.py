@@ -299,12 +299,12 @@ def test_a_metric_in_a_module_that_is_called_like_ours_is_theirs(tmp_path: Path,
     assert Path(loaded.file).is_relative_to(tmp_path)
 
 
-@pytest.mark.parametrize("line", ["import store", "from tasks.words import count", "import reports.scores as scores"])
-def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp_path: Path, line: str) -> None:
+def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp_path: Path) -> None:
     for file in ("store.py", "tasks/__init__.py", "tasks/words.py", "reports/__init__.py", "reports/scores.py"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).write_text("count = 1\n")
-    (tmp_path / "own.py").write_text(f"{line}\n{METRIC}")
+    imports = "import store\nfrom tasks.words import count\nimport reports.scores as scores\n"
+    (tmp_path / "own.py").write_text(imports + METRIC)
     program = "from capim.tasks.metrics.custom import load_metric; from pathlib import Path; "
     program += "print(load_metric('own.py:hit', folder=Path()).name)"
     done = python(program, tmp_path)
