@@ -32,7 +32,6 @@ import capim.flows.searching
 import capim.reports.app.server
 import capim.store.integrity
 import capim.store.removal
-import capim.tasks.certify
 import capim.tasks.encoders.conformance
 import capim.tasks.encoders.of_mteb
 import capim.tasks.recompute
@@ -382,7 +381,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watched(uvicorn.Server, "run", lambda *_, **__: None)
     here = SimpleNamespace(getsockname=lambda: ("127.0.0.1", 0))
     watched(capim.reports.app.server, "listening", lambda *_, **__: nullcontext(here))
-    monkeypatch.setattr(capim.tasks.certify, "DATASETS", 100)
     monkeypatch.setattr(secrets, "token_urlsafe", lambda _: "token")
     watched(capim.flows.searching, "choose_device")
     return seen
