@@ -56,7 +56,7 @@ COMMANDS: dict[str, Command] = {
     "demo": steps.demo,
     "run": steps.run_command,
     "embed": steps.embed,
-    "evaluate": steps.evaluate_command,
+    "evaluate": steps.evaluate,
     "compare": steps.compare_command,
     "analyse": steps.analyse,
     "watch": steps.watch,

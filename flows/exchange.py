@@ -11,9 +11,8 @@ from capim.flows.execution import call, recorded_run, run_flow, task_settings
 from capim.store.errors import RequestError
 from capim.store.sets.importing import ImportRow
 from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank
-from capim.tasks.imports import Identity, import_embedding_files, import_published
+from capim.tasks.imports import Identity, import_embedding_files, import_published, import_runs
 from capim.tasks.imports import import_outcomes as import_source
-from capim.tasks.imports import import_runs as run_files
 from capim.tasks.results.imported.sources import Source
 from capim.tasks.runtime.references import EvaluationRef, SetsRef, by_corpus
 
@@ -62,16 +61,16 @@ def import_outcomes(
         How rows were matched, and one line per model and protocol.
     """
     with recorded_run(config, "import") as run:
-        how: dict[str, Any] = {**task_settings(config, run), "plan": plan}
         who = identity or Identity(encoder=source.encoder or None)
+        how: dict[str, Any] = {**task_settings(config, run), "plan": plan, "identity": who, "replace": replace}
         if source.kind == "published":
             shown = call(import_published, source.path, store_uri=config.store_uri, source=who.note, plan=plan, run=run)
-            return list(shown.lines)
-        if source.kind == "qrels":
+        elif source.kind == "qrels":
             name = None if corpus is None else str(corpus)
-            runs = call(run_files, source.path, source.runs, name=name, identity=who, replace=replace, **how)
-            return list(runs.lines)
-        return list(call(import_source, corpus or "", source, identity=who, replace=replace, **how).lines)
+            shown = call(import_runs, source.path, source.runs, name=name, **how)
+        else:
+            shown = call(import_source, corpus or "", source, **how)
+        return list(shown.lines)
 
 
 # --- Flows `rerank`, `fuse` and `approximate`: stored encoders combined, and approximate search compared with exact.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
@@ -543,12 +542,16 @@ def check_names(config: RunConfig, flow: str) -> None:
     Raises:
         RequestError: Nobody has one of these names, or there is no store to read; all such faults together.
     """
-    checks: list[Callable[[], object]] = [partial(_check_analyses, config)]
-    checks += _of_new(config) if flow in ENCODING else _of_stored(config, flow)
     faults: list[str] = []
-    for check in checks:
+    if config.analyses:
+        from capim.tasks.analyses.table import check_analyses
+
         with noted(faults):
-            check()
+            check_analyses(config.analyses)
+    if flow in ENCODING:
+        _check_new(config, faults)
+    else:
+        _check_stored(config, flow, faults)
     if faults := [*dict.fromkeys(faults), *device_faults(config)]:
         raise RequestError(faults)
 
@@ -566,14 +569,7 @@ def device_faults(config: RunConfig) -> list[str]:
     return faults
 
 
-def _check_analyses(config: RunConfig) -> None:
-    if config.analyses:
-        from capim.tasks.analyses.table import check_analyses
-
-        check_analyses(config.analyses)
-
-
-def _of_new(config: RunConfig) -> list[Callable[[], object]]:
+def _check_new(config: RunConfig, faults: list[str]) -> None:
     """Encoders are in the catalog or described by a table; corpora are known, stored, or a folder or file."""
     from capim.tasks.corpora.description import reader_call
     from capim.tasks.corpora.naming import corpus_to_read
@@ -583,35 +579,37 @@ def _of_new(config: RunConfig) -> list[Callable[[], object]]:
         register = EmbeddingStore.open(config.store_uri).corpora().to_pylist()
     except MissingStoreError:
         register = []
-
-    def corpus(what: Any) -> None:
-        reader_call(corpus_to_read(what, register, sample=config.sample, seed=config.seed).what)
-
-    def encoder(entry: Any) -> None:
-        entry_of(entry) if isinstance(entry, str) else entry_from(encoder_name(entry), entry)
-
-    return [*(partial(encoder, each) for each in config.encoders), *(partial(corpus, each) for each in config.corpora)]
+    for entry in config.encoders:
+        with noted(faults):
+            entry_of(entry) if isinstance(entry, str) else entry_from(encoder_name(entry), entry)
+    for what in config.corpora:
+        with noted(faults):
+            reader_call(corpus_to_read(what, register, sample=config.sample, seed=config.seed).what)
 
 
-def _of_stored(config: RunConfig, flow: str) -> list[Callable[[], object]]:
+def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     """Encoders and corpora are in the store; of what is not evaluated now, encoders and protocols have results."""
     from capim.tasks.corpora.naming import stored_corpora
 
     store = EmbeddingStore.open(config.store_uri)
     register = store.corpora().to_pylist()
-    drawn: dict[str, Any] = {"sample": config.sample, "seed": config.seed, "uri": store.uri}
-    corpora = partial(stored_corpora, config.corpora, register, **drawn)
+    corpora: Sequence[Mapping[str, Any]] = ()
+    with noted(faults):
+        found = stored_corpora(config.corpora, register, sample=config.sample, seed=config.seed, uri=store.uri)
+        corpora = found or register
     names = [encoder_name(each) for each in config.encoders]
     if flow != "evaluate":
-        return [corpora, partial(names_with_rows, store, "results", {"encoder": names, "protocol": config.protocols})]
+        with noted(faults):
+            names_with_rows(store, "results", {"encoder": names, "protocol": config.protocols})
+        return
+    for name in names:
+        with noted(faults):
+            store.encoder(name)
     known = [*store.counts("results", "protocol")]
+    if all(matching(name, known) for name in config.protocols):
+        return  # without a look at the corpora
+    from capim.tasks.ranking.protocols import select_protocols
 
-    def protocols() -> None:
-        if all(matching(name, known) for name in config.protocols):
-            return  # without a look at the corpora
-        from capim.tasks.ranking.protocols import select_protocols
-
-        for row in corpora() or register:
+    with noted(faults):
+        for row in corpora:
             select_protocols(store.corpus(row["name"], row["fingerprint"]), config.protocols)
-
-    return [corpora, *(partial(store.encoder, name) for name in names), protocols]

@@ -160,6 +160,8 @@ def _call(function: Command, used: Mapping[str, Any], args: argparse.Namespace) 
     """Call a function with parsed options; prints the rows that it returns."""
     values = dict(vars(args))
     form = Form(**{each.name: values[each.name] for each in fields(Form)}) if "format" in values else Form()
+    if form.wide and not form.table:  # before the work is done
+        raise RequestError(f"--wide has no effect with --format {form.format}; leave it out")
     values |= {"form": form, "given": {name: value for name, value in values.items() if value not in _NOT_GIVEN}}
     taken = inspect.signature(function).parameters
     if "config" in taken:

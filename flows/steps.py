@@ -260,21 +260,7 @@ def evaluate(
         keys = store.keys_in([each for reference in done for each in reference.uses])
         return in_order(store.rows("results", derived=sorted(keys)).to_pylist())
 
-    return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0)
-
-
-@command_of(evaluate)
-def evaluate_command(
-    config: Annotated[RunConfig, EvaluateOptions],
-    *,
-    quiet: bool,
-    form: Form,
-    metric: str | None,
-    judgements: Annotated[str | None, "FILE.csv"] = None,
-) -> Rows | None:
-    """The command-line form of :func:`evaluate`, with its help."""
-    figures = evaluate(config, quiet=quiet, metric=metric, judgements=judgements)
-    return figures if form != Form() or metric is not None or judgements else None
+    return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
 
 
 def _evaluate_metric(
@@ -319,7 +305,7 @@ def compare(
     a: str | None = None,
     b: str | None = None,
     metric: str | CustomMetric | Callable[..., object] | None = None,
-) -> Rows | Compared:
+) -> Rows:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 
     Prints the pairs under the headline figures: the difference of encoder_a minus encoder_b with its interval, the
@@ -353,37 +339,34 @@ def compare(
 
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
     done: Compared = _run("benchmark:compare", config, quiet=quiet)
-    from capim.reports.rows.standing import summary
+    from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows, summary
     from capim.tasks.compare import compared_rows
 
     for each in done.renewed:
         say(f"{each.sets.encoder} on {each.sets.corpus}: results of an older version of a metric were recomputed")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     stored = sum(reference.comparisons.n_rows for reference in done.comparisons)
-    say(*summary(compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)))
+    store = EmbeddingStore.open(config.store_uri)
+    compared = compared_rows(store, done.comparisons)
+    say(*summary(compared))
     sys.stderr.write(f"{stored} comparisons stored{of_some if config.encoders else ''}\n")
-    return done
+    pairs = pair_rows(compared, a)
+
+    def headlines(form: Form) -> bool:
+        if form not in (Form(), Form(format="table")):
+            return False
+        if shown := headline_pairs(pairs):
+            Rows(rows=shown, keep=("encoder_a", "encoder_b", "state", "difference", "p_adjusted", "corpus")).print(form)
+        _print_ranking(store, done.ranking)
+        return True
+
+    return Rows(rows=pairs, columns=PAIR_COLUMNS, code=0, instead=headlines)
 
 
 @command_of(compare)
-def compare_command(
-    config: Annotated[RunConfig, Suite, CompareOptions], *, metric: str | None, form: Form, quiet: bool
-) -> Rows | None:
+def compare_command(config: Annotated[RunConfig, Suite, CompareOptions], *, metric: str | None, quiet: bool) -> Rows:
     """The command-line form of :func:`compare`, with its help."""
-    done = compare(config, metric=metric, quiet=quiet)
-    if isinstance(done, Rows):
-        return done
-    from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows
-    from capim.tasks.compare import compared_rows
-
-    store = EmbeddingStore.open(config.store_uri)
-    pairs = pair_rows(compared_rows(store, done.comparisons))
-    if not form.table or form != Form(format=form.format):
-        return Rows(rows=pairs, columns=PAIR_COLUMNS, code=0)
-    if shown := headline_pairs(pairs):
-        Rows(rows=shown, keep=("encoder_a", "encoder_b", "state", "difference", "p_adjusted", "corpus")).print(form)
-    _print_ranking(store, done.ranking)
-    return None
+    return compare(config, metric=metric, quiet=quiet)
 
 
 LIKE_THESE = "corpora like these"
@@ -577,22 +560,19 @@ def _run(
 
 # --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
 
-_OF_OUTCOMES = ("protocol", "revision", "note", "same_as", "by_position", "plan", "replace", "replicates")
 _OF_SETS = ("replace", "storage", "by_position", "plan")
+_OF_MODEL = ("corpus", "encoder", "revision", "note", "same_as")
+_OF_OUTCOMES = (*_OF_MODEL, "protocol", "by_position", "plan", "replace", "replicates")
 IMPORTS = {
-    "embeddings": (
-        ("images", "captions", "vectors"),
-        ("corpus",),
-        ("encoder", "revision", "note", "same_as", *_OF_SETS),
-    ),
-    "a manifest": (("manifest",), (), _OF_SETS),
-    "a folder": (("folder",), (), _OF_SETS),
-    "outcomes": (("outcomes",), ("corpus",), ("encoder", *_OF_OUTCOMES)),  # hit lists name their models
-    "scores": (("scores",), ("corpus",), ("encoder", *_OF_OUTCOMES)),
-    "runs": (("run", "qrels"), (), ("corpus", "encoder", *_OF_OUTCOMES)),
-    "published figures": (("published",), (), ("note", "plan")),
+    "embeddings": (("images", "captions", "vectors"), (*_OF_MODEL, *_OF_SETS)),
+    "a manifest": (("manifest",), _OF_SETS),
+    "a folder": (("folder",), _OF_SETS),
+    "outcomes": (("outcomes",), _OF_OUTCOMES),  # hit lists name their models
+    "scores": (("scores",), _OF_OUTCOMES),
+    "runs": (("run", "qrels"), _OF_OUTCOMES),
+    "published figures": (("published",), ("note", "plan")),
 }
-"""What can be imported -> the options that name it (one of them is needed), those that it needs, and others."""
+"""What can be imported -> the options that name it (one of them is needed), and others that it takes."""
 
 
 def import_(
@@ -754,26 +734,25 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
 
 def _check_import(given: set[str]) -> str:
     """What is imported; refuses options that name nothing, several, or that an import of this has no use for."""
-    kinds = [kind for kind, (sources, _, _) in IMPORTS.items() if given & {*sources}]
+    kinds = [kind for kind, (sources, _) in IMPORTS.items() if given & {*sources}]
     if len(kinds) != 1:
         raise RequestError(
             "give one thing to import: a file or folder, or --images and --captions, --manifest, --folder, --outcomes, "
             "--scores, --run, --qrels or --published" + (f"; got {' and '.join(kinds)}" if kinds else "")
         )
-    sources, _, others = IMPORTS[kinds[0]]
+    [kind] = kinds
     every = {name for names in IMPORTS.values() for part in names for name in part}
-    unused = (given & every) - {*sources, "corpus" if IMPORTS[kinds[0]][1] else "", *others}
-    spelled = {name: name.replace("_", "-") for name in unused}
-    faults = [f"--{spelled[name]} has no effect on an import of {kinds[0]}; leave it out" for name in unused]
-    if kinds[0] in ("embeddings", "scores") and not given & {"encoder", "same_as"}:
-        faults.append(f"an import of {kinds[0]} needs --encoder NAME")
+    unused = (given & every) - {name for part in IMPORTS[kind] for name in part}
+    faults = [f"--{name.replace('_', '-')} has no effect on an import of {kind}; leave it out" for name in unused]
+    if kind in ("embeddings", "scores") and not given & {"encoder", "same_as"}:
+        faults.append(f"an import of {kind} needs --encoder NAME")
     if given >= {"encoder", "same_as"}:
         faults.append("--encoder names a model, --same-as a stored one; give one of them")
     if "qrels" in given and "run" not in given:
         faults.append("--qrels FILE says what is relevant; give the runs too: --run FILE")
     if faults:
         raise RequestError(sorted(faults))
-    return kinds[0]
+    return kind
 
 
 # --- `rerank`, `fuse`, `ann`: stored encoders combined, and approximate search measured; nothing is encoded.

@@ -52,23 +52,19 @@ def corpus_in(store: EmbeddingStore, what: str) -> Row:
     return stored_corpus(what, store.corpora().to_pylist(), uri=store.uri)
 
 
-def wanted_rows(
-    store: EmbeddingStore,
-    table: str,
-    *,
-    encoder: str | Sequence[str] | None = None,
-    corpus: str | Sequence[str] | None = None,
-    protocol: str | Sequence[str] | None = None,
-    metric: str | Sequence[str] | None = None,
-) -> dict[str, list[str]]:
+def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] | None) -> dict[str, list[str]]:
     """What ``EmbeddingStore.rows`` takes for the rows of these names, shell patterns, fingerprints or paths of corpora.
+
+    Args:
+        store: The store.
+        table: The table of the rows.
+        given: By column, ``encoder``, ``corpus``, ``protocol`` or ``metric``; None: any.
 
     Raises:
         RequestError: A name that no row has, with the nearest one that some row has.
     """
     from capim.store.rows import names_with_rows
 
-    given = {"encoder": encoder, "corpus": corpus, "protocol": protocol, "metric": metric}
     wanted = {column: list(listed(names) or ()) for column, names in given.items() if names}
     for column in ("encoder", "corpus"):
         names = wanted.get(column, [])

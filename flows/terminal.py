@@ -161,6 +161,7 @@ class Rows:
         keep: The columns of a table that find room first.
         none: Gives the reason for no rows.
         code: Exit code; None: 1 if there are no rows, else 0.
+        instead: For some forms shows something else, and says whether it did.
     """
 
     rows: pa.Table | Iterable[Row] | Callable[[], pa.Table | Iterable[Row]]
@@ -168,6 +169,7 @@ class Rows:
     keep: Sequence[str] = ()
     none: Callable[[], str] | None = None
     code: int | None = None
+    instead: Callable[[Form], bool] | None = None
 
     def read(self) -> pa.Table | list[dict[str, Any]]:
         """The rows."""
@@ -182,10 +184,10 @@ class Rows:
         written to stderr; where none is known, a table writes ``no rows``.
 
         Raises:
-            RequestError: A chosen column does not exist; or ``--wide`` without a table.
+            RequestError: A chosen column does not exist.
         """
-        if form.wide and not form.table:
-            raise RequestError(f"--wide has no effect with --format {form.format}; leave it out")
+        if self.instead and self.instead(form):
+            return self.code or 0
         out = out or sys.stdout
         read = self.read()
         listed = read if isinstance(read, list) else _listed(read)

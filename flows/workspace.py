@@ -38,7 +38,7 @@ from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
-    from capim.flows.benchmark import BenchmarkRef, Compared
+    from capim.flows.benchmark import BenchmarkRef
     from capim.reports.app import application
     from capim.reports.gallery_pages import Search
     from capim.tasks.runtime.references import EmbedRef
@@ -103,12 +103,12 @@ class ReportPath(str):
         return f'<p>{lines}</p><a href="{escape(self)}" target="_blank">{escape(self)}</a>'
 
 
-def _framed(rows: Rows, *, columns: Sequence[str] | None = None) -> Frame:
-    """Rows as a frame; where there are none, the reason on standard error."""
+def _framed(rows: Rows, *_: object, wide: bool = False) -> Frame:
+    """Rows as a frame, of their main columns unless ``wide``; where there are none, the reason on standard error."""
     read = rows.read()
     if not len(read) and rows.none:
         say(*rows.none().splitlines())
-    return frame_of(read, columns)
+    return frame_of(read, None if wide else rows.columns)
 
 
 _OPTION = re.compile(r"(?<![\w/-])--([a-z]+(?:-[a-z]+)*)(?: (?=[A-Z]{2,}|\d)|(?![\w-]))(\S*)")
@@ -189,16 +189,6 @@ def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
     return frame_of(rows, ("encoder", "corpus", *columns))
 
 
-def _compared(done: Rows | Compared, config: RunConfig, given: dict[str, Any]) -> Frame:
-    if isinstance(done, Rows):
-        return frame_of(done.read(), done.columns)
-    from capim.reports.rows.standing import PAIR_COLUMNS, pair_rows
-    from capim.tasks.compare import compared_rows
-
-    rows = compared_rows(EmbeddingStore.open(config.store_uri), done.comparisons)
-    return frame_of(pair_rows(rows, given.get("a")), PAIR_COLUMNS)
-
-
 class Workspace:
     """A folder or URI that holds ``store/`` and ``reports/``; made by the first step that encodes.
 
@@ -222,10 +212,10 @@ class Workspace:
 
     run = _step(RunOptions, steps.run, _ran)
     embed = _step(EmbedOptions, steps.embed, _embedded)
-    evaluate = _step(EvaluateOptions, steps.evaluate, lambda rows, *_: frame_of(rows.read(), rows.columns))
+    evaluate = _step(EvaluateOptions, steps.evaluate, _framed)
     report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
-    analyse = _step(AnalyseOptions, steps.analyse, lambda rows, *_: frame_of(rows.read()))
-    compare = _step(CompareOptions, steps.compare, _compared)
+    analyse = _step(AnalyseOptions, steps.analyse, _framed)
+    compare = _step(CompareOptions, steps.compare, _framed)
 
     @_told_in_python()
     def results(
@@ -241,7 +231,7 @@ class Workspace:
         """Stored figures with their intervals; names may be shell patterns. ``wide``: every column."""
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
         rows = stored.results(workspace=self.workspace, **names, against=against)
-        return _framed(rows, columns=None if wide else rows.columns)
+        return _framed(rows, wide=wide)
 
     @_told_in_python()
     def outcomes(
@@ -280,7 +270,7 @@ class Workspace:
     @_told_in_python()
     def why(self, run: str = "last") -> Frame:
         """What a run (an id, or ``last``) made, why, and how much it found stored."""
-        return _framed(stored.why(run, workspace=self.workspace))
+        return _framed(stored.why(run, workspace=self.workspace), wide=True)
 
     @_told_in_python()
     def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:

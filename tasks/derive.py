@@ -73,12 +73,10 @@ class Derived:
     Attributes:
         uses: Digest of their keys.
         n_rows: Of all of them.
-        n_made: Of these rows, those that were made now.
     """
 
     uses: str
     n_rows: int
-    n_made: int
 
 
 Made = Mapping[int, pa.Table]
@@ -107,26 +105,24 @@ def derive(
     """
     known = stored_rows(store, table, [each.key for each in wanted])
     todo = [each for each in wanted if each.key not in known]
-    n_made = 0
     advance(len(wanted) - len(todo))
     if todo:
         began = time.perf_counter()
         for made in compute(todo):
             if not made:
                 continue
-            seconds, began = (time.perf_counter() - began) / max(len(made), 1), time.perf_counter()
+            seconds, began = (time.perf_counter() - began) / len(made), time.perf_counter()
             entries = []
             parts = []
             for at, rows in made.items():
                 each = todo[at]
                 parts.append(_keyed(table, rows, each))
                 known[each.key] = len(rows)
-                n_made += len(rows)
                 entries.append(_entry(each, len(rows), seconds=seconds, run=run))
             store.write_rows(table, pa.concat_tables(parts))
             store.write_rows("derived", pa.Table.from_pylist(entries, schema=DERIVED), replace="key")
             advance(len(made))
-    return Derived(uses=used(store, [each.key for each in wanted]), n_rows=sum(known.values()), n_made=n_made)
+    return Derived(uses=used(store, [each.key for each in wanted]), n_rows=sum(known.values()))
 
 
 def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[str, int]:

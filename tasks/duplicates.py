@@ -20,7 +20,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import DUPLICATES, texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.images.decode import decode_image
-from capim.tasks.results.suite import photographs_of
+from capim.tasks.results.suite import Photograph, photographs_of
 
 MOST = 100_000  # pairs by vectors, or by pictures
 _ROWS = 256  # hashes that are compared with all at once
@@ -69,13 +69,19 @@ def _row(first: tuple[str, str], second: tuple[str, str], by: str, cosine: float
     return dict(zip(DUPLICATES.names, (*first, *second, by, cosine), strict=True))
 
 
+def _photographs(corpora: Sequence[Corpus]) -> Iterator[tuple[tuple[str, str], Photograph]]:
+    """Every image, as corpus and id, with what it is known by."""
+    for corpus in corpora:
+        for id_, photograph in zip(texts(corpus.images["id"]), photographs_of(corpus), strict=True):
+            yield (corpus.name, id_), photograph
+
+
 def _equal(corpora: Sequence[Corpus], what: str) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
     """Pairs of images, as corpus and id, of the same bytes; or of the same file name in two corpora."""
     same = defaultdict[str, list[tuple[str, str]]](list)
-    for corpus in corpora:
-        for id_, photograph in zip(texts(corpus.images["id"]), photographs_of(corpus), strict=True):
-            if value := photograph.sha if what == "sha" else photograph.name:
-                same[value].append((corpus.name, id_))
+    for image, photograph in _photographs(corpora):
+        if value := photograph.sha if what == "sha" else photograph.name:
+            same[value].append(image)
     for images in same.values():
         for at, first in enumerate(images):
             yield from ((first, second) for second in images[at + 1 :] if what == "sha" or first[0] != second[0])
@@ -85,11 +91,7 @@ def _alike(
     store: EmbeddingStore, corpora: Sequence[Corpus], bits: int
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
     """Pairs of images whose thumbnails have hashes that differ in few bits; images without a thumbnail are left out."""
-    images = [
-        ((corpus.name, id_), photograph.sha)
-        for corpus in corpora
-        for id_, photograph in zip(texts(corpus.images["id"]), photographs_of(corpus), strict=True)
-    ]
+    images = [(image, photograph.sha) for image, photograph in _photographs(corpora)]
     thumbnails = store.thumbnails([sha for _, sha in images if sha is not None])
     hash_of = {sha: perceptual_hash(decode_image(thumbnail)) for sha, thumbnail in thumbnails.items()}
     names = [name for name, sha in images if sha in hash_of]

@@ -20,8 +20,14 @@ from capim.store.types import digest16
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.metrics import METRICS
 
+
+def _ours(names: Mapping[str, str]) -> dict[str, str]:
+    """Our names of metrics by theirs; where R@k and success@k have one name there, R@k."""
+    return {theirs: ours for ours, theirs in names.items() if not ours.startswith("success")}
+
+
 _CORPORA = {theirs: ours for ours, theirs in DATASETS.items()}
-_OURS = {**{theirs: ours for ours, theirs in NAMES.items() if not ours.startswith("success")}, "ndcg_at_5": "nDCG@5"}
+_OURS = _ours(NAMES)
 _TIES = "MTEB orders ties by id, ours is the mean over their orders"
 _SAME = "the same protocol"
 _UNKNOWN = "its protocol is not known here"
@@ -160,10 +166,7 @@ def _of_their_task(task: str) -> tuple[str, str, Mapping[str, str]] | None:
         return task, "t2i/judged", _OURS
     for corpus, known in their_tasks().items():
         if (found := known["tasks"].get(task)) is not None:
-            names = {
-                theirs: ours for ours, theirs in found.get("scores", NAMES).items() if not ours.startswith("success")
-            }
-            return corpus, found["protocol"], names
+            return corpus, found["protocol"], _ours(found.get("scores", NAMES))
     return None
 
 

@@ -38,7 +38,7 @@ from capim.tasks.runtime.scoring import open_sets, stored_evaluations
 from capim.tasks.runtime.stored import WITHOUT_VECTORS, chosen, has_vectors
 from capim.tasks.statistics.draws import Resampling
 
-SAMPLE = 100  # queries of an evaluation whose outcomes are computed again
+SAMPLE = 100  # queries of an evaluation whose outcomes are computed again, drawn with the seed 0
 _SLACK = 1e-9  # of a figure that another machine adds up in another order
 _OF_THE_RUN = ("run", "created")  # columns that say who made a row
 _DERIVED = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
@@ -90,14 +90,8 @@ class _Anew(EmbeddingStore):
         return len(rows)
 
 
-def recompute(store: EmbeddingStore, *, sample: int = SAMPLE, seed: int = 0) -> Iterator[Wrong | StoreCheck]:
-    """Computes all that is current again, and some outcomes: gives each difference, then how much was computed.
-
-    Args:
-        store: The store.
-        sample: Queries of each evaluation whose outcomes are computed again.
-        seed: Draws these queries.
-    """
+def recompute(store: EmbeddingStore) -> Iterator[Wrong | StoreCheck]:
+    """Computes all that is current again, and some outcomes: gives each difference, then how much was computed."""
     store = store.keeping()
     ledger: dict[str, Row] = {row["key"]: row for row in store.rows("derived").to_pylist()}
     for key, row in ledger.items():
@@ -107,20 +101,19 @@ def recompute(store: EmbeddingStore, *, sample: int = SAMPLE, seed: int = 0) -> 
     columns = [field.name for field in fields(SetsRef)]
     found = store.rows("results", corpus_fingerprint=stored).select(columns).to_pylist()
     every = [SetsRef(**dict(pair)) for pair in sorted({tuple(row.items()) for row in found})]
-    recomputing = _Recomputing(store=store, ledger=ledger, sample=sample, seed=seed)
+    again = _Again(store=store, ledger=ledger)
     with track("computing again", total=len(every), unit="evaluations") as advance:
         for sets in every:
             try:
-                yield from recomputing.differences(sets)
+                yield from again.of_evaluation(sets)
             except (RequestError, WorkError) as fault:
                 yield Wrong(what="results", detail=f"{sets.encoder} on {sets.corpus} cannot be computed again: {fault}")
             advance(1)
-    over_encoders = _OverEncoders(store=store, ledger=ledger)
     for table in ("comparisons", "slices", "rankings"):
-        yield from over_encoders.differences(table)
-    for name, n in (recomputing.counts + over_encoders.counts).items():
+        yield from again.over_encoders(table)
+    for name, n in (+again.counts).items():
         yield StoreCheck(what=name, state="sound", detail=f"{n:,} computed again")
-    if left := recomputing.left + over_encoders.left:
+    if left := +again.left:
         reasons = "; ".join(f"{n:,} {why}" for why, n in sorted(left.items()))
         yield StoreCheck(what="results", state="incomplete", detail=f"not computed again: {reasons}")
 
@@ -147,7 +140,7 @@ def remove_wrong(store: EmbeddingStore, wrong: Iterable[Wrong]) -> dict[str, int
 
 @dataclass(frozen=True, kw_only=True)
 class _Again:
-    """Computes again, and compares.
+    """Computes again, and compares: figures and outcomes of an encoder on a corpus, then what is over encoders.
 
     Attributes:
         ledger: The rows of ``derived`` by key.
@@ -173,15 +166,7 @@ class _Again:
         for row in stored.values():
             yield Wrong(what=table, detail=f"{_name(row)}: is not computed any more", keys=(row["derived"],))
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Recomputing(_Again):
-    """The figures of one encoder on one corpus after the other, and their outcomes."""
-
-    sample: int
-    seed: int
-
-    def differences(self, sets: SetsRef) -> Iterator[Wrong]:
+    def of_evaluation(self, sets: SetsRef) -> Iterator[Wrong]:
         """Of the current figures of one encoder on one corpus, and of their outcomes."""
         states = {name: getattr(sets, name) for name in ("encoder_fingerprint", "corpus_fingerprint")}
         rows = self.store.current("results", **states)
@@ -193,18 +178,10 @@ class _Recomputing(_Again):
             else:
                 by_settings[canonical_json(json.loads(entry["identity"])["settings"])].append(row)
         for settings, of_settings in by_settings.items():
-            evaluations = {
-                row["protocol"]: row["evaluation"]
-                for row in of_settings
-                if not Protocol.of(row["protocol"]).is_combined
-            }
-            reference = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
+            reference = EvaluationRef(sets=sets, evaluations=_by_protocol(of_settings), n_scored=0)
             yield from self._figures(reference, Resampling(**json.loads(settings)), of_settings)
-        evaluations = {
-            row["protocol"]: row["evaluation"] for row in rows if not Protocol.of(row["protocol"]).is_combined
-        }
         if self.store.encoder(sets.encoder_fingerprint).adapter not in WITHOUT_VECTORS:
-            yield from self._outcomes(sets, evaluations)
+            yield from self._outcomes(sets, _by_protocol(rows))
 
     def _figures(self, evaluation: EvaluationRef, resampling: Resampling, current: Sequence[Row]) -> Iterator[Wrong]:
         anew = _Anew(self.store)
@@ -227,7 +204,7 @@ class _Recomputing(_Again):
             self.left["evaluations of other embeddings than those that are stored, or by an older scorer"] += n_other
         vectors = scored.vectors()
         for task in build_tasks(scored.corpus, protocols):
-            some = chosen(len(task.query_ids), self.sample, self.seed).astype(np.intp)
+            some = chosen(len(task.query_ids), SAMPLE, seed=0).astype(np.intp)
             self.counts["outcomes"] += len(some)
             what = [*wrong_outcomes(task, scored.read(task.protocol), **vectors, chosen=some)]
             more = f"; and {len(what) - 3} more" if len(what) > 3 else ""
@@ -236,13 +213,8 @@ class _Recomputing(_Again):
                 detail = name + "; ".join(what[:3]) + f"{more}. Its outcomes or its embeddings were changed"
                 yield Wrong(what="outcomes", detail=detail, outcomes_of=sets)
 
-
-@dataclass(frozen=True, kw_only=True)
-class _OverEncoders(_Again):
-    """Comparisons, rankings and analyses, of the encoders that each was made of."""
-
-    def differences(self, table: str) -> Iterator[Wrong]:
-        """Of the current rows of one of these tables."""
+    def over_encoders(self, table: str) -> Iterator[Wrong]:
+        """Of the current comparisons, rankings or analyses, with the encoders that each was made of."""
         keys = {row["derived"] for row in self.store.current(table)}
         found = {key: json.loads(self.ledger[key]["identity"]) for key in keys & self.ledger.keys()}
         todo = {key: identity for key, identity in found.items() if identity["kind"] in _MAKERS}
@@ -292,6 +264,11 @@ class _OverEncoders(_Again):
             sets = SetsRef(**{each.name: row[each.name] for each in fields(SetsRef)})
             found.setdefault(sets, {})[row["protocol"]] = row["evaluation"]
         return tuple(EvaluationRef(sets=sets, evaluations=of, n_scored=0) for sets, of in found.items())
+
+
+def _by_protocol(rows: Iterable[Row]) -> dict[str, str]:
+    """Protocol -> evaluation of those rows that are of one evaluation, no sum or mean of several."""
+    return {row["protocol"]: row["evaluation"] for row in rows if not Protocol.of(row["protocol"]).is_combined}
 
 
 def _comparisons(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, lru_cache, partial
 from typing import Any, TypeAlias
@@ -227,7 +227,7 @@ def publish_report(
     """
     store, shown = EmbeddingStore.open(store_uri), run if of_run else None
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
-    page = page_of(store, store.keys_of(run) if of_run else None, **chosen)
+    page = page_of(store, store.keys_of(run) if of_run else None, chosen)
     if not has_file(f"{reports_uri}/{page}/report.html"):
         from capim.reports.write import write_report  # with templates and charts
         from capim.tasks.analyses.content import caption_features
@@ -237,16 +237,12 @@ def publish_report(
     return f"{point(reports_uri, run, page)}/report.html"
 
 
-def page_of(
-    store: EmbeddingStore,
-    keys: Collection[str] | None,
-    *,
-    corpora: Sequence[str] = (),
-    encoders: Sequence[str] = (),
-    protocols: Sequence[str] = (),
-) -> str:
+EVERY: Mapping[str, Sequence[str]] = {"corpora": (), "encoders": (), "protocols": ()}
+"""The names that a report is limited to: none."""
+
+
+def page_of(store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping[str, Sequence[str]] = EVERY) -> str:
     """The folder, below the reports, of the report of what has these keys; of all that is current without keys."""
-    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
     return f"{PAGES}/{page_key(store, keys, chosen, version_of_pages())}"
 
 

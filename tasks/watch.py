@@ -64,9 +64,29 @@ Results: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
 @task("check-baseline", fresh=True)
 def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) -> list[str]:
-    """What is wrong with the run that a watch pins; empty if nothing is or none is named."""
-    fault = None if run is None else run_fault(store_uri, run, encoders)
-    return [] if fault is None else [fault]
+    """What is wrong with the run that a watch pins, with runs that can be; empty if nothing is or none is named."""
+    if run is None:
+        return []
+    try:
+        store = EmbeddingStore.open(store_uri)
+    except RequestError:
+        return [f"run {run!r} cannot be pinned, there is no store at {store_uri} yet; leave --baseline out"]
+    found = {encoder for encoder, *_ in evaluations_of_run(store, run)}
+    if not found.isdisjoint(encoders):
+        return []
+    having = {run for table in ("watched", "results") for run in store.counts(table, "run", encoder=list(encoders))}
+    keys = {*store.counts("results", "derived", encoder=list(encoders))}
+    having |= {each for each in store.counts("runs", "run") if not keys.isdisjoint(store.keys_of(each))}
+    newest = sorted(having, reverse=True)
+    shown = ", ".join(newest[:NAMED]) + (" …" if len(newest) > NAMED else "")
+    advice = f"runs with such figures: {shown}" if newest else "leave --baseline out: this watch becomes the baseline"
+    if found:
+        what = f"run {run!r} has no figures of {', '.join(encoders)}, only of {', '.join(sorted(found))}"
+    elif store.counts("runs", "run", run=run):
+        what = f"run {run!r} has no figures, so it cannot be the baseline"
+    else:
+        what = f"run {run!r} is not in {store.uri}"
+    return [f"{what}; {did_you_mean(run, newest)}{advice}"]
 
 
 @task("watch-vectors", encodes=True, run_name="watch-vectors-{spec.name}", timeout_hours=6)
@@ -292,30 +312,6 @@ def evaluations_of_run(store: EmbeddingStore, run: str) -> dict[FigureId, str]:
 
 def _id(row: Mapping[str, str]) -> FigureId:
     return row["encoder"], row["corpus"], row["protocol"]
-
-
-def run_fault(store_uri: str, run: str, encoders: Sequence[str]) -> str | None:
-    """Why a run cannot be the baseline of these encoders, with runs that can; None if it has figures of one of them."""
-    try:
-        store = EmbeddingStore.open(store_uri)
-    except RequestError:
-        return f"run {run!r} cannot be pinned, there is no store at {store_uri} yet; leave --baseline out"
-    found = {encoder for encoder, *_ in evaluations_of_run(store, run)}
-    if not found.isdisjoint(encoders):
-        return None
-    having = {run for table in ("watched", "results") for run in store.counts(table, "run", encoder=list(encoders))}
-    keys = {*store.counts("results", "derived", encoder=list(encoders))}
-    having |= {each for each in store.counts("runs", "run") if not keys.isdisjoint(store.keys_of(each))}
-    newest = sorted(having, reverse=True)
-    shown = ", ".join(newest[:NAMED]) + (" …" if len(newest) > NAMED else "")
-    advice = f"runs with such figures: {shown}" if newest else "leave --baseline out: this watch becomes the baseline"
-    if found:
-        what = f"run {run!r} has no figures of {', '.join(encoders)}, only of {', '.join(sorted(found))}"
-    elif store.counts("runs", "run", run=run):
-        what = f"run {run!r} has no figures, so it cannot be the baseline"
-    else:
-        what = f"run {run!r} is not in {store.uri}"
-    return f"{what}; {did_you_mean(run, newest)}{advice}"
 
 
 def _figures(

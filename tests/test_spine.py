@@ -60,13 +60,6 @@ def test_the_stronger_clip_is_far_above_chance_and_above_the_weaker_one(workspac
 
 
 @pytest.mark.slow
-def test_a_second_run_encodes_nothing_says_so_and_gives_the_same_results(workspace: Path) -> None:
-    before = _figures(workspace)
-    assert command(WHOLE, workspace).err.count(": 0 items encoded, ") == 6
-    assert _figures(workspace) == before
-
-
-@pytest.mark.slow
 def test_other_batches_another_order_and_one_core_give_the_same_figures(workspace: Path, tmp_path: Path) -> None:
     other = WHOLE.replace(EVERY, ",".join(reversed(EVERY.split(","))))
     threads = torch.get_num_threads()

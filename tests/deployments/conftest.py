@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from prefect.workers.process import ProcessWorker
 
@@ -34,6 +35,15 @@ def until(what: str, look: Callable[[], Any], *, seconds: float = 120) -> Any:
     raise TimeoutError(f"not after {seconds} s: {what}")
 
 
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """``kill -9`` of a process and of everything that it started."""
+    with suppress(psutil.NoSuchProcess):
+        for each in (*psutil.Process(process.pid).children(recursive=True), process):
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                os.kill(each.pid, signal.SIGKILL)
+    process.wait(timeout=30)
+
+
 @dataclass
 class Installation:
     """A Prefect server with its own home on a free port, and a workspace."""
@@ -49,11 +59,8 @@ class Installation:
     def api(self) -> str:
         return f"http://127.0.0.1:{self.port}/api"
 
-    def until(self, what: str, look: Callable[[], Any], *, seconds: float = 120) -> Any:
-        return until(what, look, seconds=seconds)
-
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
-        kill(process)
+    until = staticmethod(until)
+    kill = staticmethod(kill)
 
     def start_server(self) -> None:
         log = (self.home / "server.log").open("ab")
@@ -148,24 +155,6 @@ class Installation:
             yield process
         finally:
             kill(process)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """``kill -9`` of a process and of everything that it started."""
-    for child in _children(process.pid):
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGKILL)
-    process.wait(timeout=30)
-
-
-def _children(pid: int) -> list[int]:
-    import psutil
-
-    with suppress(psutil.NoSuchProcess):
-        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
-    return []
 
 
 def installation_at(home: Path, workspace: Path) -> Installation:

@@ -18,7 +18,7 @@ CAPIM = str(Path(sys.executable).with_name("capim"))
 @pytest.mark.prefect
 @pytest.mark.timeout(600)
 def test_a_broken_encoder_is_a_failed_task_and_the_others_are_complete(installation: Any, tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, ("checkpoint",), 1)
+    suite = suite_of(tmp_path, (), ("checkpoint",))
     words = [CAPIM, "run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]
     done = subprocess.run(words, env=installation.env, check=False, capture_output=True, text=True, timeout=400)
     assert done.returncode == 1

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from capim.flows.config import DEMO
 from capim.store import EmbeddingStore
-from capim.store.types import Modality
 from capim.tasks.runtime.references import this_host
 from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
@@ -25,7 +22,6 @@ name = "few"
 reader = "shapes"
 n_scenes = 8
 """
-WHOLE_DEMO = "CAPIM_TEST_WHOLE_DEMO"
 
 
 @pytest.fixture
@@ -81,20 +77,3 @@ def test_two_runs_write_one_store_and_their_reports_to_s3(reach: dict[str, str],
     check_no_leak(reach["AWS_SECRET_ACCESS_KEY"])
     for encoder in ("tiny-clip", "tiny-clip-plain"):
         assert len(store.vectors(encoder=encoder, corpus="few", modality="caption").ids) == 40
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.skipif(WHOLE_DEMO not in os.environ, reason=f"takes minutes; {WHOLE_DEMO}=1 runs it")
-def test_two_whole_demos_at_once_leave_one_store_on_s3(reach: dict[str, str]) -> None:
-    check_reports(run_at_once([["demo", "--workspace", WORKSPACE]] * 2, reach, seconds=1700))
-    store = EmbeddingStore.open(f"{WORKSPACE}/store")
-    assert len(store.sealed_sets()) == sum(2 * len(corpora) * len(encoders) for corpora, encoders in DEMO)
-    assert store.rows("runs")["state"].to_pylist() == ["completed"] * 2 * len(DEMO)
-    for corpus in (corpus for corpora, _ in DEMO for corpus in corpora):
-        whole = store.corpus(corpus)
-        sizes: dict[Modality, int] = {"image": len(whole.images), "caption": len(whole.captions)}
-        for encoder in ("tiny-clip", "tiny-clip-plain"):
-            for modality, n_items in sizes.items():
-                ids = store.vectors(encoder=encoder, corpus=corpus, modality=modality).ids
-                assert len(ids) == len(set(ids)) == n_items

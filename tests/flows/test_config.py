@@ -98,6 +98,7 @@ FLAGS, COUNTS = ("trust_remote_code", "compile", "keep_replicates"), ("sample", 
 WRONG = [
     *((field, value, "true or false") for field in FLAGS for value in ("false", "yes", 1)),
     *((field, value, ".*") for field in (*COUNTS, "shards", "batch_size") for value in (True, "x", -1, 2.5)),
+    ("memory", "much", "a size such as 2GiB"),
     *((field, value, "a number") for field in ("level", "margin") for value in (True, "x")),
 ]
 

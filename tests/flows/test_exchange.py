@@ -37,55 +37,6 @@ def test_a_caption_finds_its_own_image_first(workspace: Path, encoder: str) -> N
 
 
 @pytest.mark.slow
-def test_sql_cannot_write(workspace: Path) -> None:
-    before = json_rows("results", workspace)
-    assert "read-only" in command("query 'DELETE FROM results'", workspace, code=2).err
-    assert json_rows("results", workspace) == before
-
-
-@pytest.mark.slow
-def test_exported_embeddings_come_back_with_equal_figures(workspace: Path, tmp_path: Path) -> None:
-    for modality in ("image", "caption"):
-        subject = f"--encoder tiny-clip --corpus {CORPUS} --modality {modality}"
-        command(f"export embeddings {subject} --to {tmp_path}/{modality}.npz", workspace)
-    files = f"--images {tmp_path}/image.npz --captions {tmp_path}/caption.npz"
-    command(f"import --encoder theirs --corpus {CORPUS} {files}", workspace)
-    evaluate = f"evaluate --encoders theirs,tiny-clip --corpora {CORPUS} --replicates 200 --device cpu"
-    command(evaluate, workspace)
-    rows = json_rows(f"results --corpus {CORPUS} --protocol t2i/all --encoder theirs,tiny-clip", workspace)
-    figures = {(row["encoder"], row["metric"]): (row["value"], row["ci_low"], row["ci_high"]) for row in rows}
-    for encoder, metric in list(figures):
-        assert figures[encoder, metric] == figures["theirs", metric]
-
-
-@pytest.mark.slow
-def test_hit_lists_of_real_models_give_the_published_recalls_and_discordant_pairs(
-    shared_data: Path, tmp_path: Path
-) -> None:
-    description = tmp_path / "karpathy.toml"
-    data = shared_data / "coco_karpathy"
-    description.write_text(f'name = "coco-karpathy"\nreader = "coco-karpathy"\nroot = "{data}/test_5k.json"\n')
-    folder = tmp_path / "workspace"
-    command(f"import --corpus {description} --outcomes {data}/hits --replicates 200", folder)
-    command("compare --replicates 200 --quiet", folder)
-    rows = json_rows("results", folder)
-    value = {(r["encoder"], r["protocol"], r["metric"]): round(100 * r["value"], 2) for r in rows}
-    expected = {
-        ("ALBEF", "t2i/all"): (60.67, 84.33, 90.51),
-        ("ALBEF", "i2t/any"): (77.58, 94.26, 97.16),
-        ("TCL", "t2i/all"): (58.98, 83.17, 89.87),
-        ("TCL", "i2t/any"): (75.60, 92.76, 96.68),
-    }
-    for (encoder, protocol), recalls in expected.items():
-        assert tuple(value[encoder, protocol, f"R@{k}"] for k in (1, 5, 10)) == recalls
-    pairs = json_rows("query \"SELECT protocol, wins, losses FROM comparisons WHERE metric = 'R@1'\"", folder)
-    assert {(p["protocol"], p["wins"], p["losses"]) for p in pairs} == {
-        ("t2i/all", 2089, 1667),
-        ("i2t/any", 430, 331),
-    }
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -109,21 +60,6 @@ def test_a_wrong_request_is_explained(workspace: Path, words: str, said: str) ->
     message = command(words, workspace, code=2).err
     assert said in message
     assert "Traceback" not in message
-
-
-@pytest.mark.slow
-def test_re_ranking_the_whole_list_gives_the_second_encoder_s_figures(workspace: Path) -> None:
-    pair = f"--first tiny-clip --second tiny-colpali --corpora {CORPUS}"
-    name = command(f"rerank {pair} --replicates 200", workspace).out.strip()
-    assert name == "tiny-clip-then-tiny-colpali"
-    rows = json_rows(f"results --corpus {CORPUS} --protocol t2i/all --metric R@1,R@5,MRR", workspace)
-    value = {(row["encoder"], row["metric"]): row["value"] for row in rows}
-    for metric in ("R@1", "R@5", "MRR"):  # twelve images: the first 20, and 100, are all of them
-        assert value[name, metric] == value["tiny-colpali", metric]
-    query = "SELECT level_name, value FROM slices WHERE analysis='two-stage' AND metric='R@1'"
-    at = {row["level_name"]: row["value"] for row in json_rows(f'query "{query}"', workspace)}
-    assert [*at] == ["1", "5", "10", "12"]
-    assert at["1"] == value["tiny-clip", "R@1"]
 
 
 @pytest.mark.slow

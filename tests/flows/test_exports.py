@@ -120,14 +120,6 @@ def with_vectors(workspace: Path) -> Path:
     return workspace
 
 
-def test_npy_has_the_ids_beside_it_in_its_order(with_vectors: Path, tmp_path: Path) -> None:
-    subject = "--encoder vectors --corpus thirty --modality image"
-    _export(with_vectors, f"embeddings {subject}", tmp_path / "images.npy")
-    vectors = EmbeddingStore.open(with_vectors / "store").vectors(encoder="vectors", corpus="thirty", modality="image")
-    assert (tmp_path / "images.ids.txt").read_text("utf-8").split("\n") == [*vectors.ids, ""]
-    np.testing.assert_array_equal(np.load(tmp_path / "images.npy"), vectors.matrix)
-
-
 def test_the_atlas_has_points_exact_neighbours_and_what_each_encoder_found(with_vectors: Path, tmp_path: Path) -> None:
     atlas = "embedding-atlas --corpus thirty --modality"
     _export(with_vectors, f"{atlas} caption --encoder vectors,ties", tmp_path / "atlas.parquet")

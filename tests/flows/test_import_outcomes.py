@@ -216,33 +216,6 @@ def matrix(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_scores_runs_and_exports_of_one_model_have_the_same_figures(
-    workspace: Path, tmp_path: Path, matrix: str
-) -> None:
-    """A cross-encoder by its scores; the same by its lists; and again from its exported outcomes."""
-    imported(workspace, f"--scores {matrix}", encoder="cross")
-    scores = values(workspace, encoder="cross")
-    assert {"t2i/all", "i2t/any", "t2i/all+i2t/any", "winoground/odd", "pairs/macro"} <= {p for p, _ in scores}
-
-    table = tied_scores()[: 2 * N_IMAGES]
-    queries = [f"c{i}-{k}" for i in range(N_IMAGES) for k in range(2)]
-    lines = [
-        f"{query} Q0 i{at} {rank} {float(row[at])!r} cross"
-        for query, row in zip(queries, table, strict=True)
-        for rank, at in enumerate(np.argsort(-row, kind="stable"), start=1)
-    ]
-    (tmp_path / "run.trec").write_text("\n".join(lines))
-    imported(workspace, f"--run {tmp_path}/run.trec", encoder="by-lists")
-    of_run = values(workspace, encoder="by-lists")
-    assert of_run == {key: figures for key, figures in scores.items() if key[0] == "t2i/all"}
-
-    for suffix in ("parquet", "csv", "json"):
-        target = tmp_path / f"outcomes.{suffix}"
-        command(f"export outcomes --encoder cross --corpus thirty --to {target}", workspace)
-        imported(workspace, f"--outcomes {target}", encoder=f"from-{suffix}")
-        assert values(workspace, encoder=f"from-{suffix}") == scores
-
-
 def test_the_report_gives_commands_without_paths_and_the_store_commands_that_can_be_run(
     workspace: Path, matrix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,17 +72,18 @@ def test_a_path_that_import_took_is_found_by_every_other_command(
 ) -> None:
     assert corpora_of(imported) == {"coco-karpathy"}
     monkeypatch.chdir(karpathy.parent)
-    for name in (str(karpathy), "./test_5k.toml", "test_5k.toml", "coco-karpathy"):
+    for name in (str(karpathy), "./test_5k.toml"):
         command(f"evaluate --corpora {name} {QUICK}", imported)
         command(f"compare --corpora {name} {QUICK}", imported)
         command(f"report --corpora {name}", imported)
         command(f"fuse --corpora {name} --encoders theirs,theirs {QUICK}", imported)
-        assert json_rows(f"results --corpus {name}", imported)
         for what in ("results", "outcomes"):
             command(f"export {what} --corpus {name} --to {tmp_path}/{what}.csv", imported)
         image = "--encoder theirs --modality image"
         command(f"export embeddings --corpus {name} {image} --to {tmp_path}/e.npz", imported)
         assert "would drop 2 tables" in command(f"store drop --corpus {name} --encoder theirs", imported).err
+    for name in (str(karpathy), "./test_5k.toml", "test_5k.toml", "coco-karpathy"):
+        assert json_rows(f"results --corpus {name}", imported)
     assert corpora_of(imported) == {"coco-karpathy"}
 
 
@@ -132,34 +133,6 @@ def test_two_folders_of_the_same_name_are_told_apart_in_one_run_and_over_several
         assert store.rows("results", corpus="photos").num_rows == 0
     said = command(f"{EMBED} b-photos,photos", apart).err
     assert said.count(": 0 items encoded") == 2, "what is printed can be typed"
-
-
-@pytest.mark.slow
-def test_a_sample_of_the_second_folder_is_named_after_it_too(two: tuple[Path, Path], tmp_path: Path) -> None:
-    a, b = two
-    workspace = tmp_path / "workspace"
-    for words in (f"{a}", f"{b} --sample 3", f"{b}"):
-        command(f"{EMBED} {words}", workspace)
-    assert corpora_of(workspace) == {"photos", "b-photos-sample3", "b-photos"}
-    suite = tmp_path / "suite.toml"
-    suite.write_text(f'corpora = ["{b}"]\nsample = 3\nreplicates = 100\n')
-    command(f"evaluate {suite} --quiet", workspace)
-    store = EmbeddingStore.open(workspace / "store")
-    assert {*store.rows("results")["corpus"].to_pylist()} == {"b-photos-sample3"}
-    command(f"{EMBED} b-photos-sample3 --sample 2", workspace, code=2)
-
-
-@pytest.mark.slow
-def test_a_folder_that_moved_stays_the_same_corpus_and_is_found_where_it_is(
-    two: tuple[Path, Path], tmp_path: Path
-) -> None:
-    workspace = tmp_path / "workspace"
-    command(f"{EMBED} {two[0]},{two[1]}", workspace)
-    moved = [shutil.move(old, tmp_path / "new" / old.parent.name / "photos") for old in two]
-    assert command(f"{EMBED} {moved[0]},{moved[1]}", workspace).err.count(": 0 items encoded") == 2
-    assert corpora_of(workspace) == {"photos", "b-photos"}
-    command(f"evaluate --corpora {moved[1]} {QUICK}", workspace)
-    assert {*EmbeddingStore.open(workspace / "store").rows("results")["corpus"].to_pylist()} == {"b-photos"}
 
 
 @pytest.mark.slow

@@ -58,17 +58,18 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
         monkeypatch.setattr(module, name, None)
     for module, name in ((compare, "read_outcomes"), (compare, "read_all_outcomes"), (report, "read_all_outcomes")):
         monkeypatch.setattr(module, name, None)  # no outcomes are read
-    command(RUN, workspace)
+    assert command(RUN, workspace).err.count(": 0 items encoded, ") == 6
     assert versions(workspace) == before
     assert disk_bytes(workspace) - size < 20_000
     first, second = pages(workspace)
     assert first == second
 
 
-IMPORTED = """\
+HEAVY = ("torch", "transformers", "scipy.stats", "scipy.special", "scipy.sparse", "altair", "jinja2", "lancedb")
+IMPORTED = f"""\
 import sys
 import capim
-print(capim.main(), *(name in sys.modules for name in ("prefect", "torch", "altair")), file=sys.stderr)
+print(capim.main(), *(name for name in ("prefect", *{HEAVY}) if name in sys.modules), file=sys.stderr)
 """
 
 
@@ -90,9 +91,9 @@ def test_such_a_run_imports_no_library_that_it_does_not_need_and_prefect_where_a
         )
         return done.stderr.splitlines()[-1]
 
-    assert imported() == "0 False False False"
+    assert imported() == "0"
     (tmp_path / "place" / "prefect.toml").write_text("")
-    assert imported() == "0 True False False"
+    assert {*imported().split()} & {"0", "prefect", "torch", "altair"} == {"0", "prefect"}
 
 
 def test_another_sample_and_other_settings_change_no_later_report(workspace: Path) -> None:

@@ -98,8 +98,3 @@ def test_distractors_that_are_unknown_or_have_no_vectors_are_refused_before_anyt
         dropped.setattr(EmbeddingStore, "sealed", lambda *_: None)
         with pytest.raises(RequestError, match=f"no complete embeddings of the images of {CORPORA[1]!r} by 'tiny-cl"):
             evaluate.fn(run_config({**TINY, "workspace": str(small_demo), "distractors": CORPORA[1:]}))
-
-
-def test_a_size_of_memory_has_a_unit() -> None:
-    with pytest.raises(RequestError, match="memory must be a size such as 2GiB, got 'much'"):
-        run_config({"memory": "much"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,37 @@ from tests.command import command
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+def config_in(workspace: Path) -> RunConfig:
+    """A watch of two models on twelve images."""
     return RunConfig(
-        workspace=str(tmp_path),
+        workspace=str(workspace),
         corpora=({"name": "few", "reader": "shapes", "n_scenes": 12},),
         encoders=("tiny-clip", "tiny-colpali"),
         replicates=200,
         device="cpu",
     )
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    return config_in(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def watched_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A workspace in which ``ours`` was watched with the weights of tiny-clip, and the run; not to be changed."""
+    workspace = tmp_path_factory.mktemp("watched-once")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delenv("PREFECT_API_URL", raising=False)
+        return workspace, start(watch, named(config_in(workspace), "tiny-clip")).run
+
+
+@pytest.fixture
+def first(watched_once: tuple[Path, str], config: RunConfig) -> str:
+    """The run of that watch, in the workspace of the configuration."""
+    shutil.copytree(watched_once[0], config.workspace, dirs_exist_ok=True)
+    return watched_once[1]
 
 
 def named(config: RunConfig, checkpoint: str, **changed: Any) -> RunConfig:
@@ -89,15 +111,15 @@ def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(
     assert printed.err.startswith("capim: regression: [fail] tiny-clip on few, images")
 
 
-def test_a_worse_revision_fails_by_a_paired_test_until_it_is_put_right(config: RunConfig) -> None:
-    first = start(watch, named(config, "tiny-clip"))
+def test_a_worse_revision_fails_by_a_paired_test_until_it_is_put_right(config: RunConfig, first: str) -> None:
     for _ in range(2):  # the baseline stays pinned: the second one compares with the same run
         with pytest.raises(WorkError) as caught:
             start(watch, named(config, "tiny-clip-plain"))
         assert "[fail] ours on many, t2i/all R@1: from " in str(caught.value)
         assert " points) since 20" in str(caught.value)
-        assert f"compared with pinned run {first.run} of 20" in str(caught.value)
+        assert f"compared with pinned run {first} of 20" in str(caught.value)
         assert "[note] weights of ours: checkpoint: " in str(caught.value)
+        assert f"repeat the watch with `--baseline {watched(config)[-1]['run']}`" in str(caught.value)
     assert not [f for f in start(watch, named(config, "tiny-clip")).findings if f.verdict != "note"]
 
 
@@ -125,21 +147,8 @@ def test_figures_by_another_version_of_a_metric_are_no_drop(config: RunConfig, m
     assert last["baseline_value"] == before / 2 < last["value"] < before
 
 
-def test_a_run_that_is_pinned_stays_the_baseline_of_later_watches(config: RunConfig) -> None:
-    start(watch, named(config, "tiny-clip"))
-    with pytest.raises(RegressionError) as caught:
-        start(watch, named(config, "tiny-clip-plain"))
-    worse = watched(config)[-1]["run"]
-    assert f"repeat the watch with `--baseline {worse}`" in caught.value.summary[-1]
-    accepted = dataclasses.replace(named(config, "tiny-clip-plain"), baseline=worse)
-    for of_watch in (accepted, named(config, "tiny-clip-plain")):
-        done = start(watch, of_watch)
-        assert done.findings == ()
-        assert f"pinned run {worse} of " in done.summary[0]
-
-
+@pytest.mark.usefixtures("first")
 def test_a_corpus_that_changed_is_reported_as_not_comparable_until_a_run_with_it_is_pinned(config: RunConfig) -> None:
-    start(watch, named(config, "tiny-clip"))
     grown = ({"name": "many", "reader": "shapes", "n_scenes": 151},)
     for _ in range(2):
         done = start(watch, dataclasses.replace(named(config, "tiny-clip"), corpora=grown))
@@ -149,23 +158,24 @@ def test_a_corpus_that_changed_is_reported_as_not_comparable_until_a_run_with_it
     assert start(watch, pinned).findings == ()
 
 
-def test_a_baseline_without_such_figures_is_refused_with_runs_that_have_some(config: RunConfig, tmp_path: Path) -> None:
-    first = start(watch, named(config, "tiny-clip"))
+def test_a_baseline_without_such_figures_is_refused_with_runs_that_have_some(
+    config: RunConfig, first: str, tmp_path: Path
+) -> None:
     n_runs = EmbeddingStore.open(config.store_uri).rows("runs").num_rows
-    with pytest.raises(RequestError, match=f"is not in .* did you mean '{first.run}'"):
-        start(watch, dataclasses.replace(named(config, "tiny-clip"), baseline=f"{first.run}x"))
-    others = f"watch --corpora shapes --encoders tiny-clip --baseline {first.run} --protocols nope"
+    with pytest.raises(RequestError, match=f"is not in .* did you mean '{first}'"):
+        start(watch, dataclasses.replace(named(config, "tiny-clip"), baseline=f"{first}x"))
+    others = f"watch --corpora shapes --encoders tiny-clip --baseline {first} --protocols nope"
     said = command(others, tmp_path, code=2).err
-    assert f"run '{first.run}' has no figures of tiny-clip, only of ours" in said
+    assert f"run '{first}' has no figures of tiny-clip, only of ours" in said
     assert "leave --baseline out" in said
     assert "'nope'" in said  # all faults together
     assert EmbeddingStore.open(config.store_uri).rows("runs").num_rows == n_runs
 
 
+@pytest.mark.usefixtures("first")
 def test_the_sample_is_encoded_with_the_same_consent_to_remote_code_as_the_set(
     config: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start(watch, named(config, "tiny-clip"))
     consents = []
 
     def loaded(*args: Any, trust_remote_code: bool = False, **named: Any) -> Any:

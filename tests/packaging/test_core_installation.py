@@ -10,9 +10,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from capim.flows.config import RunConfig
+from capim.store import EmbeddingStore
 from tests.command import command
 
 MODEL_LIBRARIES = (
@@ -29,21 +31,6 @@ for command in json.load(sys.stdin):
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(command)
     print(json.dumps([code, out.getvalue(), err.getvalue()]))
-"""
-
-SEARCH = """\
-import sys
-sys.modules.update(dict.fromkeys(sys.argv[2:]))
-from capim.store import EmbeddingStore
-from capim.store.sets.search import search
-from capim.store.types import Embeddings
-import numpy as np
-store = EmbeddingStore.open(sys.argv[1])
-images = store.vectors(encoder="tiny-clip", corpus="shapes-sample12", modality="image")
-one = Embeddings(values=images.matrix[:1], norms=np.ones(1, np.float32), n_tokens=np.ones(1, np.int32),
-                 truncated=np.zeros(1, bool))
-found = search(store, one, encoder="tiny-clip", corpus="shapes-sample12", modality="image", k=1)
-print(found[0][0].item_id, images.ids[0])
 """
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
@@ -81,7 +68,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_stored_vectors_are_evaluated_compared_queried_and_reported(workspace: Path) -> None:
+def test_stored_vectors_are_evaluated_compared_queried_searched_and_reported(workspace: Path, tmp_path: Path) -> None:
+    items = {"encoder": "tiny-clip", "corpus": "shapes-sample12"}
+    images = EmbeddingStore.open(workspace / "store").vectors(**items, modality="image")
+    np.save(tmp_path / "query.npy", images.matrix[0])
     results = run_without_extras(
         EVALUATE,
         f"compare {CHOSEN} --replicates 100",
@@ -89,11 +79,13 @@ def test_stored_vectors_are_evaluated_compared_queried_and_reported(workspace: P
         "results",
         "query 'SELECT count(*) AS n FROM outcomes'",
         "store verify",
+        f"search --vector {tmp_path}/query.npy --encoder tiny-clip --corpus shapes-sample12 -k 1 --format json",
         "list encoders",
         workspace=workspace,
     )
     assert [code for code, _, _ in results] == [0] * len(results), results
     assert "tiny-clip-plain" in results[3][1]
+    assert [row["id"] for row in json.loads(results[-2][1])] == [images.ids[0]]
     assert "colpali-v1.3" in results[-1][1]
 
 
@@ -106,16 +98,6 @@ def test_what_reads_a_store_needs_nothing_of_the_extra_run(workspace: Path, tmp_
     assert re.fullmatch(
         r"capim: \w+ is missing: this installation reads stores alone; pip install 'capim\[run\]'\n", said
     )
-
-
-def test_stored_vectors_are_searched_by_a_stored_item(workspace: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SEARCH, str(workspace / "store"), *MODEL_LIBRARIES],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    nearest, itself = done.stdout.split()
-    assert nearest == itself
 
 
 def test_an_encoder_that_needs_an_extra_names_it(workspace: Path) -> None:

@@ -14,39 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from capim.reports.write import SECTIONS
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
-from capim.store.plugins import PluginTable
-from capim.tasks import protocols
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora import CORPORA, open_corpus
-from capim.tasks.encoders import ADAPTERS, catalog, resolve, spec_of
+from capim.tasks.encoders import ADAPTERS, resolve, spec_of
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import outcomes_of
 from tests.command import command, json_rows
+from tests.packaging.conftest import Packages, forget
 from tests.reports.pages import readable
 
 ROOT = Path(__file__).parents[2]
-TABLES: tuple[PluginTable, ...] = (ADAPTERS, ANALYSES, CORPORA, METRICS, SECTIONS, protocols.PACKAGES)
 # A package that nobody can use: its module fails, one name is ours, one object is none.
 BROKEN = {
-    "capim.adapters": "hf_dual = broken_rows:ADAPTER\n",
-    "capim.corpora": "none = json:dumps\n",
-    "capim.metrics": "failing = broken_rows:METRIC\ncrashing = broken_metric:METRIC\n",
-    "capim.analyses": "failing = broken_analysis:ANALYSIS\n",
-    "capim.sections": "failing = broken_section:section\n",
+    "capim.adapters": "hf_dual = broken_rows:ADAPTER",
+    "capim.corpora": "none = json:dumps",
+    "capim.metrics": "failing = broken_rows:METRIC\ncrashing = broken_metric:METRIC",
+    "capim.analyses": "failing = broken_analysis:ANALYSIS",
+    "capim.sections": "failing = broken_section:section",
 }
-
-
-def forget() -> None:
-    """Let the tables look for packages again."""
-    for table in TABLES:
-        vars(table).pop("plugins", None)
-        table._added.clear()
-    catalog.cache_clear()
-    protocols._parsed.cache_clear()
-    importlib.invalidate_caches()
 
 
 @pytest.fixture(scope="module")
@@ -66,34 +53,25 @@ def installed(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(site))
     forget()
     yield site
-    sys.modules.pop("capim_swatches", None)
     monkeypatch.undo()
-    forget()
+    forget("capim_swatches")
 
 
 @pytest.fixture
-def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def broken(packages: Packages) -> None:
     """A package whose every entry point is at fault."""
-    info = tmp_path / "capim_broken-2.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: capim-broken\nVersion: 2.0\n")
-    (info / "entry_points.txt").write_text("".join(f"[{group}]\n{line}" for group, line in BROKEN.items()))
-    (tmp_path / "broken_rows.py").write_text("raise OSError('no licence')\n")
-    (tmp_path / "broken_metric.py").write_text(
-        "from capim.tasks.metrics import METRICS, Metric\n"
+    packages(
+        "capim-broken",
+        "2.0",
+        BROKEN,
+        broken_rows="raise OSError('no licence')\n",
+        broken_metric="from capim.tasks.metrics import METRICS, Metric\n"
         "both = METRICS['R@1'].directions\n"
-        "METRIC = Metric(name='crashing', title='t', directions=both, values=lambda o, t: o.nothing)\n"
+        "METRIC = Metric(name='crashing', title='t', directions=both, values=lambda o, t: o.nothing)\n",
+        broken_analysis="from capim.tasks.analyses.table import Analysis\n"
+        "ANALYSIS = Analysis('failing', lambda data: data.nothing, {'failing': 'Failing'}, on_request=True)\n",
+        broken_section="def section(data):\n    return data['nothing']\n",
     )
-    (tmp_path / "broken_analysis.py").write_text(
-        "from capim.tasks.analyses.table import Analysis\n"
-        "ANALYSIS = Analysis('failing', lambda data: data.nothing, {'failing': 'Failing'}, on_request=True)\n"
-    )
-    (tmp_path / "broken_section.py").write_text("def section(data):\n    return data['nothing']\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    forget()
-    yield
-    monkeypatch.undo()
-    forget()
 
 
 def listed(what: str) -> dict[str, dict[str, object]]:

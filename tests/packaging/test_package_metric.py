@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.results import summary
 from capim.tasks.statistics import VERSION
 from tests.command import command, json_rows
+from tests.packaging.conftest import Packages, on_the_path
 from tests.reports.app.stores import asking
 from tests.reports.pages import cells, tables
 
@@ -35,44 +36,35 @@ Install = Callable[[str, float], None]
 SAME = "--replicates 100 --quiet"
 
 
-def forget() -> None:
-    """Let the table look for packages again."""
-    vars(METRICS).pop("plugins", None)
-    METRICS._added.clear()
-    sys.modules.pop("depth_metric", None)
-    importlib.invalidate_caches()
+def installing(packages: Packages, version: str, factor: float) -> None:
+    """Install the package in a version; version "" takes it away."""
+    points = {"capim.metrics": "depth = depth_metric:METRIC"} if version else {}
+    packages("capim-depth", version or "0", points, depth_metric=METRIC.format(factor=factor))
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Installs the package in a version; version "" takes it away."""
-    site = tmp_path / "site"
-    info = site / "capim_depth.dist-info"
-    info.mkdir(parents=True)
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-
-    def install(version: str, factor: float) -> None:
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: capim-depth\nVersion: {version or 0}\n")
-        (info / "entry_points.txt").write_text("[capim.metrics]\ndepth = depth_metric:METRIC\n" * bool(version))
-        (site / "depth_metric.py").write_text(METRIC.format(factor=factor))
-        forget()
-
-    yield install
-    monkeypatch.undo()
-    forget()
+def install(packages: Packages) -> Install:
+    return partial(installing, packages)
 
 
-@pytest.fixture
-def workspace(tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Outcomes of two models: ``near`` is at rank 1 or 2, ``far`` at rank 3 to 7; with results and comparisons."""
+    folder = tmp_path_factory.mktemp("depth")
+    with on_the_path(folder / "site") as packages:
+        installing(packages, "1.0", 1.0)
+        imported(folder, "near", lambda n: 1 + n % 2)
+        imported(folder, "far", lambda n: 3 + n % 5)
+        command(f"compare {SAME}", folder / "workspace")
+    return folder / "workspace"
+
+
+@pytest.fixture
+def workspace(compared: Path, tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy to change, with the package that it was made with."""
     install("1.0", 1.0)
-    folder = tmp_path / "workspace"
-    monkeypatch.setenv("CAPIM_WORKSPACE", str(folder))
-    imported(tmp_path, "near", lambda n: 1 + n % 2)
-    imported(tmp_path, "far", lambda n: 3 + n % 5)
-    command(f"compare {SAME}")
-    return folder
+    monkeypatch.setenv("CAPIM_WORKSPACE", str(tmp_path / "workspace"))
+    return Path(shutil.copytree(compared, tmp_path / "workspace"))
 
 
 def imported(folder: Path, encoder: str, rank: Callable[[int], int]) -> None:
@@ -80,7 +72,8 @@ def imported(folder: Path, encoder: str, rank: Callable[[int], int]) -> None:
     captions = open_corpus("shapes").captions["id"].to_pylist()
     lines = [f"t2i/all,{caption},{rank(n)}\n" for n, caption in enumerate(captions)]
     (folder / "ranks.csv").write_text("".join(["protocol,query,rank\n", *lines]))
-    command(f"import --outcomes {folder}/ranks.csv --encoder {encoder} --corpus shapes --replicates 100")
+    words = f"import --outcomes {folder}/ranks.csv --encoder {encoder} --corpus shapes --replicates 100"
+    command(words, folder / "workspace")
 
 
 def rows(workspace: Path, table: str, **equals: str) -> list[Mapping[str, Any]]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.tasks import protocols
 from tests.command import command
+from tests.packaging.conftest import Packages
 from tests.reports.pages import tables
 
 PACKAGE = """
@@ -35,30 +32,9 @@ RULE = ProtocolRule(
 """
 
 
-def forget() -> None:
-    vars(protocols.PACKAGES).pop("plugins", None)
-    protocols.PACKAGES._added.clear()
-    protocols._parsed.cache_clear()
-    sys.modules.pop("shared_category", None)
-    importlib.invalidate_caches()
-
-
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    info = tmp_path / "site" / "capim_category.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: capim-category\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[capim.protocols]\ni2i/category = shared_category:RULE\n")
-    (info.parent / "shared_category.py").write_text(PACKAGE)
-    monkeypatch.syspath_prepend(str(info.parent))
-    forget()
-    yield
-    monkeypatch.undo()
-    forget()
-
-
-@pytest.mark.usefixtures("installed")
-def test_the_nearest_images_share_a_category(tmp_path: Path) -> None:
+def test_the_nearest_images_share_a_category(tmp_path: Path, packages: Packages) -> None:
+    points = {"capim.protocols": "i2i/category = shared_category:RULE"}
+    packages("capim-category", "1.0", points, shared_category=PACKAGE)
     assert len([line for line in PACKAGE.splitlines() if line]) < 20
     command("run --corpora shapes --encoders tiny-clip --sample 60 --replicates 200 --quiet", tmp_path)
     store = EmbeddingStore.open(tmp_path / "store")

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from capim.store import EmbeddingStore
 from capim.tasks import compare
-from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics.table import METRICS
 from capim.tasks.runtime.references import CompareRef, EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.why import reasons
-from tests.random_store import random_store
-from tests.tasks.test_diagnose import evaluated
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> EmbeddingStore:
-    return random_store(tmp_path / "store", read_shapes(n_scenes=12))
-
-
-@pytest.fixture
-def evaluations(store: EmbeddingStore) -> tuple[EvaluationRef, ...]:
-    return evaluated(store, read_shapes(n_scenes=12))
 
 
 def compared(
@@ -38,18 +24,6 @@ def compared(
 
 def made(store: EmbeddingStore, run: str) -> int:
     return store.counts("derived", "run", kind="comparison").get(run, 0)
-
-
-def test_comparisons_that_are_stored_are_neither_read_nor_made_again(
-    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = compared(store, evaluations, "first")
-    version = store.connection.find("comparisons").version  # type: ignore[union-attr]  # it was written above
-    monkeypatch.setattr(compare, "read_all_outcomes", None)
-    for again, once in zip(compared(store, evaluations, "second"), first, strict=True):
-        assert again == replace(once, comparisons=replace(once.comparisons, n_made=0))
-    assert made(store, "second") == 0
-    assert store.connection.find("comparisons").version == version  # type: ignore[union-attr]
 
 
 def test_another_margin_and_newer_code_of_a_metric_are_compared_anew_and_the_first_again_when_asked_for(
@@ -87,10 +61,3 @@ def test_the_reason_is_the_input_the_setting_or_the_code_that_differs_from_the_n
     assert said["newer"] == [("newer code", f"MRR: {version} -> another")]
     left_out = f"{evaluations[1].sets.encoder} is left out"
     assert said["fewer"] == [("new input, other setting", f"{left_out}; margin: 5.0 -> 2.0")]
-
-
-def test_a_record_of_a_run_has_the_comparisons_that_it_found(
-    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...]
-) -> None:
-    for reference in compared(store, evaluations, "first"):
-        assert reference.uses and set(store.counts("comparisons", "derived")) & store.keys_in(reference.uses)

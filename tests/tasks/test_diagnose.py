@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -16,19 +15,17 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.sections import answer
 from capim.store import Block, EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
-from capim.tasks import certify, report
+from capim.tasks import certify
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.misses import SHARE
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.evaluate import score
 from capim.tasks.report import diagnose_corpus
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.stored import chosen, read_truncated, vector_reader
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import OTHER, SPECS, embeddings, random_store
-
-N_SCENES = 12
+from tests.tasks.conftest import N_SCENES, evaluated
 
 
 @pytest.fixture
@@ -36,51 +33,9 @@ def corpus() -> Corpus:
     return read_shapes(n_scenes=N_SCENES)
 
 
-@pytest.fixture
-def store(tmp_path: Path, corpus: Corpus) -> EmbeddingStore:
-    return random_store(tmp_path / "store", corpus)
-
-
-@pytest.fixture
-def evaluations(store: EmbeddingStore, corpus: Corpus) -> tuple[EvaluationRef, ...]:
-    return evaluated(store, corpus)
-
-
-def evaluated(store: EmbeddingStore, corpus: Corpus, specs: Sequence[EncoderSpec] = SPECS) -> tuple[EvaluationRef, ...]:
-    return tuple(
-        score.fn(
-            SetsRef(
-                encoder=spec.name,
-                encoder_fingerprint=spec.fingerprint,
-                corpus=corpus.name,
-                corpus_fingerprint=corpus.fingerprint,
-            ),
-            store_uri=store.uri,
-            protocols=["t2i/all", "i2t/any", "t2i/first"],
-            device="cpu",
-            resampling=Resampling(replicates=100),
-            run="r",
-        )
-        for spec in specs
-    )
-
-
 def diagnose(store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str) -> int:
     how = {"store_uri": store.uri, "resampling": Resampling(replicates=100), "run": run}
     return diagnose_corpus.fn(evaluations, **how).n_slices  # type: ignore[arg-type]
-
-
-def test_a_second_diagnosis_that_says_the_same_leaves_the_rows_of_the_first(
-    store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = diagnose(store, evaluations, "first")
-    first = store.rows("slices").sort_by("slice")
-    assert first.num_rows == written > 100
-    monkeypatch.setattr(report, "read_all_outcomes", None)  # nothing is read, nothing computed
-    assert diagnose(store, evaluations, "second") == written
-    second = store.rows("slices").sort_by("slice")
-    assert second.equals(first)
-    assert store.counts("derived", "run", kind="analysis").keys() == {"first"}
 
 
 def test_slices_of_a_store_grown_encoder_by_encoder_are_those_of_one_made_at_once(

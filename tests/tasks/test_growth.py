@@ -18,7 +18,7 @@ from capim.tasks.results import comparison
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.statistics.draws import Adjustment, Resampling
 from tests.random_store import random_store
-from tests.tasks.test_diagnose import evaluated
+from tests.tasks.conftest import evaluated
 
 SPECS = [
     EncoderSpec(name=f"e{dim}", adapter="hf_dual", checkpoint=f"me/e{dim}", revision="a1", dim=dim)

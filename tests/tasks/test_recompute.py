@@ -22,17 +22,9 @@ from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from tests.command import command
 from tests.random_store import OTHER, SPECS, random_store
-from tests.tasks.test_diagnose import evaluated
+from tests.tasks.conftest import evaluated
 
 _SAME_CRC = 0x1DB710641  # the polynomial of CRC-32: these bits can be flipped anywhere, and no checksum changes
-
-
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with evaluations of an encoder of each kind; not to be changed."""
-    workspace = tmp_path_factory.mktemp("ground")
-    evaluated(random_store(workspace / "store", read_shapes(n_scenes=12)), read_shapes(n_scenes=12))
-    return workspace
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +41,6 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Path:
         diagnose_corpus.fn(of_corpus, analyses=["complexity", "hubs", "gap"], **how)
     rank_suite.fn(tuple(evaluations), **how)
     return workspace
-
-
-@pytest.fixture
-def store(ground: Path, tmp_path: Path) -> EmbeddingStore:
-    return EmbeddingStore.open(shutil.copytree(ground / "store", tmp_path / "store"))
 
 
 def change(store: EmbeddingStore, table: str, changed: Callable[[bytes], bytes]) -> EmbeddingStore:

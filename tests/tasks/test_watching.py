@@ -9,7 +9,7 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.schema import WATCHED
-from capim.tasks.watch import FigureId, Pinned, pinned_baselines, run_fault
+from capim.tasks.watch import FigureId, Pinned, check_baseline, pinned_baselines
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 ENGLISH, GERMAN = ("m", "c", "t2i/en/human"), ("m", "c", "t2i/de/human")
@@ -56,10 +56,11 @@ def test_a_named_run_is_pinned_for_the_figures_that_it_has_and_for_later_watches
 
 def test_a_run_that_cannot_be_pinned_is_refused_with_those_that_can(store: EmbeddingStore) -> None:
     watch(store, 0, [ENGLISH])
-    assert run_fault(store.uri, "week-0", ["m", "other"]) is None
+    assert check_baseline.fn("week-0", store_uri=store.uri, encoders=["m", "other"]) == []
     for uri, run, encoder, message in (
         (store.uri, "week-9", "m", "did you mean 'week-0'? runs with such figures: week-0"),
         (store.uri, "week-0", "other", "no figures of other, only of m; leave --baseline out"),
         ("nowhere", "week-0", "m", "no store at nowhere yet; leave --baseline out"),
     ):
-        assert message in str(run_fault(uri, run, [encoder]))
+        [fault] = check_baseline.fn(run, store_uri=uri, encoders=[encoder])
+        assert message in fault
