@@ -67,52 +67,50 @@ _ONLY = {
     f"i2i/{SIMILARITY}": ("Spearman",),
 }
 
-# what stands behind the direction in the id -> what is added to the direction's name, and what the protocol measures
-_T2I = {
-    "all": ("", "Every caption searches all images"),
-    "first": ("first captions", "Caption 0 of every image searches all images: a biased sample"),
-    "ordinal-mean": ("mean over positions", "Mean over captions 0 to 4 of searching all images"),
-    "1k": ("1,000 images", "Mean of five folds of 1,000 images"),
-    "cxc": ("CxC", "Also right: what Crisscrossed Captions judged to match"),
-    "eccv": ("ECCV", "Also right: what ECCV Caption judged to match"),
-    JUDGED: ("", "Every query searches all documents; graded judgements"),
-    CLASS: ("classes", "Every class, the mean of its prompts, searches all images"),
-    COMPOSED: ("image and text", "An image and a text that changes it, added, search all images"),
-    COMPOSED_ALONE: (
+# id -> what is added to the direction's name, and what the protocol measures
+_FOLDS = ("1,000 images", "Mean of five folds of 1,000 images")
+_CXC = ("CxC", "Also right: what Crisscrossed Captions judged to match")
+_ECCV = ("ECCV", "Also right: what ECCV Caption judged to match")
+_RETRIEVAL = {
+    "t2i/all": ("", "Every caption searches all images"),
+    "t2i/first": ("first captions", "Caption 0 of every image searches all images: a biased sample"),
+    "t2i/ordinal-mean": ("mean over positions", "Mean over captions 0 to 4 of searching all images"),
+    "t2i/1k": _FOLDS,
+    "t2i/cxc": _CXC,
+    "t2i/eccv": _ECCV,
+    f"t2i/{JUDGED}": ("", "Every query searches all documents; graded judgements"),
+    f"t2i/{CLASS}": ("classes", "Every class, the mean of its prompts, searches all images"),
+    f"t2i/{COMPOSED}": ("image and text", "An image and a text that changes it, added, search all images"),
+    f"t2i/{COMPOSED_ALONE}": (
         "the text's own vector",
         "A text that changes an image searches all images by its own vector, in which a model may have fused the image",
     ),
-    COMPOSED_SUBSET: (
+    f"t2i/{COMPOSED_SUBSET}": (
         "image and text, hard subset",
         "An image and a text search a few images that are hard to tell apart",
     ),
-}
-_I2T = {
-    "any": ("", "Every image searches all captions; any of its own counts"),
-    "any5": ("captions 0 to 4", "Every image searches captions 0 to 4 of every image"),
-    "symmetric-first": ("first captions", "Every image searches caption 0 of every image"),
-    "symmetric-mean": ("mean over positions", "Mean over ordinals 0 to 4 of searching that caption of every image"),
-    **{name: _T2I[name] for name in ("1k", "cxc", "eccv")},
-    CLASS: ("zero-shot classification", "Every image gets the nearest class, a class being the mean of its prompts"),
-    BALANCED: (
+    "i2t/any": ("", "Every image searches all captions; any of its own counts"),
+    "i2t/any5": ("captions 0 to 4", "Every image searches captions 0 to 4 of every image"),
+    "i2t/symmetric-first": ("first captions", "Every image searches caption 0 of every image"),
+    "i2t/symmetric-mean": ("mean over positions", "Mean over ordinals 0 to 4 of searching that caption of every image"),
+    "i2t/1k": _FOLDS,
+    "i2t/cxc": _CXC,
+    "i2t/eccv": _ECCV,
+    f"i2t/{CLASS}": (
+        "zero-shot classification",
+        "Every image gets the nearest class, a class being the mean of its prompts",
+    ),
+    f"i2t/{BALANCED}": (
         "zero-shot classification, mean over classes",
         "Every image gets the nearest class; classes weigh the same",
     ),
-}
-_I2I = {
-    LABEL: ("same label", "Every image searches all others; right are those that share a label with it"),
+    f"i2i/{LABEL}": ("same label", "Every image searches all others; right are those that share a label with it"),
     **{
-        name: (f"landmarks, {name}", f"Images of landmarks search all others; right are those judged {right}")
+        f"i2i/{name}": (f"landmarks, {name}", f"Images of landmarks search all others; right are those judged {right}")
         for name, right in (("easy", "easy"), (MEDIUM, "easy or hard"), ("hard", "hard"))
     },
-    SIMILARITY: ("rated pairs", "Cosines of pairs of images, compared with how alike people found them"),
-}
-_T2T = {"own": ("same image", "Every caption searches all others; right are those of the same image")}
-_RETRIEVAL: Mapping[str, tuple[str, str]] = {
-    **{f"t2i/{name}": about for name, about in _T2I.items()},
-    **{f"i2t/{name}": about for name, about in _I2T.items()},
-    **{f"i2i/{name}": about for name, about in _I2I.items()},
-    **{f"t2t/{name}": about for name, about in _T2T.items()},
+    f"i2i/{SIMILARITY}": ("rated pairs", "Cosines of pairs of images, compared with how alike people found them"),
+    "t2t/own": ("same image", "Every caption searches all others; right are those of the same image"),
 }
 READING_ORDER = {id_: place for place, id_ in enumerate(_RETRIEVAL)}
 """The protocols of retrieval that are the same on every corpus, in the order in which pages show them."""

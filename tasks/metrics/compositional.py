@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.metrics.metric import Metric, Ties
+from capim.tasks.metrics.metric import Metric, Ties, stored_values
 from capim.tasks.ranking.outcomes import Outcomes
 
 Score: TypeAlias = Literal["text", "image", "group"]
@@ -70,11 +70,8 @@ def _examples_won(outcomes: Outcomes, score: Score, ties: Ties) -> NDArray[np.bo
     """Whether each example is right, by its scores or, for a model without scores, by its judgements."""
     if outcomes.judgements is not None:
         return _example_is_right(outcomes.judgements, score)
-    if outcomes.scores is None:
-        raise ValueError(
-            f"protocol {outcomes.protocol.id!r} has no scores of quadruples; got {outcomes.protocol.direction}"
-        )
-    return winoground(outcomes.scores, score, ties_win=ties == "won")
+    scores = stored_values(outcomes, "scores", f" has no scores of quadruples; got {outcomes.protocol.direction}")
+    return winoground(scores, score, ties_win=ties == "won")
 
 
 def _all_won(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:

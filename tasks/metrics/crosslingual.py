@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties
-from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.metrics.metric import RETRIEVAL, Metric, stored_values
 
 Figures: TypeAlias = Mapping[tuple[str, str], float]  # (language, translator) -> one metric's value
 
@@ -21,29 +20,22 @@ SPEAKERS: dict[str, int] = {
 }  # fmt: skip
 
 
-def _reference(name: str, heading: str, title: str, of: Callable[[Outcomes], NDArray[np.float64] | None]) -> Metric:
-    def per_query(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
-        values = of(outcomes)
-        if values is None:
-            raise ValueError(f"protocol {outcomes.protocol.id!r}: {name} needs captions in the reference language")
-        return values
-
+def _reference(name: str, heading: str, title: str, column: str) -> Metric:
     return Metric(
-        name=name, heading=heading, title=title, directions=RETRIEVAL, values=per_query, needs="reference_ndcg"
+        name=name,
+        heading=heading,
+        title=title,
+        directions=RETRIEVAL,
+        values=lambda o, _: stored_values(o, column, f": {name} needs captions in the reference language"),
+        needs="reference_ndcg",
     )
 
 
 CONSISTENCY_NDCG = _reference(
-    "consistency_nDCG@20",
-    "nDCG@20",
-    "nDCG@20 against the reference language's list (COCO-SM)",
-    lambda o: o.reference_ndcg,
+    "consistency_nDCG@20", "nDCG@20", "nDCG@20 against the reference language's list (COCO-SM)", "reference_ndcg"
 )
 CONSISTENCY_RBO = _reference(
-    "consistency_RBO",
-    "RBO",
-    "Rank-biased overlap with the reference language's list, p = 0.9",
-    lambda o: o.reference_rbo,
+    "consistency_RBO", "RBO", "Rank-biased overlap with the reference language's list, p = 0.9", "reference_rbo"
 )
 
 

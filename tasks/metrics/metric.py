@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,18 @@ class Metric(MetricFacts):
         if self.reduce == "median":
             return float(np.median(values[known]))
         return float(np.average(values[known], weights=outcomes.weights[known]))
+
+
+def stored_values(outcomes: Outcomes, name: str, lacks: str) -> NDArray[Any]:
+    """An attribute of outcomes that only some protocols have.
+
+    Raises:
+        ValueError: These have none; ``lacks`` says what the protocol lacks, as the end of a sentence.
+    """
+    values: NDArray[Any] | None = getattr(outcomes, name)
+    if values is None:
+        raise ValueError(f"protocol {outcomes.protocol.id!r}{lacks}")
+    return values
 
 
 def decided(outcomes: Outcomes, ties: Ties) -> Outcomes:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.vectors import positions_within
-from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties
+from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties, stored_values
 from capim.tasks.ranking.outcomes import UNLISTED, Outcomes
 
 
@@ -392,12 +392,6 @@ SPECIAL = (
 )
 
 
-def _unjudged(outcomes: Outcomes, _: Ties) -> NDArray[np.float64]:
-    if outcomes.unjudged is None:
-        raise ValueError(f"protocol {outcomes.protocol.id!r} has no judged documents")
-    return outcomes.unjudged
-
-
 MAP_AT_R = _of_all_relevant(
     "mAP@R",
     "Mean average precision at R, the number of relevant items",
@@ -421,7 +415,7 @@ UNJUDGED = Metric(
     heading="unjudged in the top 10",
     title="Share of the top 10 that nobody judged: counted as not relevant, and may be relevant",
     directions=RETRIEVAL,
-    values=_unjudged,
+    values=lambda o, _: stored_values(o, "unjudged", " has no judged documents"),
     judged=True,
     needs="unjudged",
     higher_is_better=False,
@@ -442,16 +436,6 @@ def _as_trec_eval(name: str, title: str, measure: Callable[[Outcomes], NDArray[n
     )
 
 
-def _reciprocal_of_listed(outcomes: Outcomes) -> NDArray[np.float64]:
-    return np.where(outcomes.rank_best < UNLISTED, 1 / outcomes.rank_best, 0.0)
-
-
-def _bpref(outcomes: Outcomes) -> NDArray[np.float64]:
-    if outcomes.bpref is None:
-        raise ValueError(f"protocol {outcomes.protocol.id!r} is not in trec_eval's order")
-    return outcomes.bpref
-
-
 def _found_by_rank(k: int, name: str) -> Metric:
     """Relevant items in the top ``k``: per place (``P_k``), of all relevant (``recall_k``), any (``success_k``)."""
 
@@ -470,11 +454,11 @@ def _ndcg_of_listed(k: int) -> Metric:
 TREC_EVAL = (
     _as_trec_eval("map", "Average precision", lambda o: average_precision(o, np.full(len(o), UNLISTED - 1))),
     *(_found_by_rank(k, "P") for k in (5, 10, 20)),
-    _as_trec_eval("recip_rank", "Reciprocal rank", _reciprocal_of_listed),
+    _as_trec_eval("recip_rank", "Reciprocal rank", lambda o: np.where(o.rank_best < UNLISTED, 1 / o.rank_best, 0.0)),
     _as_trec_eval("ndcg", "nDCG of the whole list", lambda o: ndcg(o, UNLISTED - 1)),
     *(_ndcg_of_listed(k) for k in (5, 10, 20)),
     _as_trec_eval("Rprec", "Precision at R", R_PRECISION.per_query),
-    _as_trec_eval("bpref", "Binary preference", _bpref),
+    _as_trec_eval("bpref", "Binary preference", lambda o: stored_values(o, "bpref", " is not in trec_eval's order")),
     *(_found_by_rank(k, "recall") for k in (10, 100)),
     *(_found_by_rank(k, "success") for k in (1, 5, 10)),
 )

@@ -35,9 +35,8 @@ from capim.tasks.protocols import (
 )
 from capim.tasks.ranking import tasks as builders
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, layout_of, once
-from capim.tasks.ranking.tasks import ScoringTask
+from capim.tasks.ranking.tasks import FOLDS, ScoringTask
 
-FOLDS = 5
 FOLD_SIZE = 1000
 _MANY_CATEGORIES = 20
 # First part of the ids of a corpus of pairs, by its name -> how its pairs are joined to sets; "pairs" for all others.
@@ -77,16 +76,12 @@ def _retrieval(layout: CorpusLayout) -> str | None:
 
 
 def _multi_positive(layout: CorpusLayout) -> str | None:
-    if fault := _retrieval(layout):
-        return fault
     if layout.captions_per_image.max() < 2:
         return "every image has one caption, so this would repeat t2i/all and i2t/any"
     return None
 
 
 def _five(layout: CorpusLayout) -> str | None:
-    if fault := _retrieval(layout):
-        return fault
     if not layout.has_five:
         described = layout.captions_per_image[layout.captions_per_image > 0]
         return f"it needs captions 0 to {FIVE - 1} of every image, and an image has {int(described.min())}"
@@ -94,11 +89,10 @@ def _five(layout: CorpusLayout) -> str | None:
 
 
 def _folds(layout: CorpusLayout) -> str | None:
-    if fault := _five(layout):
-        return fault
     described = int((layout.captions_per_image > 0).sum())
-    if layout.n_images != FOLDS * FOLD_SIZE or described != layout.n_images:
-        return f"it needs {FOLDS * FOLD_SIZE} described images, for {FOLDS} folds of {FOLD_SIZE}, and has {described}"
+    n_images = FOLDS * FOLD_SIZE
+    if layout.n_images != n_images or described != n_images:
+        return f"it needs {n_images} described images, for {FOLDS} folds of {FOLD_SIZE}, and has {described}"
     return None
 
 
@@ -124,16 +118,15 @@ def _labelled(layout: CorpusLayout) -> str | None:
 
 
 def _one_label(layout: CorpusLayout) -> str | None:
-    return _labelled(layout) or ("an image has several labels" if _most(layout, "query_id") > 1 else None)
+    return "an image has several labels" if _most(layout, "query_id") > 1 else None
 
 
 def _several_labels(layout: CorpusLayout) -> str | None:
-    one = "every image has one label, so i2t/class says as much"
-    return _labelled(layout) or (None if _most(layout, "query_id") > 1 else one)
+    return None if _most(layout, "query_id") > 1 else "every image has one label, so i2t/class says as much"
 
 
 def _shared_labels(layout: CorpusLayout) -> str | None:
-    return _labelled(layout) or (None if _most(layout, "item_id") > 1 else "no two images share a label")
+    return None if _most(layout, "item_id") > 1 else "no two images share a label"
 
 
 def _has(truth: str, what: str, layout: CorpusLayout) -> str | None:
@@ -151,14 +144,20 @@ def _most(layout: CorpusLayout, side: str) -> int:
 def _rule(
     id_: str,
     build: TaskBuilder,
-    obstacle: Obstacle = lambda _: None,
-    *,
+    *obstacles: Obstacle,
     description: str = "",
     on_request: bool = False,
 ) -> ProtocolRule:
-    """A rule; all that its id does not say of the protocol is its description on this corpus."""
+    """A rule; all that its id does not say of the protocol is its description on this corpus.
+
+    ``obstacles``: each is asked only where those before it are none.
+    """
     protocol = Protocol.of(id_)
     protocol = replace(protocol, description=description or protocol.description)
+
+    def obstacle(layout: CorpusLayout) -> str | None:
+        return next(filter(None, (each(layout) for each in obstacles)), None)
+
     return ProtocolRule(protocol=protocol, obstacle=obstacle, build=build, on_request=on_request)
 
 
@@ -168,19 +167,19 @@ PROTOCOLS: dict[str, ProtocolRule] = {
     for rule in (
         _rule("t2i/all", _own, _retrieval),
         _rule("i2t/any", _own, _retrieval),
-        _rule("t2i/first", partial(_own, below=1), _multi_positive),
-        _rule("i2t/any5", partial(_own, below=FIVE), _five),
-        _rule("i2t/symmetric-first", partial(_own, below=1), _multi_positive),
-        _rule("t2i/ordinal-mean", partial(_own, below=FIVE), _five),
-        _rule("i2t/symmetric-mean", builders.images_to_each_ordinal, _five),
-        _rule("t2i/1k", partial(builders.in_folds, below=FIVE, folds=FOLDS), _folds),
-        _rule("i2t/1k", partial(builders.in_folds, below=FIVE, folds=FOLDS), _folds),
+        _rule("t2i/first", partial(_own, below=1), _retrieval, _multi_positive),
+        _rule("i2t/any5", partial(_own, below=FIVE), _retrieval, _five),
+        _rule("i2t/symmetric-first", partial(_own, below=1), _retrieval, _multi_positive),
+        _rule("t2i/ordinal-mean", partial(_own, below=FIVE), _retrieval, _five),
+        _rule("i2t/symmetric-mean", builders.images_to_each_ordinal, _retrieval, _five),
+        _rule("t2i/1k", builders.in_folds, _retrieval, _five, _folds),
+        _rule("i2t/1k", builders.in_folds, _retrieval, _five, _folds),
         _rule(_JUDGED, builders.judged, _graded),
         _rule("winoground", builders.quadruples, _quadruples),
         _rule(f"i2t/{CLASS}", builders.classes, _labelled),
-        _rule(f"i2t/{BALANCED}", partial(builders.classes, balanced=True), _one_label),
-        _rule(f"t2i/{CLASS}", builders.classes, _several_labels),
-        _rule(f"i2i/{LABEL}", builders.sharing_labels, _shared_labels),
+        _rule(f"i2t/{BALANCED}", partial(builders.classes, balanced=True), _labelled, _one_label),
+        _rule(f"t2i/{CLASS}", builders.classes, _labelled, _several_labels),
+        _rule(f"i2i/{LABEL}", builders.sharing_labels, _labelled, _shared_labels),
         *(
             _rule(f"i2i/{name}", builders.landmarks, partial(_has, REVISITED, "judged landmarks (docs/labels.md)"))
             for name in REVISITED_GRADES
@@ -189,7 +188,7 @@ PROTOCOLS: dict[str, ProtocolRule] = {
         _rule(f"t2i/{COMPOSED_ALONE}", builders.composed, _has_composed, on_request=True),
         _rule(f"t2i/{COMPOSED_SUBSET}", builders.composed, partial(_has, SUBSET, "hard subsets of images")),
         _rule(f"i2i/{SIMILARITY}", builders.rated_pairs, partial(_has, SIMILARITY, "pairs of images with a rating")),
-        _rule("t2t/own", builders.sharing_images, _multi_positive, on_request=True),
+        _rule("t2t/own", builders.sharing_images, _retrieval, _multi_positive, on_request=True),
     )
 }
 

@@ -18,6 +18,8 @@ from capim.tasks.corpora.subset import first_linked
 from capim.tasks.protocols import COMPOSED_ALONE, COMPOSED_SUBSET, REVISITED_GRADES, Protocol
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, ords_of
 
+FOLDS = 5
+
 # --- The task that a protocol sets on a corpus: queries, galleries and relevant items, or small sets to choose in.
 
 
@@ -276,11 +278,11 @@ def own_items(
     return search(layout, protocol, captions, described, gallery=gallery)
 
 
-def in_folds(layout: CorpusLayout, protocol: Protocol, *, below: int, folds: int) -> RetrievalTask:
-    """:func:`own_items` within equal runs of the images, in corpus order."""
-    captions = _captions(layout, None, below)
+def in_folds(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """:func:`own_items` of captions 0 to 4 within five equal runs of the images, in corpus order."""
+    captions = _captions(layout, None, FIVE)
     described = layout.caption_images[captions]
-    runs = np.array_split(np.arange(layout.n_images, dtype=np.int32), folds)
+    runs = np.array_split(np.arange(layout.n_images, dtype=np.int32), FOLDS)
     inside = [captions[(described >= run[0]) & (described <= run[-1])] for run in runs]
     pairs = zip(inside, runs, strict=True)
     return side_by_side([own_items(layout, protocol, captions=some, images=run) for some, run in pairs])

@@ -175,7 +175,7 @@ def rank_over_corpora(
         >>> [standing.figure.value for standing in found["these corpora", "borda"]]
         [1.0, 0.0]
     """
-    shares = [_contributions(parts) for parts in corpora]
+    shares, deviations = ([_contributions(parts, centred=centred) for parts in corpora] for centred in (False, True))
     headlines = np.stack(
         [
             np.mean([[clusters.mean(row) for row in np.asarray(values)] for values, clusters in parts], axis=0)
@@ -195,25 +195,17 @@ def rank_over_corpora(
     linked = scipy.sparse.csgraph.connected_components(shared, directed=False)  # corpora, by common units
     _, group = linked
     groups = [np.flatnonzero(group == number).tolist() for number in range(group.max() + 1)]
-    together = np.zeros((1 + max(int(unit.max()) for unit in units), n_encoders))
-    for unit, share in zip(units, shares, strict=True):
-        np.add.at(together, unit, share)
     weights = [sum(clusters.totals / clusters.totals.sum() for _, clusters in parts) for parts in corpora]
-    of_units = np.zeros(len(together))
-    for unit, weight in zip(units, weights, strict=True):
-        np.add.at(of_units, unit, weight)
-    n_effective, fewest = _effective(of_units), min(map(_effective, weights))
-    everywhere = _better(together / n_corpora, n_effective, resampling, resampling.alpha)
+    n_effective, fewest = _effective(_over_units(units, weights)), min(map(_effective, weights))
+    everywhere = _better(_over_units(units, shares) / n_corpora, n_effective, resampling, resampling.alpha)
     within = [
         _better(share, _effective(weight), resampling, resampling.alpha / n_corpora)
         for share, weight in zip(shares, weights, strict=True)
     ]
-    deviations = np.zeros((len(together), n_encoders))
-    for unit, parts in zip(units, corpora, strict=True):
-        np.add.at(deviations, unit, _deviations(parts) / n_corpora)
+    errors = _over_units(units, [of_corpus / n_corpora for of_corpus in deviations])
     macro = [
         student_interval(mean, of_encoder, level=resampling.level, n_effective=n_effective, bounds=(0.0, 1.0))
-        for mean, of_encoder in zip(headlines.mean(axis=0).tolist(), deviations.T, strict=True)
+        for mean, of_encoder in zip(headlines.mean(axis=0).tolist(), errors.T, strict=True)
     ]
     return {
         ("these corpora", "macro mean"): _standings(macro, everywhere, n_effective),
@@ -235,21 +227,23 @@ def borda_counts(headlines: NDArray[np.float64]) -> NDArray[np.float64]:
     return counts
 
 
-def _contributions(parts: Sequence[ClusteredValues]) -> NDArray[np.float64]:
-    """What each cluster adds to the headline, shape ``(n_clusters, n_encoders)``; the sums are the headlines."""
-    shares = [clusters.sums(np.asarray(values)) / clusters.totals.sum() for values, clusters in parts]
-    total: NDArray[np.float64] = sum(shares[1:], start=shares[0]) / len(shares)
-    return total
-
-
-def _deviations(parts: Sequence[ClusteredValues]) -> NDArray[np.float64]:
-    """What each cluster adds to the error of the headline, shape ``(n_clusters, n_encoders)``."""
-    of_parts = [
-        clusters.sums(table - np.average(table, axis=1, weights=clusters.weights)[:, None]) / clusters.totals.sum()
-        for table, clusters in ((np.asarray(values, dtype=np.float64), clusters) for values, clusters in parts)
-    ]
+def _contributions(parts: Sequence[ClusteredValues], *, centred: bool) -> NDArray[np.float64]:
+    """What each cluster adds to the headline, or ``centred`` to its error, shape ``(n_clusters, n_encoders)``."""
+    of_parts = []
+    for values, clusters in parts:
+        table = np.asarray(values, dtype=np.float64)
+        middle = np.average(table, axis=1, weights=clusters.weights)[:, None] if centred else 0.0
+        of_parts.append(clusters.sums(table - middle) / clusters.totals.sum())
     mean: NDArray[np.float64] = np.mean(of_parts, axis=0)
     return mean
+
+
+def _over_units(units: Sequence[NDArray[np.int64]], of_corpora: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Values of each corpus' clusters, of any shape behind ``n_clusters``, added up by unit: ``(n_units, …)``."""
+    total = np.zeros((1 + max(int(unit.max()) for unit in units), *of_corpora[0].shape[1:]))
+    for unit, of_corpus in zip(units, of_corpora, strict=True):
+        np.add.at(total, unit, of_corpus)
+    return total
 
 
 def _effective(weights: NDArray[np.float64]) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import permutations, product
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.ranker import score_given
 from capim.tasks.ranking.two_stage import SecondScores, two_stage
-from tests.ranking.conftest import assert_same, task_of, tasks_of, unit
+from tests.ranking.conftest import assert_same, stored_and_read, task_of, tasks_of, tied_orders, unit
 
 TREC = {"nDCG@5": "ndcg_cut_5", "nDCG@10": "ndcg_cut_10", "AP": "map", "MRR": "recip_rank"}
 TREC |= {f"{measure}@{k}": f"{measure}_{k}" for measure in ("recall", "success") for k in (1, 5, 10)}
@@ -68,12 +67,6 @@ def by_hand(gains: Sequence[int], ideal: Sequence[int]) -> dict[str, float]:
     return found
 
 
-def every_order(scores: Sequence[int], gains: Sequence[int]) -> Iterable[dict[str, float]]:
-    groups = [[k for k, s in enumerate(scores) if s == level] for level in sorted(set(scores), reverse=True)]
-    for parts in product(*map(permutations, groups)):
-        yield by_hand([gains[k] for part in parts for k in part], sorted(gains, reverse=True))
-
-
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[int], list[int | None]]:
     """Scores of three levels and grades of one query and up to seven documents, at least one of them relevant."""
@@ -91,7 +84,8 @@ def test_every_metric_is_the_mean_over_every_order_of_graded_ties_and_its_bounds
 ) -> None:
     scores, grades = case
     outcomes = outcomes_of_scores(np.array([scores], dtype=np.float32), [grades])
-    orders = list(every_order(scores, [max(grade or 0, 0) for grade in grades]))
+    gains = [max(grade or 0, 0) for grade in grades]
+    orders = [by_hand([gains[k] for k in order], sorted(gains, reverse=True)) for order in tied_orders(scores)]
     for name in TREC:
         values = [order[name] for order in orders]
         expected: dict[Ties, float] = {"lost": min(values), "expected": float(np.mean(values)), "won": max(values)}
@@ -144,22 +138,6 @@ def test_without_ties_every_metric_equals_pytrec_eval(
         np.testing.assert_allclose(found, [theirs[f"q{q}"][measure] for q in range(60)], atol=1e-9, err_msg=name)
 
 
-@pytest.mark.peers
-@pytest.mark.slow
-def test_without_ties_metrics_equal_those_of_mtebs_evaluator(
-    random_case: tuple[NDArray[np.float32], list[list[int | None]]],
-) -> None:
-    mteb = pytest.importorskip("mteb._evaluators.retrieval_metrics", reason="the peers extra is not installed")
-    scores, grades = random_case
-    outcomes = outcomes_of_scores(scores, grades)
-    judged, run = _peers(grades, scores)
-    theirs = mteb.calculate_retrieval_scores(run, judged, [1, 5, 10]).all_scores
-    for name, measure in TREC.items():
-        if measure in theirs["q0"]:  # not AP of the whole list, and MRR only as a mean
-            found = METRICS[name].per_query(outcomes)
-            np.testing.assert_allclose(found, [theirs[f"q{q}"][measure] for q in range(60)], atol=1e-6, err_msg=name)
-
-
 def test_dense_and_late_interaction_are_ranked_alike() -> None:
     rng = np.random.default_rng(6)
     grades = [[int(g) if g >= 0 else None for g in row] for row in rng.integers(-4, 3, (9, 40))]
@@ -192,11 +170,11 @@ def test_the_share_of_unjudged_documents_counts_ties_and_knows_what_was_dismisse
 
 def test_stored_outcomes_are_read_back_with_grades_scores_and_unjudged_share() -> None:
     outcomes = outcomes_of_scores(np.array([[3, 3, 1], [1, 2, 3]], dtype=np.float32), [[1, 2, 0], [None, 3, None]])
-    names = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
-    again = Outcomes.from_arrow(outcomes.to_arrow(**names), outcomes.protocol)
-    assert_same({"again": again}, {"again": outcomes})
-    assert again.relevant_grades is not None
-    assert again.relevant_grades.tolist() == [2, 1, 3]  # the higher grade of a tie first
+    again = stored_and_read({"again": outcomes})
+    assert_same(again, {"again": outcomes})
+    grades = again["again"].relevant_grades
+    assert grades is not None
+    assert grades.tolist() == [2, 1, 3]  # the higher grade of a tie first
 
 
 def test_protocols_languages_clusters_and_headline() -> None:

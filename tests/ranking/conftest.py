@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,18 @@ def assert_same(found: Mapping[str, Outcomes], expected: Mapping[str, Outcomes])
             other = getattr(found[id_], name)
             assert getattr(other, "dtype", None) == getattr(values, "dtype", None), f"{id_}: {name}"
             np.testing.assert_array_equal(other, values, err_msg=f"{id_}: {name}")
+
+
+def stored_and_read(found: Mapping[str, Outcomes]) -> dict[str, Outcomes]:
+    """Outcomes as rows of the store, and back."""
+    names: Any = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
+    return {id_: Outcomes.from_arrow(each.to_arrow(**names), each.protocol) for id_, each in found.items()}
+
+
+def tied_orders(scores: Sequence[float]) -> list[list[int]]:
+    """Every order of the items by descending score."""
+    groups = [[k for k, s in enumerate(scores) if s == level] for level in sorted(set(scores), reverse=True)]
+    return [[item for part in parts for item in part] for parts in product(*map(permutations, groups))]
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations, product
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,17 +12,11 @@ from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.languages import expected_measures
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import select_protocols
-from tests.ranking.conftest import corpus_in
+from tests.ranking.conftest import corpus_in, tied_orders
 
 N, K = 60, 5
 PARTS = (("en", "google"), ("fr", "google"))
 SCORES = st.lists(st.integers(0, 2), min_size=2, max_size=5)
-
-
-def orders(scores: NDArray[np.float32]) -> list[list[int]]:
-    """Every order of the items by descending score."""
-    groups = [np.flatnonzero(scores == level).tolist() for level in sorted(set(scores.tolist()), reverse=True)]
-    return [[item for part in parts for item in part] for parts in product(*map(permutations, groups))]
 
 
 def plain_ndcg(order: list[int], of_reference: NDArray[np.float32], depth: int) -> float:
@@ -48,7 +40,7 @@ def test_both_measures_are_the_mean_over_every_order_of_both_lists(
     own, of_reference = ((np.array(scores) / 100).astype(np.float32) for scores in (one, other))
     depth = max(1, len(one) - shorter)
     ndcg, rbo = expected_measures(own, of_reference, depth)
-    lists = orders(own), orders(of_reference)
+    lists = tied_orders(one), tied_orders(other)
     assert ndcg == pytest.approx(np.mean([plain_ndcg(o, of_reference, depth) for o in lists[0]]))
     assert rbo == pytest.approx(np.mean([plain_rbo(a, b, depth) for a in lists[0] for b in lists[1]]))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from tests.ranking.conftest import assert_same, small_corpus, task_of, tasks_of, unit
+from tests.ranking.conftest import assert_same, small_corpus, stored_and_read, task_of, tasks_of, unit
 
 # vectors whose scores are exact in float32, so that an oracle may compute them in any order
 MM = torch.mm
@@ -194,8 +193,4 @@ def test_outcomes_survive_arrow(winoground_form: Corpus) -> None:
     for corpus, n in ((small_corpus([5, 6, 5]), 3), (winoground_form, 6)):
         captions = exact_vectors(1, corpus.captions.num_rows)
         found = score_dense(exact_vectors(0, n), captions, tasks_of(corpus))
-        names: Any = dict.fromkeys(
-            ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x"
-        )
-        again = {id_: Outcomes.from_arrow(each.to_arrow(**names), each.protocol) for id_, each in found.items()}
-        assert_same(again, found)
+        assert_same(stored_and_read(found), found)

@@ -28,7 +28,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.spot_check import wrong_outcomes
 from capim.tasks.ranking.tasks import RetrievalTask
-from tests.ranking.conftest import data_of
+from tests.ranking.conftest import data_of, unit
 
 N_CLASSES, DIM = 6, 16
 KINDS = ("one label", "several labels")
@@ -48,15 +48,14 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return read_labels(folder / "labels.csv", prompts=["a photo of a {}.", "{}", "art of {}"])
 
 
-def unit(rng: np.random.Generator, n: int) -> NDArray[np.float32]:
-    values = rng.normal(size=(n, DIM))
-    return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+def drawn(rng: np.random.Generator, n: int) -> NDArray[np.float32]:
+    return unit(rng.normal(size=(n, DIM)))
 
 
 @pytest.fixture(scope="module")
 def vectors(corpus: Corpus) -> dict[str, Any]:
     rng = np.random.default_rng(2)
-    found = {"images": unit(rng, len(corpus.images)), "captions": unit(rng, len(corpus.captions))}
+    found = {"images": drawn(rng, len(corpus.images)), "captions": drawn(rng, len(corpus.captions))}
     found["images"][7] = found["images"][3]  # two images that tie
     return found
 
@@ -118,7 +117,7 @@ def test_average_precision_of_classes_is_that_of_clip_benchmark_and_scikit_learn
     if "t2i/class" not in outcomes:
         assert targets(corpus).sum(axis=1).max() == 1
         return
-    vectors = vectors | {"images": unit(np.random.default_rng(5), len(corpus.images))}  # no two alike
+    vectors = vectors | {"images": drawn(np.random.default_rng(5), len(corpus.images))}  # no two alike
     untied = evaluate(corpus, protocols_of(corpus), **vectors)["t2i/class"]
     of, scores = targets(corpus), scores_of_clip_benchmark(corpus, vectors)
     expected = [average_precision_score(of[:, each], scores[:, each]) for each in range(N_CLASSES)]
@@ -198,7 +197,7 @@ def test_every_analysis_of_the_built_in_corpus_runs_on_every_protocol() -> None:
     """Images of the same bytes ended the analysis of images that search images with an index that was out of bounds."""
     corpus = read_shapes_labels(n_scenes=60)
     rng, shas = np.random.default_rng(3), corpus.images["sha"].to_pylist()
-    sides = {"images": unit(rng, len(shas)), "captions": unit(rng, len(corpus.captions))}
+    sides = {"images": drawn(rng, len(shas)), "captions": drawn(rng, len(corpus.captions))}
     sides["images"] = sides["images"][[shas.index(sha) for sha in shas]]  # equal bytes, equal vectors
     for protocol in protocols_of(corpus):
         data = input_of(corpus, protocol.id, sides)
@@ -224,10 +223,9 @@ def test_a_probe_is_nearly_that_of_clip_benchmark_once_its_training_has_come_to_
     corpus, rng = read_shapes_labels(n_scenes=200), np.random.default_rng(4)
     label = {row["query_id"]: row["item_id"] for row in corpus.relevance.to_pylist()}
     target = np.unique([label[id_] for id_ in corpus.images["id"].to_pylist()], return_inverse=True)[1]
-    classes = unit(rng, 15)
-    images = classes[target] + 1.1 * unit(rng, len(target))
-    images /= np.linalg.norm(images, axis=1, keepdims=True)
-    data = input_of(corpus, "i2t/class", {"images": images, "captions": unit(rng, len(corpus.captions))})
+    classes = drawn(rng, 15)
+    images = unit(classes[target] + 1.1 * drawn(rng, len(target)))
+    data = input_of(corpus, "i2t/class", {"images": images, "captions": drawn(rng, len(corpus.captions))})
     ours = next(each for each in ANALYSES["probes"].run(data) if each.level_name == "all images").interval
 
     def accuracy(epochs: int) -> float:

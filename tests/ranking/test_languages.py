@@ -20,7 +20,7 @@ from capim.tasks.ranking.languages import rank_biased_overlap, shared_items
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
-from tests.ranking.conftest import assert_same, corpus_in, unit
+from tests.ranking.conftest import assert_same, corpus_in, stored_and_read, unit
 
 N, K, DIM = 60, 5, 16
 PARTS = (("en", "google"), ("en", "bing"), ("de", "google"), ("de", "bing"), ("fr", "google"))
@@ -74,8 +74,7 @@ def test_recall_and_ndcg_equal_the_seeds_definition_in_both_directions(
 
 
 def test_english_agrees_with_itself_and_the_others_less_and_the_store_keeps_that(whole: dict[str, Outcomes]) -> None:
-    names: Any = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"), "x")
-    assert_same({id_: Outcomes.from_arrow(each.to_arrow(**names), each.protocol) for id_, each in whole.items()}, whole)
+    assert_same(stored_and_read(whole), whole)
     for direction, name in product(("t2i", "i2t"), ("consistency_nDCG@20", "consistency_RBO")):
         english, german = (whole[f"{direction}/{language}/bing"] for language in ("en", "de"))
         metric = METRICS[name]

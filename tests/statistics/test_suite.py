@@ -115,14 +115,6 @@ def test_corpora_that_differ_widen_the_interval_of_corpora_like_these() -> None:
     assert max(narrow) < 0.1 < 0.7 < min(wide)
 
 
-def test_corpora_of_equal_size_do_not_share_their_draws() -> None:
-    """The same corpus twice as an own corpus each time: shared draws would give the width of one."""
-    resampling = Resampling(replicates=2000, permutations=50)
-    few, many = (rank_over_corpora([hits(0.5, 0.4)] * n, resampling)[MACRO][0].figure for n in (3, 12))
-    assert few.standard_error is not None and many.standard_error is not None
-    assert few.standard_error / many.standard_error == pytest.approx(2, rel=0.1)
-
-
 def test_two_directions_count_alike_however_many_captions_there_are() -> None:
     images, captions = Clusters.of(range(50)), Clusters.of(np.repeat(range(50), 5))
     corpus = [ClusteredValues([[1.0] * 50, [0.0] * 50], images), ClusteredValues([[0.0] * 250, [0.5] * 250], captions)]

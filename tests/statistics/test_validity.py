@@ -7,7 +7,7 @@ import pytest
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import clustered_wilson, share_interval
-from tests.benchmarks.simulations.families import false_claims, far_apart, sparse_power
+from tests.benchmarks.simulations.families import false_claims, far_apart
 from tests.benchmarks.simulations.known import coco_chance, constant_scorers, simulated_chance
 from tests.benchmarks.simulations.means import MeanCell, mean_coverage
 from tests.benchmarks.simulations.pairs import Scenario, simulated_hits, study
@@ -100,12 +100,6 @@ def test_many_equally_good_encoders_are_rarely_called_different_and_far_ones_are
     p, best, worst = far_apart(33, seed=5)
     assert p < 0.001
     assert int(best.split()[-1]) < 10 and int(worst.split()[0]) > 24
-
-
-def test_a_study_with_one_win_detects_what_it_says() -> None:
-    stated, rate = sparse_power(200, N, seed=6)
-    assert stated == pytest.approx(0.039, abs=0.001)
-    assert rate.rate == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / N))
 
 
 def test_constant_scorers_get_no_false_statement_and_chance_is_that_of_random_orders() -> None:
