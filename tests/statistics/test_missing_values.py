@@ -16,6 +16,7 @@ from capim.tasks.statistics.intervals import (
     ClusteredValues,
     bootstrap_samples,
     cluster_medians,
+    interval_of,
     paired_intervals,
     statistic_of,
 )
@@ -112,3 +113,7 @@ def test_an_aggregate_has_a_difference_with_its_interval_and_a_reason_instead_of
     assert (pair.flip_test, pair.effect) == (NO_TEST, NO_EFFECT)
     assert (pair.reason, pair.n_queries) == (AGGREGATE, 116)
     assert pair.detectable_effect is None  # fewer than 30 images of equal weight
+
+
+def test_an_interval_leaves_out_the_draws_in_which_an_aggregate_is_not_defined() -> None:
+    assert interval_of(1.0, np.array([np.nan, 1.0, 2.0]), level=0.5).low == 1.25

@@ -7,7 +7,7 @@ import pytest
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import clustered_wilson, share_interval
-from tests.benchmarks.simulations.families import false_claims, far_apart
+from tests.benchmarks.simulations.families import false_claims, far_apart, sparse_power
 from tests.benchmarks.simulations.known import coco_chance, constant_scorers, simulated_chance
 from tests.benchmarks.simulations.means import MeanCell, mean_coverage
 from tests.benchmarks.simulations.pairs import Scenario, simulated_hits, study
@@ -106,3 +106,9 @@ def test_constant_scorers_get_no_false_statement_and_chance_is_that_of_random_or
     assert constant_scorers()[0] == 0
     chance = simulated_chance("median_rank", "i2t", 20, seed=7)
     assert coco_chance("median_rank", "i2t") == pytest.approx(chance, rel=0.02)
+
+
+def test_a_study_with_one_win_detects_what_it_says() -> None:
+    stated, rate = sparse_power(200, N, seed=6)
+    assert stated == pytest.approx(0.039, abs=0.001)
+    assert rate.rate == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / N))
