@@ -225,12 +225,12 @@ def match(
         if n_rows == len(items.ids) and all(row in found for row, found in enumerate(key.places)):
             how = f"{n_rows:,} rows taken in the corpus' order, with which `{key.column}` agrees"
             return Match(np.arange(n_rows), f"{POSITION}, with which {key.column} agrees", how)
-        first, or_else = several[0], "; or leave the column out, the rows are then taken in the corpus' order"
+        first, leave_out = several[0], "; or leave the column out, the rows are then taken in the corpus' order"
+        or_else = leave_out if n_rows == len(items.ids) else ""
         raise RequestError(
             f"`{key.column}` holds ids of {key.of}, and {plain[key.column][first]!r} in row {places[first]} belongs to "
-            f"{len(key.places[first])} of the {items.kind}: give the ids of {items.of} in a column `query`"
-            + or_else
-            * (n_rows == len(items.ids))
+            f"{len(key.places[first])} of the {items.kind}: give the ids of {items.of} in a column "
+            f"`query`{or_else}"
         )
     cells = plain[key.column]
     out = [row for row, found in enumerate(key.places) if not found and str(cells[row]) in items.left_out]
