@@ -71,26 +71,21 @@ _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a
 
 
 @contextmanager
-def panics_as_errors() -> Iterator[None]:
-    """Turns a panic of Lance, to which damaged files lead, from a ``BaseException`` into a ``RuntimeError``."""
+def storage_faults(what: str) -> Iterator[None]:
+    """Turns a fault of the storage layer into a :class:`WorkError` that names the operation, ``what``.
+
+    So is a panic of Lance, to which damaged files lead, and which is a ``BaseException``.
+    """
     try:
         yield
-    except BaseException as panic:
-        if type(panic).__name__ != "PanicException":  # every extension module in Rust has a class of its own
-            raise
-        raise RuntimeError(f"damaged file ({panic})") from panic
-
-
-@contextmanager
-def storage_faults(what: str) -> Iterator[None]:
-    """Turns a fault of the storage layer into a :class:`WorkError` that names the operation, ``what``."""
-    try:
-        with panics_as_errors():
-            yield
     except (RequestError, WorkError):
         raise
     except LANCE_FAULTS as fault:
         raise explained(f"{what} failed", fault) from fault
+    except BaseException as panic:
+        if type(panic).__name__ != "PanicException":  # every extension module in Rust has a class of its own
+            raise
+        raise explained(f"{what} failed", RuntimeError(f"damaged file ({panic})")) from panic
 
 
 def explained(problem: str, fault: Exception) -> WorkError:

@@ -124,11 +124,9 @@ def current_rows(
         table: A name of ``schema.TABLES``.
         rows: Of this table.
         results: The current results, for comparisons and slices.
-        states: What names mean. Watches are of all states.
+        states: What names mean.
         uses: What runs used (``EmbeddingStore.uses``).
     """
-    if table == "watched":
-        return newest_rows(rows, table)
     if table == "rankings":
         return current_ranking(rows, states, uses)
     if table == "slices":

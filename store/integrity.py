@@ -18,7 +18,7 @@ from capim.store.digests import RECORDS, ROOT, FileFault, repair_remedy
 from capim.store.embedding_store import EmbeddingStore, corpus_table, drop_corpus_remedy, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import find_set, stored_key
-from capim.store.rows import PARTS_PREFIX, delete, now, one_of, register
+from capim.store.rows import PARTS_PREFIX, delete, now, one_of, read, register
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
 from capim.store.sets.reading import open_set
 from capim.store.sets.rows import ItemIndex, unpack
@@ -182,14 +182,9 @@ def _table(store: EmbeddingStore, name: str) -> tuple[State, str]:
 
 def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreCheck]:
     """Whether the sets that results were computed from are still stored."""
-    table = store.connection.find("results")
-    if table is None:
-        return
-    with storage_faults("reading table 'results'"):
-        rows = table.to_table(columns=["image_tag", "caption_tag"])
+    rows = read(store.connection, "results", columns=("image_tag", "caption_tag"))
     named = {tag for column in rows.columns for tag in pc.unique(column).to_pylist() if tag}
-    dropped = sorted(named - tags)
-    if dropped:
+    if dropped := sorted(named - tags):
         sets = f"{len(dropped)} embedding sets of results are no longer stored ({', '.join(dropped[:3])})"
         detail = f"{sets}: these results cannot be reproduced"
         yield StoreCheck(what="results", state="incomplete", detail=detail)

@@ -185,11 +185,10 @@ def diff(store: EmbeddingStore, a: SetKey, b: SetKey, *, other: EmbeddingStore |
     Raises:
         RequestError: One set has single vectors and one multi-vectors, or the dimensions differ.
     """
-    keys = (a, b)
-    items = [one.item_index(key) for one, key in zip((store, other or store), keys, strict=True)]
+    stored = ((store, a), (other or store, b))
+    items = [one.item_index(key) for one, key in stored]
     sides = [
-        SetReader(one.connection, key, index, one.sealed(key))
-        for one, key, index in zip((store, other or store), keys, items, strict=True)
+        SetReader(one.connection, key, index, one.sealed(key)) for (one, key), index in zip(stored, items, strict=True)
     ]
     dims = [side.dim for side in sides]
     if a.vectors != b.vectors or dims[0] != dims[1]:

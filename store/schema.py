@@ -387,7 +387,6 @@ class StoredTable:
         shared: Whether several processes may write a row of the same key at the same time; see :func:`keyed`.
         shown_for: What a row is shown for: of several with the same values of these columns one is current, the newest.
             Of comparisons and rankings, whose rows belong together, those of one request are. None: every row is.
-        time: The column that says how new a row is.
         order: Columns that rows are sorted by when they are read; Lance gives rows of a merge in any order.
         small: Whether its rows are small enough to be kept in memory, all of them, during a run.
         written_by: The rows with one value of this column are written in one commit, and never change.
@@ -397,7 +396,6 @@ class StoredTable:
     key: tuple[str, ...]
     shared: bool = True
     shown_for: tuple[str, ...] | None = None
-    time: str = "created"
     order: tuple[str, ...] = ()
     small: bool = True
     written_by: str | None = None
@@ -413,7 +411,6 @@ REGISTERS = {
         columns=_columns(*required(pa.int32(), "format"), *required(TIME, "written")), key=("format",)
     ),
     "encoders": StoredTable(
-        time="written",
         shown_for=("name",),
         key=("name", "fingerprint"),
         columns=_columns(
@@ -423,7 +420,6 @@ REGISTERS = {
         ),
     ),
     "corpora": StoredTable(
-        time="written",
         shown_for=("name",),
         key=("fingerprint",),
         columns=_columns(

@@ -462,9 +462,8 @@ class TableCache:
         def cached(name: str, chosen: pa.Schema) -> pa.Table | None:
             if name not in only:
                 return None
-            table = (
-                None if name in CORPUS_PARTS else self._store.connection.find(name)
-            )  # parts of a corpus never change
+            # parts of a corpus never change
+            table = None if name in CORPUS_PARTS else self._store.connection.find(name)
             version = 0 if table is None else table.version
             parts = [self._rows(name, key, chosen, version, with_lists=key in lists) for key in only[name]]
             return pa.concat_tables(parts) if parts else chosen.empty_table()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from capim.store import Block, Embeddings, EmbeddingStore
-from capim.store.schema import ANALYSES, TIME
-from capim.store.types import Corpus, EncoderSpec, Modality
+from capim.store.schema import TABLES, TIME, texts
+from capim.store.types import MODALITIES, Corpus, EncoderSpec
 
 SPECS = (
     EncoderSpec(name="one", adapter="hf_dual", checkpoint="me/one", revision="a1", dim=8),
@@ -38,12 +38,10 @@ def random_store(path: Path, corpus: Corpus, specs: Sequence[EncoderSpec] = SPEC
     """A store with sealed sets of every spec; those of ``OTHER`` are drawn anew, of others with the same seed."""
     store = EmbeddingStore.open(path, create=True)
     store.write_corpus(corpus)
-    modalities: tuple[Modality, ...] = ("image", "caption")
     for spec in specs:
         store.write_encoder(spec)
-        for modality in modalities:
-            items = corpus.images if modality == "image" else corpus.captions
-            ids = cast("list[str]", items["id"].to_pylist())
+        for modality in MODALITIES:
+            ids = texts(corpus.items(modality)["id"])
             key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
             block = Block(
                 ords=np.arange(len(ids), dtype=np.int32),
@@ -58,11 +56,19 @@ def random_store(path: Path, corpus: Corpus, specs: Sequence[EncoderSpec] = SPEC
 
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
-_FILLERS: dict[pa.DataType, Any] = {pa.string(): "x", pa.bool_(): False, TIME: BEGUN}
+_FILLERS: dict[pa.DataType, Any] = {pa.string(): "x", pa.bool_(): False, TIME: BEGUN, pa.list_(pa.string()): []}
 
 
 def rows_of(table: str, *rows: dict[str, Any]) -> pa.Table:
-    """Rows of an analysis whose other required columns hold x, 1, False or ``BEGUN``; it may lack columns of theirs."""
-    schema = ANALYSES[table].columns
+    """Rows of a table whose other required columns hold x, 1, False, [] or ``BEGUN``; it may lack columns of theirs."""
+    schema = TABLES[table].columns
     filler = {field.name: _FILLERS.get(field.type, 1) for field in schema if not field.nullable}
     return pa.Table.from_pylist([filler | row for row in rows], schema=schema)
+
+
+def write_row(store: EmbeddingStore, table: str, day: int, **columns: Any) -> str:
+    """Stores a row of an analysis that the run of a day wrote; gives its key, unless one is given."""
+    key = f"{table}-{day}"
+    row = {TABLES[table].columns.names[0]: key, "run": f"run{day:03d}", "created": BEGUN + timedelta(days=day)}
+    store.write_rows(table, rows_of(table, row | {"image_tag": "", "caption_tag": ""} | columns))
+    return key

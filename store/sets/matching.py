@@ -11,8 +11,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
@@ -61,20 +61,21 @@ class Items:
         kind: What they are, in messages: ``queries``.
         of: What their ids are ids of.
         ids: In corpus order.
-        linked: Other ways to name them -> name -> their positions: file names, texts, the images of captions.
+        linked: Gives other ways to name them -> name -> their positions: file names, texts, the images of captions. It
+            is called when a name is looked for: of millions of items it takes long.
         left_out: Ids of items that the corpus has left out.
     """
 
     kind: str
     of: Kind
     ids: Sequence[str]
-    linked: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    linked: Callable[[], Mapping[str, Mapping[str, Sequence[int]]]] = dict
     left_out: frozenset[str] = frozenset()
 
-    @property
+    @cached_property
     def ways(self) -> dict[str, Mapping[str, Sequence[int]]]:
         """Kind of names -> name -> positions; their ids first."""
-        return {self.of: by_id(self.ids), **self.linked}
+        return {self.of: by_id(self.ids), **self.linked()}
 
     @property
     def usual(self) -> str:
@@ -86,28 +87,8 @@ class Items:
         """All images or captions of a corpus, also by their file names or texts."""
         table = corpus.items(modality)
         of: Kind = "images" if modality == "image" else "captions"
-        linked = _Linked(partial(names_of, corpus, modality))
+        linked = partial(names_of, corpus, modality)
         return cls(kind=of, of=of, ids=texts(table["id"]), linked=linked, left_out=left_out_of(corpus, modality))
-
-
-class _Linked(Mapping[str, Mapping[str, Sequence[int]]]):
-    """Other ways to name items, made when one is asked for: of millions of items it takes long."""
-
-    def __init__(self, make: Callable[[], Mapping[str, Mapping[str, Sequence[int]]]]) -> None:
-        self._make = make
-
-    @cached_property
-    def _made(self) -> Mapping[str, Mapping[str, Sequence[int]]]:
-        return self._make()
-
-    def __getitem__(self, way: str) -> Mapping[str, Sequence[int]]:
-        return self._made[way]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
 
 
 class Match(NamedTuple):
@@ -244,12 +225,12 @@ def match(
         if n_rows == len(items.ids) and all(row in found for row, found in enumerate(key.places)):
             how = f"{n_rows:,} rows taken in the corpus' order, with which `{key.column}` agrees"
             return Match(np.arange(n_rows), f"{POSITION}, with which {key.column} agrees", how)
-        first, or_else = several[0], "; or leave the column out, the rows are then taken in the corpus' order"
+        first, leave_out = several[0], "; or leave the column out, the rows are then taken in the corpus' order"
+        or_else = leave_out if n_rows == len(items.ids) else ""
         raise RequestError(
             f"`{key.column}` holds ids of {key.of}, and {plain[key.column][first]!r} in row {places[first]} belongs to "
-            f"{len(key.places[first])} of the {items.kind}: give the ids of {items.of} in a column `query`"
-            + or_else
-            * (n_rows == len(items.ids))
+            f"{len(key.places[first])} of the {items.kind}: give the ids of {items.of} in a column "
+            f"`query`{or_else}"
         )
     cells = plain[key.column]
     out = [row for row, found in enumerate(key.places) if not found and str(cells[row]) in items.left_out]
@@ -293,10 +274,9 @@ def key_of(columns: Mapping[str, Sequence[object]], items: Items) -> _Key | None
     """  # fmt: skip
     if not columns:
         return None
-    ways = items.ways
     strict = None
     for column in key_columns(columns, items.of):
-        key = _best(column, columns[column], ways, items)
+        key = _best(column, columns[column], items)
         if key.n_known:
             return key
         if strict is None and column in QUERY:
@@ -304,15 +284,16 @@ def key_of(columns: Mapping[str, Sequence[object]], items: Items) -> _Key | None
     if strict is not None:
         return strict
     for column in columns.keys() - USUAL:
-        key = _best(column, columns[column], ways, items)
+        key = _best(column, columns[column], items)
         named = [found[0] for found in key.places if len(found) == 1]
         if len(named) == len(key.places) == len({*named}) == len(items.ids):
             return key
     return None
 
 
-def _best(column: str, cells: Sequence[object], ways: Mapping[str, Mapping[str, Sequence[int]]], items: Items) -> _Key:
+def _best(column: str, cells: Sequence[object], items: Items) -> _Key:
     """The kind of names of which a column holds most; in ``image_id`` of captions, those of images come first."""
+    ways = items.ways
     foreign = next((kind for kind in ways if kind != items.of and column in KEYS.get(kind, ())), items.of)
     order = [foreign, *(kind for kind in ways if kind != foreign)]
     keys = (_Key(column, kind, known_ids(_plain(kind, cells, ways[kind]), ways[kind])) for kind in order)
@@ -355,7 +336,7 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
                 "corpus"
             )
     for name in () if said else [*columns.keys() - USUAL]:  # of another name, and not one for each item
-        key = _best(name, columns[name], items.ways, items)
+        key = _best(name, columns[name], items)
         words = [cell for cell in columns[name] if cell is not None and not _WHOLE.fullmatch(str(cell))]
         if 2 * key.n_known > n_rows and len({*map(str, words)}) > n_rows // 4:
             faults.append(
@@ -387,7 +368,7 @@ def _id_faults(
     unknown = [r for r, found in enumerate(key.places) if not found and cells[r] is not None and r not in left_out]
     if unknown:
         what = f"the {len(items.ids)} {items.kind}" if key.of == items.of else f"the {key.of} of the {items.kind}"
-        known = items.ids[0] if key.of == items.of else next(iter(items.linked[key.of]))
+        known = items.ids[0] if key.of == items.of else next(iter(items.ways[key.of]))
         faults.append(
             f"`{name}`: {len(unknown)} of {n} ids are none of {what}, first {cells[unknown[0]]!r} in row "
             f"{rows[unknown[0]]}; ids look like {known!r}"
@@ -406,7 +387,6 @@ def _contradictions(columns: Mapping[str, Sequence[object]], key: _Key, items: I
     """Another column of ids of the same items that names other ones: nobody knows which is right."""
     if key.of != items.of:
         return []
-    ways = by_id(items.ids)
     faults = []
     for name in key_columns(columns, items.of):
         if (
@@ -415,7 +395,7 @@ def _contradictions(columns: Mapping[str, Sequence[object]], key: _Key, items: I
             or any(name in KEYS[k] for k in ("captions", "images") if k != items.of)
         ):
             continue
-        places = known_ids(columns[name], ways)
+        places = known_ids(columns[name], items.ways[items.of])
         other = [row for row, (one, two) in enumerate(zip(key.places, places, strict=True)) if one != two]
         if other and all(places) and len({found[0] for found in places}) == len(places):
             row = other[0]

@@ -15,7 +15,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.rows import having
 from capim.store.schema import texts
 from capim.store.sets.rows import ItemIndex, StoredRows, checked, columns_of, digest, joined, scan, vector_type
-from capim.store.sets.seal import SealedSet, missing_table
+from capim.store.sets.seal import SealedSet, table_of
 from capim.store.types import Modality, SetKey
 from capim.store.vectors import unit_vectors
 
@@ -64,9 +64,7 @@ class Vectors:
 def open_set(connection: Connection, key: SetKey, sealed: SealedSet | None) -> lance.LanceDataset:
     """The table of a set at its sealed version, or at its latest if it is not sealed."""
     name = key.table
-    table = connection.find(name, version=sealed.tag if sealed else None)
-    if table is None:
-        raise missing_table(connection, key)
+    table = table_of(connection, key, sealed.tag if sealed else None)
     if sealed is not None:
         with storage_faults(f"reading set {name!r}"):
             n_rows = table.count_rows()

@@ -88,7 +88,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: Sealed
     name = key.table
     if existing is None and connection.find(name) is None:
         raise RequestError(f"set {name!r} is not in the store {connection.uri}. Run `capim embed` first")
-    if existing is not None and existing.is_version_of(_latest(connection, key)):
+    if existing is not None and existing.is_version_of(table_of(connection, key)):
         return existing
     table, contents = _settle(connection, key, items)
     vector = vector_type(table.schema)
@@ -141,11 +141,11 @@ def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lanc
     """
     name = key.table
     while True:
-        before = _latest(connection, key).version
-        retrying(f"removing repeated rows of {name!r}", lambda: drop_repeats(_latest(connection, key)))
+        before = table_of(connection, key).version
+        retrying(f"removing repeated rows of {name!r}", lambda: drop_repeats(table_of(connection, key)))
         compact(connection, name, free=True)
-        retrying(f"indexing {name!r}", lambda: _index_subsets(_latest(connection, key), items))
-        table = _latest(connection, key)
+        retrying(f"indexing {name!r}", lambda: _index_subsets(table_of(connection, key), items))
+        table = table_of(connection, key)
         try:
             contents = examine(table, key, items)
             _refuse_wrong_counts(name, items, contents)
@@ -155,10 +155,10 @@ def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lanc
                 except ValueError as fault:
                     if "already exists" not in str(fault):
                         raise
-                    table = _latest(connection, key, _tag_of(contents))  # by a process that sealed the same contents
+                    table = table_of(connection, key, _tag_of(contents))  # by a process that sealed the same contents
             return table, contents
         except WorkError:
-            if _latest(connection, key).version == before:
+            if table_of(connection, key).version == before:
                 raise
 
 
@@ -201,7 +201,8 @@ def _refuse_wrong_counts(name: str, items: ItemIndex, contents: Contents) -> Non
         )
 
 
-def _latest(connection: Connection, key: SetKey, tag: str | None = None) -> lance.LanceDataset:
+def table_of(connection: Connection, key: SetKey, tag: str | None = None) -> lance.LanceDataset:
+    """The table of a set at its latest version or at a tag; raises :class:`WorkError` if there is none."""
     table = connection.find(key.table, version=tag)
     if table is None:
         raise missing_table(connection, key)

@@ -10,5 +10,11 @@ from capim.store import EmbeddingStore
 
 
 @pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing is looked for as often, but no other process is about to write it."""
+    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0, 0.0, 0.0))
+
+
+@pytest.fixture
 def store(tmp_path: Path) -> EmbeddingStore:
     return EmbeddingStore.open(tmp_path / "store", create=True)

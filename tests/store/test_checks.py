@@ -15,25 +15,21 @@ from capim.store.sets.rows import row_checksums, row_seeds
 from tests.store.toy import begin, make_block, make_corpus, make_key, make_spec
 
 
-def with_values(block: Block, change) -> Block:
+def with_value(block: Block, at, value: float) -> Block:
     values = block.embeddings.values.copy()
-    change(values)
+    values[at] = value
     return replace(block, embeddings=replace(block.embeddings, values=values))
 
 
-def setter(row, value):
-    def change(values):
-        values[row] = value
-
-    return change
-
-
 BAD_VECTORS = [
-    (setter((3, 5), np.nan), r"row 3 \(id 'i00003'\): NaN at component 5"),
-    (setter((3, 0), np.inf), r"row 3 \(id 'i00003'\): infinity at component 0"),
-    (setter((3, 1), 1e6), r"row 3 \(id 'i00003'\): 1e\+06 is beyond float16"),
-    (setter(3, 0.0), r"row 3 \(id 'i00003'\): all components are zero"),
-    (setter((3, 1), 7.0), r"row 3 \(id 'i00003'\): norm is 7\.\d+, expected 1 within 0\.001: normalise"),
+    ("single", (3, 5), np.nan, r"row 3 \(id 'i00003'\): NaN at component 5"),
+    ("single", (3, 0), np.inf, r"row 3 \(id 'i00003'\): infinity at component 0"),
+    ("single", (3, 1), 1e6, r"row 3 \(id 'i00003'\): 1e\+06 is beyond float16"),
+    ("single", 3, 0.0, r"row 3 \(id 'i00003'\): all components are zero"),
+    ("single", (3, 1), 7.0, r"row 3 \(id 'i00003'\): norm is 7\.\d+, expected 1 within 0\.001: normalise"),
+    ("single", slice(None), 0.0, "and 3 more rows"),
+    # items 0, 1, 2 have 1, 2, 3 vectors: vector 4 of all is the second of item 2
+    ("multi", (4, 0), np.nan, r"row 2 \(id 'i00002'\): vector 1: NaN at component 0"),
 ]
 
 
@@ -51,16 +47,10 @@ def writing(store):
     return attempt
 
 
-@pytest.mark.parametrize(("change", "message"), BAD_VECTORS)
-def test_bad_vectors_are_refused_with_row_and_id(writing, change, message):
+@pytest.mark.parametrize(("vectors", "at", "value", "message"), BAD_VECTORS)
+def test_bad_vectors_are_refused_with_row_and_id_and_counted_where_they_are_many(writing, vectors, at, value, message):
     with pytest.raises(RequestError, match=message):
-        writing(lambda block: with_values(block, change), storage="float16")
-
-
-def test_bad_vectors_of_a_multi_vector_item_are_named_within_it(writing):
-    # items 0, 1, 2 have 1, 2, 3 vectors: vector 4 of all is the second of item 2
-    with pytest.raises(RequestError, match=r"row 2 \(id 'i00002'\): vector 1: NaN at component 0"):
-        writing(lambda block: with_values(block, setter((4, 0), np.nan)), vectors="multi")
+        writing(lambda block: with_value(block, at, value), storage="float16", vectors=vectors)
 
 
 IDS = [f"i{position:05d}" for position in range(8)]
@@ -102,17 +92,12 @@ def test_an_item_without_vectors_is_refused(writing):
 
 def test_all_faults_of_a_block_are_listed_together(writing):
     def several(block):
-        block = with_values(block, setter((0, 0), np.nan))
+        block = with_value(block, (0, 0), np.nan)
         return replace(block, ids=["nope", *block.ids[1:]])
 
     with pytest.raises(RequestError) as caught:
         writing(several)
     assert len(caught.value.faults) == 2
-
-
-def test_many_faults_of_one_kind_are_counted_not_listed(writing):
-    with pytest.raises(RequestError, match="and 3 more rows"):
-        writing(lambda block: with_values(block, setter(slice(None), 0.0)))
 
 
 def test_another_revision_precision_or_prompt_is_another_set(store):

@@ -21,16 +21,23 @@ from capim.store.inventory import info
 from capim.store.removal import drop_set
 from capim.store.rows import delete
 from tests.random_store import rows_of
-from tests.store.toy import fill, make_corpus, make_spec
+from tests.store.toy import fill, make_corpus, make_spec, states
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def start(uri: Path, n_items: int, seed: int, pause: float = 0.0) -> subprocess.Popen[str]:
+def start(uri: Path | str, n_items: int, seed: int, pause: float = 0.0) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(WRITER), str(uri), str(n_items), str(seed), str(pause)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def wait_for(*writers: subprocess.Popen[str]) -> None:
+    """Until each has filled its store."""
+    for writer in writers:
+        _, errors = writer.communicate()
+        assert writer.returncode == 0, errors
 
 
 def kill_racing_writers(uri: Path, n_items: int, rounds: int, seed: int) -> int:
@@ -67,10 +74,7 @@ def test_killed_writers_lose_and_double_nothing(tmp_path):
     n_items, rounds = 2400, 3
     killed = kill_racing_writers(tmp_path / "torn", n_items, rounds, seed=1)
     assert killed == 2 * rounds, "every writer was still at work"
-    for folder in ("torn", "whole"):
-        writer = start(tmp_path / folder, n_items, seed=99)
-        _, errors = writer.communicate()
-        assert writer.returncode == 0, errors
+    wait_for(*(start(tmp_path / folder, n_items, seed=99) for folder in ("torn", "whole")))
     torn, whole = EmbeddingStore.open(tmp_path / "torn"), EmbeddingStore.open(tmp_path / "whole")
     assert same_contents(torn, whole)
     for sealed in torn.sealed_sets():
@@ -82,13 +86,10 @@ def test_killed_writers_lose_and_double_nothing(tmp_path):
 
 @pytest.mark.slow
 def test_two_writers_at_once_leave_every_row_once(tmp_path):
-    writers = [start(tmp_path / "store", 480, seed) for seed in (1, 2)]
-    for writer in writers:
-        _, errors = writer.communicate()
-        assert writer.returncode == 0, errors
+    wait_for(*(start(tmp_path / "store", 480, seed) for seed in (1, 2)))
     store = EmbeddingStore.open(tmp_path / "store")
     assert [sealed.n_rows for sealed in store.sealed_sets()] == [480, 480]
-    assert {finding.state for finding in verify(store)} == {"sound"}
+    assert states(store) == {"sound"}
 
 
 def test_what_is_left_of_a_table_without_a_version_is_no_damage(store):
@@ -109,10 +110,6 @@ def test_what_is_left_of_a_table_without_a_version_is_no_damage(store):
 
 class Killed(BaseException):
     """What ends a process; nobody catches it."""
-
-
-def states(store: EmbeddingStore) -> set[str]:
-    return {check.state for check in verify(EmbeddingStore.open(store.uri))}
 
 
 def dies(monkeypatch: pytest.MonkeyPatch, moment: str, work: Callable[[], object]) -> None:

@@ -6,39 +6,27 @@ import json
 from datetime import timedelta
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.current import States, newest_rows
-from capim.store.rows import register
-from capim.store.schema import ANALYSES, REGISTERS
-from tests.random_store import BEGUN, rows_of
-
-
-def write(store: EmbeddingStore, table: str, day: int, **columns: Any) -> str:
-    """Stores a row of that day; gives its key."""
-    key = f"{table}-{day}"
-    row = {ANALYSES[table].columns.names[0]: key, "run": f"run-{day}", "created": BEGUN + timedelta(days=day)}
-    store.write_rows(table, rows_of(table, row | columns))
-    return key
+from capim.store.rows import merge
+from capim.store.schema import ANALYSES
+from tests.random_store import BEGUN, rows_of, write_row
 
 
 def result(store: EmbeddingStore, day: int, encoder: str = "a1", corpus: str = "x1", **columns: Any) -> str:
     """A result of the state of an encoder, whose name is a letter, on that of a corpus."""
     subject = {"encoder": encoder[0], "encoder_fingerprint": encoder, "corpus": corpus[0], "corpus_fingerprint": corpus}
     subject |= {"protocol": "t2i/all", "metric": "R@1", "metric_version": "1", "evaluation": f"e{day}"}
-    return write(store, "results", day, **subject | columns)
+    return write_row(store, "results", day, **subject | columns)
 
 
 @pytest.fixture
 def two_states(store: EmbeddingStore) -> EmbeddingStore:
     """A store with two states of corpus ``x``."""
-    for number in (1, 2):
-        row: dict[str, Any] = {field.name: 1 for field in REGISTERS["corpora"].columns if field.type == pa.int64()}
-        row |= {"name": "x", "fingerprint": f"x{number}", "licence": "", "origin": "", "main_metric": ""}
-        row |= {"reference_language": "en", "languages": [], "locations": [], "written": BEGUN + timedelta(days=number)}
-        register(store.connection, "corpora", [row])
+    rows = ({"name": "x", "fingerprint": f"x{day}", "written": BEGUN + timedelta(days=day)} for day in (1, 2))
+    merge(store.connection, "corpora", rows_of("corpora", *rows), update=True)
     return store
 
 
@@ -79,7 +67,7 @@ def test_equal_times_are_decided_by_run() -> None:
 def compared(store: EmbeddingStore, day: int, a: str, b: str, **columns: Any) -> str:
     pair = {"encoder_a": a[0], "fingerprint_a": a, "encoder_b": b[0], "fingerprint_b": b}
     figure = {"corpus": "x", "corpus_fingerprint": "x1", "protocol": "t2i/all", "metric": "R@1", "metric_version": "1"}
-    return write(store, "comparisons", day, **pair, **figure | columns)
+    return write_row(store, "comparisons", day, **pair, **figure | columns)
 
 
 def test_comparisons_of_a_figure_are_those_of_the_request_with_most_current_pairs(two_states: EmbeddingStore) -> None:
@@ -96,7 +84,7 @@ def test_the_ranking_of_most_encoders_and_corpora_of_current_states_is_current(t
         result(two_states, day, encoder=encoder)
     for day, n, state in ((1, 2, "x1"), (2, 1, "x1"), (3, 2, "x1"), (4, 5, "x0")):
         corpora = json.dumps([{"corpus": "x", "fingerprint": state}])
-        write(two_states, "rankings", day, encoder="a", encoder_fingerprint="a1", corpora=corpora, n_encoders=n)
+        write_row(two_states, "rankings", day, encoder="a", encoder_fingerprint="a1", corpora=corpora, n_encoders=n)
     assert current(two_states, "rankings") == ["rankings-3"]
 
 

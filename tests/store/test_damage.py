@@ -8,12 +8,12 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from capim.flows.cli import main
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import compact
 from capim.store.digests import COPIED, Digests, TableFiles
@@ -22,14 +22,11 @@ from capim.store.inventory import check_disk_space
 from capim.store.removal import compact_store, drop, drop_set
 from capim.store.rows import merge
 from capim.store.schema import texts
+from tests.command import Printed, command
 from tests.random_store import rows_of
-from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_key, make_spec
+from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_key, make_spec, states
 
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    """What is missing is looked for as often, but no other process is about to write it."""
-    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0, 0.0, 0.0))
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +89,9 @@ def expect(store, name: str, state: str, *words: str) -> str:
     return str(check.detail)
 
 
-def states(store):
-    return {finding.state for finding in verify(again(store))}
+def capim(words: str, store, code: int = 0) -> Printed:
+    """Runs ``capim store WORDS``; it has to end with this exit code."""
+    return command(f"store {words}", Path(store.uri).parent, code=code)
 
 
 @pytest.mark.parametrize("vectors", ["single", "multi"])
@@ -257,15 +255,10 @@ def test_history_of_which_there_is_no_copy_is_lost_and_the_rest_stays(store, mon
     write_runs(store, "r1", "r2", "r3")
     files = data_files(store, "runs")
     files[1].unlink()
-    expect(
-        store,
-        "runs",
-        "lost",
-        "no run makes its rows again. Restore the table from a backup, or run `capim store repair runs`",
-    )
-    assert dict(repair_all(again(store))) == {
-        "runs": "0 files restored, 1 removed with 1 rows; no run makes these again"
-    }
+    advice = "no run makes its rows again. Restore the table from a backup, or run `capim store repair runs`"
+    expect(store, "runs", "lost", advice)
+    done = "0 files restored, 1 removed with 1 rows; no run makes these again"
+    assert dict(repair_all(again(store))) == {"runs": done}
     assert sorted(texts(again(store).rows("runs")["run"])) == ["r1", "r3"]
     expect(store, "runs", "sound")
 
@@ -280,23 +273,16 @@ def test_with_a_changed_outcome_goes_its_whole_evaluation(store):
     assert fresh.counts("outcomes", "evaluation") == {"e1": 30}
 
 
-def test_of_a_corpus_that_cannot_be_read_only_the_corpus_is_to_be_repaired(sealed):
-    store, key, _ = sealed
-    for folder in Path(store.uri).glob(f"corpus-{key.modality}s-*"):
-        for file in (folder / "data").iterdir():
-            file.unlink()
-    advice = {finding.what: finding.detail for finding in verify(again(store))}
-    assert f"Run `capim store repair corpus-images-{key.corpus}" in advice[f"corpus {key.corpus}"]
-    assert "Follow the advice for that corpus, or for table 'corpora'" in advice[key.table]
-    assert "store repair" not in advice[key.table]
-
-
-def test_a_damaged_corpus_is_written_again_and_its_embeddings_stay(sealed):
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"")])
+def test_of_a_corpus_that_cannot_be_read_only_the_corpus_is_repaired_and_its_embeddings_stay(sealed, damage):
     store, key, _ = sealed
     before = read(store)
     (folder,) = Path(store.uri).glob("corpus-images-*")
-    only_file(folder).write_bytes(b"")
+    damage(only_file(folder))
     fresh = again(store)
+    expect(store, "corpus toy", "damaged", f"Run `capim store repair {folder.stem}`")
+    advice = expect(store, key.table, "incomplete", "Follow the advice for that corpus, or for table 'corpora'")
+    assert "store repair" not in advice
     assert dict(repair_all(fresh)) == {folder.stem: "0 files restored, 1 removed with 300 rows"}
     assert states(store) == {"sound", "incomplete"}
     fresh.write_corpus(make_corpus(300))
@@ -443,16 +429,19 @@ def test_of_a_damaged_manifest_without_a_copy_the_version_before_is_the_newest(s
     assert sorted(texts(again(store).rows("runs")["run"])) == ["r1", "r2", "r3"]
 
 
-def test_a_deleted_newest_version_is_not_taken_for_the_one_before(store):
+@pytest.mark.parametrize("a_folder_is_there", [False, True])
+def test_a_deleted_newest_version_is_not_taken_for_the_one_before(store, a_folder_is_there):
     write_runs(store, "r1", "r2")
     manifest = min((Path(store.uri) / "runs.lance" / "_versions").glob("*.manifest"))
     manifest.unlink()
+    if a_folder_is_there:
+        (manifest / "inside").mkdir(parents=True)
     with pytest.raises(WorkError, match=f"{manifest} is missing.*capim store repair runs"):
         again(store).rows("runs")
     with pytest.raises(WorkError, match=f"{manifest} is missing"):
         write_runs(again(store), "r3")
     expect(store, "runs", "damaged")
-    assert repair(again(store), "runs") == (1, 0, 0)
+    assert dict(repair_all(again(store))) == {"runs": "1 files restored, 0 removed with 0 rows"}
     assert sorted(texts(again(store).rows("runs")["run"])) == ["r1", "r2"]
 
 
@@ -597,16 +586,6 @@ def test_a_table_that_others_write_to_whenever_its_record_is_read_is_not_behind_
     assert n_written >= 2
 
 
-def test_an_older_version_that_is_recorded_late_is_not_the_newest_of_the_root(store):
-    write_runs(store, "r0")
-    late = again(store)
-    table = late.connection.find("runs")
-    write_runs(again(store), "r1")
-    newest = again(store).connection.digests.root.entries()["runs"]
-    late.connection.digests.root.enter("runs", table.version, "0" * 32)
-    assert again(store).connection.digests.root.entries()["runs"] == newest
-
-
 def test_a_file_that_another_process_removes_while_it_is_read_is_looked_for_again(sealed, monkeypatch):
     store, key, _ = sealed
     gone: list[str] = []
@@ -623,9 +602,7 @@ def test_a_file_that_another_process_removes_while_it_is_read_is_looked_for_agai
     assert gone
 
 
-def test_a_repair_of_all_goes_on_after_what_it_cannot_mend_and_says_at_the_end_what_is_left(
-    sealed, monkeypatch, capsys
-):
+def test_a_repair_of_all_goes_on_after_what_it_cannot_mend_and_says_at_the_end_what_is_left(sealed, monkeypatch):
     store, key, _ = sealed
     write_runs(store, "r1")
     store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
@@ -640,16 +617,13 @@ def test_a_repair_of_all_goes_on_after_what_it_cannot_mend_and_says_at_the_end_w
             raise OSError("No space left on device (os error 28)")
         write(files, name, path, contents)
 
-    repair_all_of_it = ["store", "repair", "--all", "--workspace", str(Path(store.uri).parent)]
     with monkeypatch.context() as disk:
         disk.setattr(TableFiles, "write", full)
-        assert main(repair_all_of_it) == 1
-    said = capsys.readouterr().err.splitlines()
+        said = capim("repair --all", store, code=1).err.splitlines()
     assert said[-1] == f"still damaged: {key.table}, encoders, results"
     assert any("encoders: cannot be repaired: repairing 'encoders' failed: No space left" in line for line in said)
     expect(store, "runs", "sound")
-    assert main(repair_all_of_it) == 1
-    assert capsys.readouterr().err.splitlines()[-1] == f"still damaged: {key.table}, results"
+    assert capim("repair --all", store, code=1).err.splitlines()[-1] == f"still damaged: {key.table}, results"
     expect(store, "encoders", "sound")
 
 
@@ -679,13 +653,15 @@ def test_the_record_of_an_append_holds_what_the_process_before_wrote_not_what_th
 @pytest.mark.parametrize(
     "name", ["runs", "formats", "sets", "encoders", "corpora", "results", "single", "corpus-images"]
 )
-def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(sealed, name):
+@pytest.mark.parametrize("with_record", [False, True])
+def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(sealed, name, with_record):
     store, _, _ = sealed
     write_runs(store, "r1")
     store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
     before, rows = read(store), {table: store.rows(table) for table in ("runs", "results")}
     (folder,) = Path(store.uri).glob(f"{name}*.lance")
-    shutil.rmtree(folder)
+    for gone in (folder, records(store, folder.stem))[: 1 + with_record]:
+        shutil.rmtree(gone)
     fresh = again(store)
     with pytest.raises(WorkError, match=rf"table '{folder.stem}': {folder} is missing.*capim store repair"):
         fresh.connection.find(folder.stem)
@@ -695,16 +671,15 @@ def test_a_table_that_was_removed_is_missing_and_never_made_anew_in_silence(seal
         if store.connection.find(folder.stem) is None:  # by an object that had it open
             raise AssertionError
     assert not folder.exists()
-    found = [check for check in verify(again(store)) if check.state in ("damaged", "lost")]
-    assert any(f"{folder} is missing" in check.detail for check in found)
-    done = dict(repair_all(again(store)))
-    assert folder.stem in done
-    if name in COPIED:  # the record has a copy of them
+    assert any(f"{folder} is missing" in detail for detail in damaged_tables(store).values())
+    assert folder.stem in dict(repair_all(again(store)))
+    assert states(store) <= {"sound", "incomplete"}
+    if name in COPIED and not with_record:  # the record has a copy of them
         assert states(store) == {"sound"}
         assert again(store).rows("runs").equals(rows["runs"])
         np.testing.assert_array_equal(read(store).matrix, before.matrix)
-    else:
-        assert states(store) <= {"sound", "incomplete"}
+    fill(again(store), make_corpus(300), make_spec(dim=64), step=100)
+    assert damaged_tables(store) == {}
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -714,27 +689,8 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def damaged_tables(store) -> dict[str, str]:
-    """Table -> what `store verify` says of it, of those that are damaged or lost; it ends with exit code 1."""
-    found = {check.what: check.detail for check in verify(again(store)) if check.state in ("damaged", "lost")}
-    assert main(["store", "verify", "--quiet", "--workspace", str(Path(store.uri).parent)]) == bool(found)
-    return found
-
-
-@pytest.mark.parametrize("name", ["runs", "sets", "encoders", "results", "single", "corpus-captions", "formats"])
-def test_a_table_that_was_removed_with_its_record_is_named(sealed, name):
-    store, _, _ = sealed
-    write_runs(store, "r1")
-    store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
-    (folder,) = Path(store.uri).glob(f"{name}*.lance")
-    for gone in (folder, records(store, folder.stem)):
-        shutil.rmtree(gone)
-    for _ in range(2):
-        with pytest.raises(WorkError, match=f"{folder} is missing.*capim store repair {folder.stem}"):
-            again(store).connection.find(folder.stem)
-        assert any(f"{folder} is missing" in detail for detail in damaged_tables(store).values())
-    assert folder.stem in dict(repair_all(again(store)))
-    fill(again(store), make_corpus(300), make_spec(dim=64), step=100)
-    assert damaged_tables(store) == {}
+    """Table -> what `store verify` says of it, of those that are damaged or lost."""
+    return {check.what: check.detail for check in verify(again(store)) if check.state in ("damaged", "lost")}
 
 
 @pytest.mark.parametrize("n_newer", [1, 3])
@@ -774,10 +730,9 @@ def test_tables_that_were_exchanged_are_both_named(store, with_records, n_steps)
 
 def test_a_table_in_the_place_of_that_of_formats_is_named(store):
     write_runs(store, "r1")
-    exchange(*(store.connection.folder(name) for name in ("formats", "runs")))
-    exchange(*(records(store, name) for name in ("formats", "runs")))
+    for place in (store.connection.folder, partial(records, store)):
+        exchange(*map(place, ("formats", "runs")))
     assert {"formats", "runs"} <= damaged_tables(store).keys()
-    assert {"formats", "runs"} <= damaged_tables(again(store)).keys()
 
 
 @pytest.mark.parametrize("damage", [shutil.rmtree, lambda root: next(root.iterdir()).write_bytes(b"{}")])
@@ -788,9 +743,10 @@ def test_a_root_that_is_gone_or_changed_is_named_until_a_user_accepts_what_there
     assert re.search(
         r"digests/root.* (is missing|was changed on disk)\. .*repair root --accept", damaged_tables(store)["root"]
     )
-    workspace = ["--workspace", str(Path(store.uri).parent)]
-    assert main(["store", "repair", "--all", *workspace]) == 1
-    assert main(["store", "repair", "root", "--accept", *workspace]) == 0
+    capim("verify --quiet", store, code=1)
+    capim("repair --all", store, code=1)
+    capim("repair root --accept", store)
+    capim("verify --quiet", store)
     assert damaged_tables(store) == {}
     for gone in (store.connection.folder("runs"), records(store, "runs")):
         shutil.rmtree(gone)
@@ -817,7 +773,8 @@ def test_of_entries_that_are_changed_at_once_none_is_lost(tmp_path, monkeypatch)
     expected = {"first": (3, "c"), "second": (1, "b"), "third": (7, "e"), "fourth": (1, "d")}
     assert {name: entry[1:] for name, entry in read.entries().items()} == expected
     other.enter("first", 0)  # of a process that was about to make it
-    assert read.entries(fresh=True)["first"].version == 3
+    other.enter("first", 2, "late")  # an older version, recorded by a process that was slower
+    assert read.entries(fresh=True)["first"][1:] == (3, "c")
     other.enter("second", 0, replaces=True)
     assert {name for name, entry in read.entries(fresh=True).items() if entry.version} == {"first", "third", "fourth"}
     assert len([*(tmp_path / "digests" / "root").iterdir()]) == 1, "what was read is removed"
@@ -878,24 +835,11 @@ def test_a_store_writes_nothing_beside_itself_whatever_its_path(tmp_path: Path, 
     assert [path.name for path in tmp_path.iterdir()] == [folder]
 
 
-def test_a_folder_in_place_of_a_manifest_is_replaced_by_the_copy(tmp_path):
-    store = EmbeddingStore.open(tmp_path / "store", create=True)
-    store.write_rows("results", rows_of("results", {"metric": "R@1"}))
-    newest = min((Path(store.uri) / "results.lance" / "_versions").iterdir())
-    newest.unlink()
-    (newest / "inside").mkdir(parents=True)
-    assert dict(repair_all(again(store))) == {"results": "1 files restored, 0 removed with 0 rows"}
-    assert again(store).rows("results")["metric"].to_pylist() == ["R@1"]
-
-
-def test_what_a_full_or_read_only_disk_does_to_compacting_is_told_in_words(tmp_path, monkeypatch, capsys):
-    EmbeddingStore.open(tmp_path / "store", create=True)
-
+def test_what_a_full_or_read_only_disk_does_to_compacting_is_told_in_words(store, monkeypatch):
     def refuse(*_, **__):
-        raise OSError(30, "Read-only file system", str(tmp_path))
+        raise OSError(30, "Read-only file system", store.uri)
 
     monkeypatch.setattr("capim.store.removal.compact", refuse)
-    assert main(["store", "compact", "--workspace", str(tmp_path)]) == 1
-    shown = capsys.readouterr().err
+    shown = capim("compact", store, code=1).err
     assert "capim: compacting failed: [Errno 30] Read-only file system" in shown
     assert "The folder is not writable" in shown

@@ -160,11 +160,11 @@ def test_the_same_file_again_writes_nothing(toy, save):
 KEYS = {"results": "result", "outcomes": "query_id", "slices": "slice", "comparisons": "comparison"}
 
 
-def analysed(store, sealed, spec, *, other="x"):
+def analysed(store, sealed, spec):
     """Rows that were computed from a set, and rows of another encoder."""
     mine = {"encoder": spec.name, "encoder_fingerprint": spec.fingerprint, "image_tag": sealed.tag, "caption_tag": ""}
     mine |= {"corpus": sealed.key.corpus, "corpus_fingerprint": sealed.key.corpus_fingerprint, "evaluation": "e1"}
-    pair = {"encoder_a": other, "fingerprint_a": other, "encoder_b": spec.name, "fingerprint_b": spec.fingerprint}
+    pair = {"encoder_a": "x", "fingerprint_a": "x", "encoder_b": spec.name, "fingerprint_b": spec.fingerprint}
     for name, key in KEYS.items():
         untagged = {"image_tag": "", "caption_tag": ""}
         store.write_rows(name, rows_of(name, {**mine, **pair, key: "gone"}, {**untagged, key: "kept"}))

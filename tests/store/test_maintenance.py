@@ -19,7 +19,7 @@ from capim.store.inventory import diff, find_set, info
 from capim.store.removal import compact_store, drop, drop_superseded
 from capim.store.schema import FORMAT
 from tests.random_store import rows_of
-from tests.store.toy import fill, make_block, make_corpus, make_key, make_spec
+from tests.store.toy import fill, make_block, make_corpus, make_key, make_spec, states
 
 NOTHING = timedelta(0)
 
@@ -153,7 +153,7 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(store):
     assert again.put(unsealed, other, make_block(corpus, other, range(28, 40))) == 10
     assert store.put(unsealed, other, make_block(corpus, other, range(28, 40))) == 0
     assert again.sealed(key) == store.sealed(key)
-    assert "damaged" not in {finding.state for finding in verify(again)}
+    assert "damaged" not in states(again)
 
 
 def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(store, monkeypatch):
@@ -168,7 +168,7 @@ def test_rows_added_again_beside_a_sealed_state_are_removed_and_it_stays(store, 
     assert len(store.vectors(encoder="enc", corpus="toy", modality="image")) == 20
     compact_store(store, history=NOTHING)
     assert store.connection.find(key.table).count_rows() == 20
-    assert {finding.state for finding in verify(store)} == {"sound"}
+    assert states(store) == {"sound"}
 
 
 def test_temporary_files_are_swept_when_they_are_old(store):
@@ -218,6 +218,7 @@ def test_a_store_whose_format_cannot_be_read_is_opened(store, caplog):
     assert EmbeddingStore.open(store.uri).sql("SELECT format FROM formats").to_pylist() == [{"format": FORMAT}]
 
 
+@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize("has_record", [False, True])
 @pytest.mark.parametrize(
     ("format_", "words"),

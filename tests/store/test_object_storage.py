@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,14 +10,12 @@ import pytest
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import Connection, _session
 from capim.store.digests import TableFiles
-from capim.store.integrity import repair_one, verify
+from capim.store.integrity import repair_one
 from capim.store.inventory import info
 from capim.store.removal import compact_store, drop
 from tests.random_store import rows_of
-from tests.store.toy import fill, make_corpus, make_embeddings, make_spec
-
-WRITER = Path(__file__).with_name("writer.py")
-ROOT = Path(__file__).resolve().parents[2]
+from tests.store.test_crashes import start, wait_for
+from tests.store.toy import fill, make_corpus, make_embeddings, make_spec, states
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +27,18 @@ def endpoint():
     server.stop()
 
 
+def in_environment(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_ENDPOINT_URL")
+    for name, value in zip(names, ("testing", "testing", "us-east-1", endpoint), strict=True):
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture
 def bucket(endpoint, monkeypatch, tmp_path):
     """Address of an empty bucket; credentials and endpoint are in the environment, as a user would have them."""
     import boto3  # type: ignore[import-untyped]
 
-    environment = {
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": endpoint,
-    }
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+    in_environment(monkeypatch, endpoint)
     monkeypatch.setattr("capim.store.connection.COPIES", tmp_path / "copies")
     boto3.client("s3", region_name="us-east-1", endpoint_url=endpoint).create_bucket(Bucket="capim")
     return "s3://capim"
@@ -64,7 +57,7 @@ def test_everything_works_in_a_bucket(bucket, tmp_path):
     np.testing.assert_array_equal(again.vectors(encoder="enc", corpus="toy", modality="image").matrix, given)
     assert sum(map(len, again.multivectors(encoder="late", corpus="toy", modality="image"))) == 20
     assert again.missing(key, 20).tolist() == []
-    assert {finding.state for finding in verify(again)} == {"sound"}
+    assert states(again) == {"sound"}
     assert again.sql("SELECT count(*) AS n FROM embeddings").to_pylist() == [{"n": 40}]
     assert len(info(again).sets) == 2
     compact_store(again)
@@ -93,17 +86,10 @@ def test_a_file_of_a_table_in_a_bucket_that_was_changed_is_removed_by_a_repair(b
 @pytest.mark.slow
 def test_two_processes_fill_one_set_in_a_bucket(bucket):
     uri = f"{bucket}/shared"
-    command = [sys.executable, str(WRITER), uri, "32"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    writers = [
-        subprocess.Popen([*command, str(seed)], env=environment, stderr=subprocess.PIPE, text=True) for seed in (1, 2)
-    ]
-    for writer in writers:
-        _, errors = writer.communicate()
-        assert writer.returncode == 0, errors
+    wait_for(*(start(uri, 32, seed) for seed in (1, 2)))
     store = EmbeddingStore.open(uri)
     assert [sealed.n_rows for sealed in store.sealed_sets()] == [32, 32]
-    assert "damaged" not in {finding.state for finding in verify(store)}
+    assert "damaged" not in states(store)
 
 
 def test_rows_of_small_tables_are_copied_to_this_machine_and_as_new_as_the_root(bucket, tmp_path, monkeypatch):
@@ -200,10 +186,7 @@ def test_a_bucket_that_does_not_exist_is_not_a_damaged_table(bucket):
 
 
 def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "x")
-    monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    in_environment(monkeypatch, "http://127.0.0.1:9")
     with pytest.raises(WorkError, match="opening s3://capim/store failed"):
         EmbeddingStore.open("s3://capim/store")
 

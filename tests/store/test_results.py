@@ -54,7 +54,7 @@ def test_outcomes_are_read_in_query_order_whatever_their_number_and_the_order_of
 
 
 def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_number(store):
-    n, corpus = 20_000, make_corpus(20_000)
+    n, corpus = 10_000, make_corpus(10_000)
     store.write_corpus(corpus)
     assert store.items("toy", "image")["id"].to_pylist() == corpus.images["id"].to_pylist()
     for spec in (make_spec(name="single", dim=4), make_spec(name="multi", dim=4, vectors="multi")):
@@ -66,7 +66,7 @@ def test_items_vectors_and_multivectors_are_read_in_corpus_order_whatever_their_
     read = store.vectors(encoder="single", corpus="toy", modality="image")
     assert read.ids == corpus.images["id"].to_pylist()
     assert read.ords.tolist() == list(range(n))
-    blocks = store.multivectors(encoder="multi", corpus="toy", modality="image", window=5000)
+    blocks = store.multivectors(encoder="multi", corpus="toy", modality="image", window=3000)
     assert np.concatenate([block.ords for block in blocks]).tolist() == list(range(n))
 
 

@@ -10,17 +10,11 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.removal import Pruning, plan_pruning, prune
-from capim.store.rows import register
-from capim.store.schema import ANALYSES, REGISTERS, texts
+from capim.store.rows import merge
+from capim.store.schema import texts
 from capim.store.types import IndexedImage
-from tests.random_store import BEGUN, rows_of
+from tests.random_store import BEGUN, rows_of, write_row
 from tests.store.toy import fill, make_corpus, make_spec
-
-
-def write(store: EmbeddingStore, table: str, day: int, **columns: Any) -> None:
-    """A row that the run of a day wrote."""
-    row = {"run": f"run{day:03d}", "created": BEGUN + timedelta(days=day), "image_tag": "", "caption_tag": ""}
-    store.write_rows(table, rows_of(table, row | columns))
 
 
 def evaluated(store: EmbeddingStore, day: int, *tables: str, **changes: Any) -> None:
@@ -28,14 +22,13 @@ def evaluated(store: EmbeddingStore, day: int, *tables: str, **changes: Any) -> 
     row = {"encoder": "enc", "encoder_fingerprint": f"e{day}", "corpus": "toy", "corpus_fingerprint": "c0"}
     row |= {"protocol": "t2i/all", "evaluation": f"v{day}", "result": f"r{day}", "metric": "R@1", "query_id": "q"}
     for table in tables:
-        columns = ANALYSES[table].columns.names
-        write(store, table, day, **{name: value for name, value in (row | changes).items() if name in columns})
+        write_row(store, table, day, **(row | changes))
 
 
 def nights(store: EmbeddingStore, n: int) -> None:
     """Nights of which each evaluates another revision of the encoder."""
     for day in range(n):
-        write(store, "runs", day)
+        write_row(store, "runs", day)
         evaluated(store, day, "results")
 
 
@@ -59,7 +52,7 @@ def test_the_newest_runs_stay_and_a_second_time_nothing_goes(store: EmbeddingSto
 def test_what_a_report_shows_stays_however_old_its_run_is(store: EmbeddingStore) -> None:
     nights(store, 1)
     for day in range(1, 9):
-        write(store, "runs", day)  # nights that changed nothing
+        write_row(store, "runs", day)  # nights that changed nothing
     pruned(store, 2)
     assert store.rows("results")["result"].to_pylist() == ["r0"]
     assert store.rows("runs")["run"].to_pylist() == ["run000", "run007", "run008"]  # the run that a kept row names
@@ -68,7 +61,7 @@ def test_what_a_report_shows_stays_however_old_its_run_is(store: EmbeddingStore)
 def test_the_baseline_of_a_watch_stays(store: EmbeddingStore) -> None:
     nights(store, 8)
     subject = {"encoder": "enc", "corpus": "toy", "protocol": "t2i/all"}
-    write(store, "watched", 5, **subject, evaluation="v5", baseline="run001", baseline_evaluation="v1")
+    write_row(store, "watched", 5, **subject, evaluation="v5", baseline="run001", baseline_evaluation="v1")
     pruned(store, 1)
     assert sorted(texts(store.rows("results")["result"])) == ["r1", "r5", "r7"]
     assert {"run001", "run005", "run007"} == {*store.rows("runs")["run"].to_pylist()}
@@ -79,7 +72,7 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(store
     corpus, specs = make_corpus(4), [make_spec(revision=f"r{number}") for number in range(3)]
     keys = [fill(store, corpus, spec) for spec in specs]
     for day, spec in enumerate(specs[:2]):
-        write(store, "runs", day)
+        write_row(store, "runs", day)
         state = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
         evaluated(store, day, "results", **state)
     plan = pruned(store, 1)
@@ -95,21 +88,18 @@ def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingSto
     store.write_corpus(corpus)
     images = [IndexedImage(sha, 8, 6, b"picture", None) for sha in shas]
     store.write_image_index([*images, IndexedImage("undecodable", 0, 0, None, "not an image")])
-    write(store, "runs", 0)
+    write_row(store, "runs", 0)
     assert pruned(store, 1).rows == {"image_index": ("sha", {"vanished": 1})}
     assert sorted(store.thumbnails(shas)) == sorted(shas[:-1])
     assert store.indexed_images([*shas, "undecodable"]).keys() == {*shas[:-1], "undecodable"}
 
 
-def registered(store: EmbeddingStore, *days: int) -> None:
-    """From then on the name of the encoder means the revision of that day."""
-    for day in days:
-        row = {"name": "enc", "fingerprint": f"e{day}", "spec": "{}", "written": BEGUN + timedelta(days=day)}
-        register(store.connection, "encoders", [row])
-    corpus = {field.name: 1 for field in REGISTERS["corpora"].columns} | {"written": BEGUN, "locations": []}
-    corpus |= dict.fromkeys(("licence", "origin", "reference_language", "main_metric"), "")
-    row = corpus | {"name": "toy", "fingerprint": "c0", "languages": []}
-    register(store.connection, "corpora", [row])
+def registered(store: EmbeddingStore, *days: int, later: int = 0) -> None:
+    """From that day on, or so many days later, the name of the encoder means the revision of that day."""
+    written = (BEGUN + timedelta(days=day + later) for day in days)
+    rows = ({"name": "enc", "fingerprint": f"e{day}", "written": at} for day, at in zip(days, written, strict=True))
+    merge(store.connection, "encoders", rows_of("encoders", *rows), update=True)
+    merge(store.connection, "corpora", rows_of("corpora", {"name": "toy", "fingerprint": "c0"}), update=True)
 
 
 def outcomes(store: EmbeddingStore) -> list[str]:
@@ -129,7 +119,7 @@ def test_outcomes_that_have_no_results_yet_stay_for_the_newest_revision(store: E
     evaluated(store, 0, "outcomes")
     evaluated(store, 1, "outcomes", "results")
     evaluated(store, 2, "outcomes")
-    write(store, "runs", 9)
+    write_row(store, "runs", 9)
     assert pruned(store, 1).rows["outcomes"] == ("evaluation", {"v0": 1})
     assert outcomes(store) == ["v1", "v2"]
 
@@ -143,8 +133,8 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
     for day in range(3):
         evaluated(store, day, "outcomes", "results")
     begun = BEGUN + timedelta(days=1, hours=1)
-    write(store, "runs", 1, state="running", started=begun)
-    write(store, "runs", 9)
+    write_row(store, "runs", 1, state="running", started=begun)
+    write_row(store, "runs", 9)
     with monkeypatch.context() as then:
         then.setattr("capim.store.removal.now", lambda: begun + timedelta(days=2))
         plan = pruned(store, 1)
@@ -162,12 +152,11 @@ def test_what_a_run_wrote_after_the_plan_stays(store: EmbeddingStore) -> None:
     registered(store, 0, 1)
     for day in range(2):
         evaluated(store, day, "outcomes", "results")
-    write(store, "runs", 1)
+    write_row(store, "runs", 1)
     plan = plan_pruning(store, keep=1)
     assert plan.rows["outcomes"] == ("evaluation", {"v0": 1})
-    row = {"name": "enc", "fingerprint": "e0", "spec": "{}", "written": BEGUN + timedelta(days=2)}
-    register(store.connection, "encoders", [row])
-    write(store, "runs", 2, state="running", started=datetime.now(UTC))
+    registered(store, 0, later=2)
+    write_row(store, "runs", 2, state="running", started=datetime.now(UTC))
     evaluated(store, 2, "results", encoder_fingerprint="e0", evaluation="v0", result="r0-again")
     evaluated(store, 3, "outcomes", encoder_fingerprint="e0")
     prune(store, plan)

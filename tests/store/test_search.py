@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from capim.store import RequestError
-from capim.store.integrity import verify
 from capim.store.sets.search import build_index, search
-from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_spec
+from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_spec, states
 
 
 def maxsim(tokens, patches):
@@ -85,7 +84,7 @@ def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(store, vectors
     ]
     assert len(pairs) >= 6
     assert [found.score for _, found in pairs] == pytest.approx([hit.score for hit, _ in pairs], abs=1e-5)
-    assert {finding.state for finding in verify(store)} == {"sound"}, "an index changes nothing that is sealed"
+    assert states(store) == {"sound"}, "an index changes nothing that is sealed"
 
 
 def test_what_does_not_fit_is_refused(store):

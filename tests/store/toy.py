@@ -8,15 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
+from capim.store.integrity import verify
 from capim.store.schema import CAPTIONS, IMAGES, texts
 from capim.store.types import Modality
+from capim.store.vectors import offsets_of
 
 
 def make_corpus(n_images: int = 20, name: str = "toy", languages: tuple[str, ...] = ("en",)) -> Corpus:
     """Two captions for each image, language and translator."""
     images = [
-        {"id": f"i{i:05d}", "key": f"{i}.png", "sha": f"{i:032x}", "width": 8, "height": 6, "objects": None}
-        for i in range(n_images)
+        {"id": f"i{i:05d}", "key": f"{i}.png", "sha": f"{i:032x}", "width": 8, "height": 6} for i in range(n_images)
     ]
     captions = [
         {
@@ -26,7 +27,6 @@ def make_corpus(n_images: int = 20, name: str = "toy", languages: tuple[str, ...
             "ordinal": ordinal,
             "language": language,
             "translator": "human",
-            "annotation_id": None,
         }
         for i in range(n_images)
         for language in languages
@@ -64,19 +64,17 @@ def make_embeddings(ords: Any, spec: EncoderSpec) -> Embeddings:
         norms=np.full(n, 2.0, np.float32),
         n_tokens=np.asarray(ords, np.int32) % 7,
         truncated=np.asarray(ords) % 2 == 0,
-        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) if spec.vectors == "multi" else None,
+        offsets=offsets_of(counts) if spec.vectors == "multi" else None,
     )
 
 
 def make_block(
     corpus: Corpus, spec: EncoderSpec, ords: Any, modality: Modality = "image", batch_id: str = "b0"
 ) -> Block:
-    table = corpus.images if modality == "image" else corpus.captions
     ords = np.asarray(ords, dtype=np.int32)
-    ids = texts(table.column("id").take(ords))
     return Block(
         ords=ords,
-        ids=ids,
+        ids=texts(corpus.items(modality)["id"].take(ords)),
         embeddings=make_embeddings(ords, spec),
         input_shas=["ab" * 16] * len(ords),
         batch_id=batch_id,
@@ -89,8 +87,7 @@ def fill(
     """Writes and seals one whole set in blocks of ``step``."""
     store.write_corpus(corpus)
     store.write_encoder(spec)
-    key = make_key(corpus, spec, modality)
-    n = corpus.images.num_rows if modality == "image" else corpus.captions.num_rows
+    key, n = make_key(corpus, spec, modality), corpus.items(modality).num_rows
     for start in range(0, n, step):
         store.put(key, spec, make_block(corpus, spec, range(start, min(n, start + step)), modality))
     store.seal(key, n_items=n)
@@ -103,3 +100,8 @@ def begin(store: EmbeddingStore, n_images: int, **changes: Any) -> tuple[Corpus,
     store.write_corpus(corpus)
     store.write_encoder(spec)
     return corpus, spec, make_key(corpus, spec)
+
+
+def states(store: EmbeddingStore) -> set[str]:
+    """Those that ``capim store verify`` finds in it, as another process."""
+    return {check.state for check in verify(EmbeddingStore.open(store.uri))}

@@ -280,12 +280,14 @@ def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
         linked = {"images": by_id(of_queries["image_id"].to_pylist())}
         linked["annotations"] = by_id(of_queries["annotation_id"].to_pylist())
         linked |= names_of(corpus, "caption", task.queries)
-        return Items(kind="queries", of="captions", ids=ids, linked=linked, left_out=left_out_of(corpus, "caption"))
+        return Items(
+            kind="queries", of="captions", ids=ids, linked=lambda: linked, left_out=left_out_of(corpus, "caption")
+        )
     of_image = by_id(texts(corpus.images["id"].take(task.queries)))
     described = zip(texts(captions["id"]), captions["image_id"].to_pylist(), strict=True)
     linked = {"captions": {caption: of_image[image] for caption, image in described if image in of_image}}
     linked |= names_of(corpus, "image", task.queries)
-    return Items(kind="queries", of="images", ids=ids, linked=linked, left_out=left_out_of(corpus, "image"))
+    return Items(kind="queries", of="images", ids=ids, linked=lambda: linked, left_out=left_out_of(corpus, "image"))
 
 
 def compositional_items(
@@ -308,7 +310,7 @@ def compositional_items(
         ids=texts(table["id"]),
         texts=list(zip(first, second, strict=True)),
         categories=texts(table["category"]) if pairs else None,
-        linked={
+        linked=lambda: {
             "images": by_id(texts(table["image_id" if pairs else "image_0"])),
             "captions": by_id(texts(table[columns[0]])),
             "texts": by_id(first),
