@@ -100,11 +100,8 @@ def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell])
     stored = {(of.direction, metric) for of, metric in parts if of.is_of_language and not of.orientation}
 
     def column(direction: Direction, metric: str) -> ColumnOf[T]:
-        return numbers(
-            data.metric(metric).label,
-            lambda row: cell(row, direction, metric),
-            group=f"{DIRECTION_TITLES[direction]} ({direction})",
-        )
+        group = f"{DIRECTION_TITLES[direction]} ({direction})"
+        return numbers(data.metric(metric).label, lambda row: cell(row, direction, metric), group=group)
 
     return [column(*measure) for measure in MEASURES if measure in stored]
 
@@ -128,9 +125,9 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     )
     colour = alt.Color("value:Q", title="R@1, percent", scale=shades, legend=legend)
     number = base.mark_text(fontSize=11, color="currentColor").encode(text=alt.Text("value:Q", format=".0f"))
-    picture = alt.layer(
-        base.mark_rect(stroke="currentColor", strokeOpacity=0.15).encode(color=colour), number
-    ).properties(width=max(70, cell * len(encoders)), height=20 * len(codes))
+    square = base.mark_rect(stroke="currentColor", strokeOpacity=0.15).encode(color=colour)
+    size = {"width": max(70, cell * len(encoders)), "height": 20 * len(codes)}
+    picture = alt.layer(square, number).properties(**size)
     if len(ways) > 1:
         picture = picture.facet(column=alt.Column("translator:N", sort=ways, title=None))
     spread = [

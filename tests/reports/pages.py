@@ -5,24 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+from capim.reports.elements.page import Cell
 from capim.reports.render import unpacked
 
 PACK = re.compile(r'<script type="application/octet-stream" class="pack">([^<]*)</script>')
-
-
-class Shown(NamedTuple):
-    """A cell of a page: ``reports.elements.page.Cell`` without what is empty."""
-
-    text: str
-    note: str = ""
-    state: str = ""
-    title: str = ""
-    sort: str = ""
-    mark: str = ""
-    link: str = ""
-    bar: Any = None
+PARTS = ("text", "note", "state", "title", "sort", "mark", "link", "bar")  # of a cell, in the order of the page
 
 
 def readable(page: str) -> str:
@@ -41,11 +30,12 @@ def tables(page: str) -> Iterator[dict[str, Any]]:
         yield from (found for found in (block, block.get("table"), block.get("data")) if found and "columns" in found)
 
 
-def cell(packed: Any) -> Shown:
-    """One packed cell."""
-    return Shown(packed) if isinstance(packed, str) else Shown(*(part or "" for part in packed))
+def cell(packed: Any) -> Cell:
+    """One packed cell; its bar stays packed."""
+    parts: list[Any] = [packed] if isinstance(packed, str) else [part or "" for part in packed]
+    return Cell(**dict(zip(PARTS, parts, strict=False)))
 
 
-def cells(table: dict[str, Any]) -> list[list[Shown]]:
+def cells(table: dict[str, Any]) -> list[list[Cell]]:
     """The cells of a table, row by row."""
     return [[cell(packed) for packed in row] for row in table.get("rows", ())]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from capim.reports.exports import export_results, paper
-from capim.reports.exports.latex import breakable, column_table, escape_latex
+from capim.reports.exports.latex import column_table, escape_latex
 from capim.reports.exports.paper import methods
 from capim.reports.rows.reading import read_report_data
 from capim.tasks.corpora import CORPORA
@@ -124,7 +124,3 @@ def test_every_reference_of_a_corpus_or_a_method_has_an_entry() -> None:
 def test_latex_escapes_what_would_be_a_command() -> None:
     assert escape_latex(r"50 % of \input{x}") == r"50 \% of \textbackslash{}input\{x\}"
     assert escape_latex("$x$ & {y}") == r"\$x\$ \& \{y\}"
-    assert (
-        breakable("averylongwordwithoutbreak")
-        == r"aver\penalty500{}ylon\penalty500{}gwor\penalty500{}dwit\penalty500{}hout\penalty500{}brea\penalty500{}k"
-    )

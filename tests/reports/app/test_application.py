@@ -22,8 +22,7 @@ from tests.reports.conftest import HOSTILE
 WRITER = """
 import sys, time
 from capim.store import EmbeddingStore
-from capim.store.removal import compact_store
-from capim.store.removal import drop
+from capim.store.removal import compact_store, drop
 ends = time.monotonic() + float(sys.argv[2])
 store = EmbeddingStore.open(sys.argv[1])
 rows = store.rows("outcomes", encoder=sys.argv[3], corpus="shapes")
