@@ -236,7 +236,7 @@ def _pdf(chart: alt.TopLevelMixin) -> bytes:
     spec = {**chart.to_dict(validate=False), "background": None}
     sizes = dict.fromkeys(("labelFontSize", "titleFontSize"), 8)
     fonts = dict.fromkeys(("labelFont", "titleFont"), _FONT)
-    small = {**sizes, **fonts, "titleFontWeight": "normal"}
+    small: dict[str, Any] = {**sizes, **fonts, "titleFontWeight": "normal"}
     spec["config"] = {
         "font": _FONT,
         "axis": {**small, "labelLimit": 110, "domainColor": "#888", "tickColor": "#888", "gridColor": "#ddd"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from typing import Any
 
 from capim.reports.elements.page import Cell
@@ -12,6 +13,19 @@ from capim.reports.render import unpacked
 
 PACK = re.compile(r'<script type="application/octet-stream" class="pack">([^<]*)</script>')
 PARTS = ("text", "note", "state", "title", "sort", "mark", "link", "bar")  # of a cell, in the order of the page
+
+
+class Elements(HTMLParser):
+    """The names of the elements of a page, and those of their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags, self.attributes = set[str](), set[str]()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes.update(name for name, _ in attrs)
 
 
 def readable(page: str) -> str:

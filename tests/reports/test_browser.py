@@ -268,13 +268,13 @@ def every_size(page: Page) -> Iterator[tuple[int, str]]:
     page.emulate_media(color_scheme="light")
 
 
-def violations(page: Page, what: str, inside: str = "") -> list[tuple[object, ...]]:
-    """What axe finds inside an element, and what is wider than the window, at every width, light and dark."""
+def violations(page: Page, what: str) -> list[tuple[object, ...]]:
+    """What axe finds, and what is wider than the window, at every width, light and dark."""
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
     found: list[tuple[object, ...]] = []
     for width, scheme in every_size(page):
         wide = page.evaluate("document.documentElement.scrollWidth")
-        faults = page.evaluate("place => axe.run(place || document).then((found) => found.violations)", inside)
+        faults = page.evaluate("axe.run(document).then((found) => found.violations)")
         found += [(what, width, scheme, v["id"], v["nodes"][0]["html"][:300]) for v in faults]
         found += [(what, width, scheme, "wider than the window", wide)] * (wide > width)
     return found

@@ -6,7 +6,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,21 +17,8 @@ from capim.reports.render import escape_markdown
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
 from tests.reports.conftest import HOSTILE, ODD_ID
-from tests.reports.pages import blocks, cells, tables
+from tests.reports.pages import Elements, blocks, cells, tables
 from tests.reports.stand_in import StandIn
-
-
-class Elements(HTMLParser):
-    """The names of the elements of a page, and those of their attributes."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags, self.attributes = set[str](), set[str]()
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes.update(name for name, _ in attrs)
 
 
 def test_hostile_captions_are_values_that_no_browser_reads_as_a_page(hostile_report: Path) -> None:

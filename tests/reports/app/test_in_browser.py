@@ -34,7 +34,7 @@ A_FEW_ROWS = """() => {
 @contextmanager
 def watching(browser: Browser, address: str, first: str = "/") -> Iterator[Watched]:
     """A window that has opened the address with the token."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=False)
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.goto(f"{address}{first}?token={TOKEN}")
     assert page.url == f"{address}{first}", "the token leaves the address"
