@@ -52,19 +52,16 @@ def render_html(report: Report) -> str:
     """The page as one HTML file that needs no network: a shell, and blocks that are made when they are seen."""
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
     used = {key for block in _blocks(report, Grid) for key in (block.thumbnail, *(hit.thumbnail for hit in block.hits))}
-    return (
-        html_templates()
-        .get_template("report.html")
-        .render(
-            report=report,
-            details=DETAILS,
-            packs=packs(report),
-            pictures=json.dumps({key: uri for key, uri in report.thumbnails.items() if key not in used}),
-            style=Markup((TEMPLATES / "page.css").read_text("utf-8")),  # noqa: S704 - our own file
-            library=_library() if _blocks(report, Chart) else "",
-            script=script,
-            policy=_policy(script),
-        )
+    template = html_templates().get_template("report.html")
+    return template.render(
+        report=report,
+        details=DETAILS,
+        packs=packs(report),
+        pictures=json.dumps({key: uri for key, uri in report.thumbnails.items() if key not in used}),
+        style=Markup((TEMPLATES / "page.css").read_text("utf-8")),  # noqa: S704 - our own file
+        library=_library() if _blocks(report, Chart) else "",
+        script=script,
+        policy=_policy(script),
     )
 
 

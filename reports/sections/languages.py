@@ -29,7 +29,7 @@ def overview_section(data: ReportData) -> Section:
     blocks: list[Block] = []
     for corpus in corpora:
         encoders = [name for name in order if name in data.encoder_names(corpus)]
-        ranked = [r["encoder"] for r in data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)]
+        ranked = [r["encoder"] for r in data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)]
         blocks += [_heat_map(data, corpus, ranked or encoders), _lowest(data, corpus, encoders)]
     return Section(id="languages", title="Every language", blocks=tuple(blocks))
 
@@ -71,7 +71,7 @@ def section(data: ReportData) -> Section:
     """Corpora with results per language, in detail."""
     blocks: list[Block] = []
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
-        ranked = data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)
+        ranked = data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)
         encoders = [r["encoder"] for r in ranked] or data.encoder_names(corpus)
         blocks += [made for made in (_over_all(data, corpus, encoders), _report(data, corpus, encoders)) if made.rows]
     return Section(
@@ -88,10 +88,6 @@ def language_parts(data: ReportData, corpus: str) -> list[tuple[str, str]]:
     """The languages of a corpus, each with every translator that has results in it."""
     codes = standing.languages(data, corpus)
     return [(code, translator) for code in codes for translator in standing.translators(data, corpus, code)]
-
-
-def _protocol(direction: str, language: str, translator: str) -> str:
-    return f"{direction}/{language}/{translator}"
 
 
 def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell]) -> list[ColumnOf[T]]:
@@ -113,7 +109,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
         for code in codes
         for name in encoders
         for way in ways
-        if (row := data.row(corpus, _protocol("t2i", code, way), R1, name)) is not None and row["value"] is not None
+        if (row := data.row(corpus, f"t2i/{code}/{way}", R1, name)) is not None and row["value"] is not None
     ]
     cell = max(26, min(60, charts.WIDTH // (len(encoders) * len(ways))))
     shades = alt.Scale(range=[f"{charts.PALETTE[2]}0a", f"{charts.PALETTE[2]}c0"], interpolate="rgb")
@@ -138,7 +134,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
 
     def column(name: str, way: str) -> ColumnOf[str]:
         def stored(code: str) -> Cell:
-            return result_cell(data, data.row(corpus, _protocol("t2i", code, way), R1, name))
+            return result_cell(data, data.row(corpus, f"t2i/{code}/{way}", R1, name))
 
         return numbers(way, stored, group=name)
 
@@ -164,7 +160,7 @@ def _report(data: ReportData, corpus: str, encoders: list[str]) -> Table:
 
     def cell(row: tuple[str, str, str], direction: str, metric: str) -> Cell:
         encoder, code, way = row
-        return result_cell(data, data.row(corpus, _protocol(direction, code, way), metric, encoder))
+        return result_cell(data, data.row(corpus, f"{direction}/{code}/{way}", metric, encoder))
 
     return pivot(
         f"languages-{corpus}-report",
