@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -29,7 +30,15 @@ def test_hostile_captions_are_values_that_no_browser_reads_as_a_page(hostile_rep
     assert [name for name in page.attributes if name.startswith("on")] == []
     assert "html" in page.tags and "img" not in page.tags
     assert not [text for text in HOSTILE if "<" in text and text in whole]
-    assert whole.count("<script>") == 1, "our own, which alone the policy of the golden page lets run"
+
+
+def test_only_our_script_runs(hostile_report: Path) -> None:
+    text = (hostile_report / "report.html").read_text("utf-8")
+    assert len(re.findall(r"<script>", text)) == 1
+    policy = html.unescape(re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1])  # type: ignore[index]
+    assert policy.count("sha256-") == 1
+    assert "'unsafe-inline'" not in policy.split("script-src")[1].split(";")[0]
+    assert policy.startswith("default-src 'none'")
 
 
 def test_hostile_captions_break_no_markdown_table_or_line(hostile_report: Path) -> None:
