@@ -52,26 +52,22 @@ def render_html(report: Report) -> str:
     """The page as one HTML file that needs no network: a shell, and blocks that are made when they are seen."""
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
     used = {key for block in _blocks(report, Grid) for key in (block.thumbnail, *(hit.thumbnail for hit in block.hits))}
-    return (
-        html_templates()
-        .get_template("report.html")
-        .render(
-            report=report,
-            details=DETAILS,
-            packs=packs(report),
-            pictures=json.dumps({key: uri for key, uri in report.thumbnails.items() if key not in used}),
-            style=Markup((TEMPLATES / "page.css").read_text("utf-8")),  # noqa: S704 - our own file
-            library=_library() if _blocks(report, Chart) else "",
-            script=script,
-            policy=_policy([script]),
-        )
+    template = html_templates().get_template("report.html")
+    return template.render(
+        report=report,
+        details=DETAILS,
+        packs=packs(report),
+        pictures=json.dumps({key: uri for key, uri in report.thumbnails.items() if key not in used}),
+        style=Markup((TEMPLATES / "page.css").read_text("utf-8")),  # noqa: S704 - our own file
+        library=_library() if _blocks(report, Chart) else "",
+        script=script,
+        policy=_policy(script),
     )
 
 
 def packs(report: Report) -> dict[str, str]:
     """Section to its tables, charts and galleries, packed."""
-    later = {s.id: [packed(block) for block in s.blocks if isinstance(block, MADE_WHEN_SEEN)] for s in report.sections}
-    return {name: _pack(blocks) for name, blocks in later.items()}
+    return {s.id: _pack([packed(b) for b in s.blocks if isinstance(b, MADE_WHEN_SEEN)]) for s in report.sections}
 
 
 def packed(value: Any) -> Any:
@@ -132,10 +128,8 @@ def _lengths() -> Iterator[tuple[int, int]]:
 def _markdown_of(report: Report, *, page: str, most_rows: int, left_out: Sequence[str]) -> str:
     every = [*_blocks(report, Table), *(board.table for board in _blocks(report, Board))]
     cut = {t.id: len(t.rows) - most_rows for t in every if len(t.rows) > most_rows}
-    template = _markdown().get_template("report.md")
-    text = template.render(
-        report=report, page=page, most_rows=most_rows, cut=cut, left_out=left_out, printed_cases=PRINTED_CASES
-    )
+    values = {"report": report, "page": page, "most_rows": most_rows, "cut": cut, "left_out": left_out}
+    text = _markdown().get_template("report.md").render(values, printed_cases=PRINTED_CASES)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
@@ -179,15 +173,15 @@ def _script_text(source: str) -> Markup:
     return Markup(source.replace("</script", r"<\/script").replace("<!--", r"<\!--"))  # noqa: S704 - no corpus text in it
 
 
-def _policy(scripts: list[str]) -> str:
-    """Only our own scripts may run, and nothing may be fetched.
+def _policy(script: str) -> str:
+    """Only our own script may run, and nothing may be fetched.
 
     Vega is unpacked and compiles the expressions of our own specifications, which needs ``unsafe-eval``; text from a
     corpus reaches it as data alone. Inline styles hold the positions of interval bars.
     """
-    hashes = [f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src {' '.join(hashes)} 'unsafe-eval'; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src 'sha256-{digest}' 'unsafe-eval'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 

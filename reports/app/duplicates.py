@@ -22,6 +22,7 @@ PLACES = {"within": "in one corpus", "between": "of two corpora (training and te
 NOTHING = "-"  # in the address: no encoder
 AT_ONCE = 20_000  # images, up to which all corpora and the first encoder are compared unasked
 _BITS = ("0", "2", "4", "8")
+SIDES = ("", "other_")  # prefixes of the columns of a pair
 
 
 class WantedPairs(NamedTuple):
@@ -110,12 +111,14 @@ def duplicates(request: Request) -> Response:
         fault = str(error)
     rows = [row for row in found if wanted.by in ("", row["by"]) and wanted.place in ("", _place(row))]
     rows = rows[::-1] if wanted.reverse else rows
+    paired = {(row[f"{side}corpus"], row[f"{side}image"]) for row in rows for side in SIDES}
+    n_paired = Counter(corpus for corpus, _ in paired)
     start = PAGE * (wanted.page - 1)
     values = {
         "wanted": wanted,
         "fault": fault,
         "sentence": _sentence(rows),
-        "shared": [f"{name}: {n:,} of {show.count(sizes[name], 'image')}" for name, n in _shared(rows, wanted)],
+        "shared": [f"{name}: {n_paired[name]:,} of {show.count(sizes[name], 'image')}" for name in wanted.corpora],
         "pairs": _shown(state, rows[start : start + PAGE], wanted),
         "more": len(rows) > start + PAGE,
         "command": _command(wanted),
@@ -140,19 +143,12 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
     return show.count(len(rows), "pair") + (f": {show.listing(ways)}" if ways else "")
 
 
-def _shared(rows: list[dict[str, Any]], wanted: WantedPairs) -> list[tuple[str, int]]:
-    """Corpus, and how many of its images are in a pair."""
-    paired = {(row[f"{side}corpus"], row[f"{side}image"]) for row in rows for side in ("", "other_")}
-    counts = Counter(name for name, _ in paired)
-    return [(name, counts[name]) for name in wanted.corpora]
-
-
 def _shown(state: State, rows: list[dict[str, Any]], wanted: WantedPairs) -> list[dict[str, Any]]:
     """Pairs as the template shows them, with the pictures of both images."""
     images: dict[tuple[str, str], dict[str, Any]] = {}
     for corpus in wanted.corpora:
         items = state.store.items(corpus, "image")
-        ids = {row[f"{side}image"] for row in rows for side in ("", "other_") if row[f"{side}corpus"] == corpus}
+        ids = {row[f"{side}image"] for row in rows for side in SIDES if row[f"{side}corpus"] == corpus}
         places = pc.index_in(pa.array(sorted(ids), pa.string()), items["id"].combine_chunks())
         for at, item in zip(places.to_pylist(), items.select(["id", "sha"]).take(places).to_pylist(), strict=True):
             like = {"corpus": corpus, "encoders": wanted.encoder, "like": f"image:{at}"}
@@ -161,7 +157,7 @@ def _shown(state: State, rows: list[dict[str, Any]], wanted: WantedPairs) -> lis
         {
             "by": WAYS[row["by"]],
             "cosine": row["cosine"],
-            "sides": [images[row[f"{side}corpus"], row[f"{side}image"]] for side in ("", "other_")],
+            "sides": [images[row[f"{side}corpus"], row[f"{side}image"]] for side in SIDES],
         }
         for row in rows
     ]

@@ -75,10 +75,8 @@ def grid(request: Request) -> Response:
     """The report of the present state, a section at a time: first the board, whose cells lead to the missed queries."""
     snapshot, section = state_of(request).snapshot(), request.query_params.get("section", FIRST)
     whole = snapshot.data
-    names = {
-        name: _chosen(request, name, known)
-        for name, known in (("corpora", whole.corpus_names()), ("encoders", whole.encoder_names()))
-    }
+    known = {"corpora": whole.corpus_names(), "encoders": whole.encoder_names()}
+    names = {name: _chosen(request, name, of) for name, of in known.items()}
     data = whole.only(**names)
     found = snapshot.kept(("conclusions", repr(names)), lambda: conclusions(data))
     tasks = [task for conclusion in found for task in conclusion.tasks]

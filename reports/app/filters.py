@@ -224,11 +224,8 @@ WHERE {condition}
 ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.query_id, o.protocol"""  # noqa: S608 - only placeholders, our own names
     protocol = () if several else (evaluated.protocol.id,)
     parameters = (*protocol, *values, *every, evaluated.corpus_fingerprint, *(value for _, of in where for value in of))
-    corpus = (evaluated.corpus_fingerprint,)
-    only = {
-        "outcomes": evaluated.every_evaluation,
-        **dict.fromkeys(("captions", "images", "quadruples", "pairs"), corpus),
-    }
+    tables = ("captions", "images", "quadruples", "pairs")
+    only = {"outcomes": evaluated.every_evaluation, **dict.fromkeys(tables, (evaluated.corpus_fingerprint,))}
     lists = evaluated.evaluations[margin] if margin else ()
     return Statement(sql=sql, parameters=parameters, only=only, lists=lists)
 

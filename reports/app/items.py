@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from email.parser import BytesParser
 from email.policy import HTTP
 from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -31,6 +32,7 @@ from starlette.responses import RedirectResponse, Response
 from capim.reports import format as show
 from capim.reports.app.filters import QueryFilter, over, select
 from capim.reports.app.state import EvaluatedTask, State, Statement, View, data_uri, link, names_in, respond, state_of
+from capim.reports.rows.report_data import grouped
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.schema import texts
 from capim.store.types import Map, Method, Modality
@@ -170,10 +172,8 @@ def is_vector(contents: bytes) -> bool:
 
 def encoders_of(state: State) -> dict[str, list[str]]:
     """Corpus to the encoders with a sealed set of it, by name."""
-    found: dict[str, set[str]] = {}
-    for sealed in state.store.sealed_sets():
-        found.setdefault(sealed.key.corpus, set()).add(sealed.key.encoder)
-    return {corpus: sorted(names) for corpus, names in sorted(found.items())}
+    by_corpus = grouped((sealed.key for sealed in state.store.sealed_sets()), attrgetter("corpus"))
+    return {corpus: sorted({key.encoder for key in keys}) for corpus, keys in sorted(by_corpus.items())}
 
 
 def _asked(state: State, wanted: WantedItems) -> dict[str, Any]:

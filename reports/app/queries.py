@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -24,7 +25,7 @@ from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, Store
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.gallery_pages import token_words
 from capim.reports.rows.gallery import RankedList, SelectedQuery, relevant_documents
-from capim.reports.rows.report_data import CAUSES
+from capim.reports.rows.report_data import CAUSES, grouped
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
@@ -116,15 +117,13 @@ def rank_cell(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
 
 def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> dict[str, Any]:
     """What the boxes of the form offer."""
-    groups: dict[str, list[tuple[str, str]]] = {}
     key = ("slices", evaluated.corpus, evaluated.protocol.direction)
-    for value in snapshot.kept(key, lambda: _slices(snapshot, evaluated)):
-        kind, _, name = value.partition(":")
-        groups.setdefault(filters.SLICES[kind], []).append((value, name))
+    slices = [(value, *value.split(":", 1)) for value in snapshot.kept(key, lambda: _slices(snapshot, evaluated))]
+    by_kind = grouped(slices, itemgetter(1))
     return {
         "corpora": list(dict.fromkeys(corpus for corpus, _ in snapshot.evaluated)),
         "protocols": [(id_, Protocol.of(id_).titled) for id_ in snapshot.protocols(wanted.corpus)],
-        "slices": list(groups.items()),
+        "slices": [(filters.SLICES[kind], [(value, name) for value, _, name in of]) for kind, of in by_kind.items()],
         "language_choices": [(code, language_name(code)) for code in languages_of(snapshot, evaluated)],
         "sorts": list(filters.SORTS.items()),
         "focus": filters.focus(wanted, evaluated),

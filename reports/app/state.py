@@ -375,22 +375,19 @@ def rendered(request: Request, view: View, *, saved: bool = False) -> str:
         found = state_of(request).store.thumbnails([sha]).get(sha)
         return "" if found is None else data_uri(found)
 
-    return (
-        html_templates()
-        .get_template(f"app/{view.template}")
-        .render(
-            view=view,
-            saved=saved,
-            picture=picture,
-            style=Markup(style()) if saved else "",  # noqa: S704 - our own files
-            pages=PAGES,
-            path=request.url.path,
-            here=address(request),
-            address=lambda **changed: address(request, **changed),
-            link=link,
-            store=state_of(request).store.uri,
-            **view.values,
-        )
+    template = html_templates().get_template(f"app/{view.template}")
+    return template.render(
+        view=view,
+        saved=saved,
+        picture=picture,
+        style=Markup(style()) if saved else "",  # noqa: S704 - our own files
+        pages=PAGES,
+        path=request.url.path,
+        here=address(request),
+        address=lambda **changed: address(request, **changed),
+        link=link,
+        store=state_of(request).store.uri,
+        **view.values,
     )
 
 

@@ -126,9 +126,8 @@ def strips(
         shape: Of the dots.
         encodings: Of dots and intervals.
     """
-    base = alt.Chart(alt.Data(values=points)).encode(
-        y=alt.Y(f"{row}:N", sort=[*order] or [point[row] for point in points], title=None), **encodings
-    )
+    y = alt.Y(f"{row}:N", sort=[*order] or [point[row] for point in points], title=None)
+    base = alt.Chart(alt.Data(values=points)).encode(y=y, **encodings)
     layers = [*intervals(base, along, size=size, opacity=opacity, shape=shape)]
     if within is not None:
         zero = alt.Chart(alt.Data(values=[{"low": -within, "high": within, "zero": 0}]))

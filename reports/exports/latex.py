@@ -14,7 +14,6 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Table
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, chance_of, decision, headline_tasks
-from capim.store.types import MetricFacts
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import Protocol
 
@@ -24,10 +23,10 @@ _ESCAPES = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "−": "$-$", "·": r"$\cdot$", "×": r"$\times$",
     "’": "'", "±": r"$\pm$", "η": r"$\eta$", "²": "$^2$", "\N{NO-BREAK SPACE}": "~", "<": "$<$", ">": "$>$",
-    "|": r"$|$", "…": r"\dots{}", '"': "''",
+    "|": r"$|$", "…": r"\dots{}", '"': "''", "ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "ł": r"\l{}", "æ": r"\ae{}",
+    "å": r"\aa{}", "Å": r"\AA{}",
 }  # fmt: skip
 _ACCENTS = {"\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u030c": "v", "\u0327": "c"}
-_LETTERS = {"ß": r"\ss{}", "ø": r"\o{}", "Ø": r"\O{}", "ł": r"\l{}", "æ": r"\ae{}", "å": r"\aa{}", "Å": r"\AA{}"}
 _LONGEST = 8  # letters of a word that is not broken
 _COLUMN_LINES, _PAGE_LINES, _WRAPPED_AT = 40, 50, 12  # of a table; more are in the next one. Letters of a wrapped line
 _SHORT = {"t2i": r"T$\rightarrow$I", "i2t": r"I$\rightarrow$T", "pairs": "pairs", "quadruples": "binding"}
@@ -46,8 +45,8 @@ def escape_latex(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    if character in _ESCAPES or character in _LETTERS:
-        return {**_ESCAPES, **_LETTERS}[character]
+    if character in _ESCAPES:
+        return _ESCAPES[character]
     if character.isascii():
         return character if character.isprintable() else " "
     letter, *accents = list(unicodedata.normalize("NFD", character))
@@ -118,8 +117,9 @@ def _float(data: ReportData, blocks: Sequence[Sequence[str]], at: int, *, ties: 
         f"\\caption{{{caption}}}",
         f"\\label{{tab:headline{f'-{at + 1}' if at else ''}}}",
         r"\end{table}",
+        "",
     ]
-    return "\n".join([*parts, ""])
+    return "\n".join(parts)
 
 
 def _lines_of(row: str) -> int:
@@ -224,9 +224,8 @@ def figures_tables(data: ReportData) -> str:
 
     Where ties change a figure, ``all lost`` and ``all won`` are its values with all of them lost and won.
     """
-    return "\n".join(
-        filter(None, (_figures(data, corpus, own=own) for corpus in data.corpus_names() for own in (False, True)))
-    )
+    made = (_figures(data, corpus, own=own) for corpus in data.corpus_names() for own in (False, True))
+    return "\n".join(filter(None, made))
 
 
 def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
@@ -245,15 +244,11 @@ def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
     rows = []
     for task, row in found:
         facts = data.metric(task.metric)
-
-        def shown(name: str, facts: MetricFacts = facts, row: Row = row) -> str:
-            return escape_latex(words.value(facts, row[name]))
-
-        cells = [breakable(task.protocol), breakable(facts.label), breakable(row["encoder"])]
-        cells += ["--" if row["value"] is None else marked(data, task, row), shown("ci_low"), shown("ci_high")]
-        if ties:
-            cells += [show.percent(row["tie_share"]), shown("value_ties_lost"), shown("value_ties_won")]
-        rows.append(cells)
+        names = ("ci_low", "ci_high", "value_ties_lost", "value_ties_won")
+        low, high, lost, won = (escape_latex(words.value(facts, row[name])) for name in names)
+        value = "--" if row["value"] is None else marked(data, task, row)
+        cells = [breakable(task.protocol), breakable(facts.label), breakable(row["encoder"]), value, low, high]
+        rows.append(cells + [show.percent(row["tie_share"]), lost, won] * ties)
     heads = ["protocol", "metric", "encoder", "value", "low", "high", *(["ties %", "all lost", "all won"] * ties)]
     title = f"Figures of {corpus}{', metrics of our own' * own}"
     return page_table(title, "XXX" + "r" * (len(heads) - 3), heads, rows)

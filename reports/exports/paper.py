@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from operator import itemgetter
@@ -21,13 +21,7 @@ import vl_convert
 from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.tables import only
-from capim.reports.exports.latex import (
-    PACKAGES,
-    breakable,
-    column_table,
-    figures_tables,
-    printed,
-)
+from capim.reports.exports.latex import PACKAGES, breakable, column_table, figures_tables, printed
 from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData, Row, grouped
 from capim.reports.rows.standing import chance_of, claimed, decision, headline_tasks
@@ -50,22 +44,23 @@ _MOST = 12  # encoders of one chart
 _COLUMN = 250  # pixels: a column of a paper, drawn at its size
 
 
-def paper_files(data: ReportData, _: str = "") -> dict[str, bytes]:
+def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
     """The files of the folder; none without headline figures."""
     table = column_table(data)
     if not table:
         return {}
-    pictures = {"forest.pdf": _forest(data)}
+    pictures, captions = {"forest.pdf": _forest(data)}, {"forest.pdf": FOREST}
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         if len(standing.languages(data, corpus)) > 1:
-            pictures[f"languages-{corpus}.pdf"] = _languages(data, corpus)
+            name, what = f"languages-{corpus}.pdf", f"R@1 of {breakable(corpus)}, text to image, by language"
+            pictures[name], captions[name] = _languages(data, corpus), f"{what}, in percent; translators averaged."
     text, cited = methods(data)
     files = {
         "table.tex": table,
         "methods.tex": text,
         "appendix.tex": _appendix(data),
         "references.bib": "\n".join(entry for key, entry in _entries().items() if key in cited),
-        "paper.tex": _document(list(pictures)),
+        "paper.tex": _document(captions),
     }
     about = f"% made by capim from rows with the digest {data.digest[:16]}\n"
     return {**pictures, **{name: (about + content).encode() for name, content in files.items()}}
@@ -77,12 +72,13 @@ def _entries() -> dict[str, str]:
     return {entry.partition("{")[2].partition(",")[0]: entry for entry in entries}
 
 
-def _document(pictures: Sequence[str]) -> str:
+def _document(captions: Mapping[str, str]) -> str:
+    """The paper with its pictures, each with its caption."""
     figures = "".join(
         "\\begin{figure}[t]\n\\centering\n"
         f"\\includegraphics[width=\\columnwidth,height=.8\\textheight,keepaspectratio]{{{name}}}\n"
-        f"\\caption{{{FOREST if name == 'forest.pdf' else _language_caption(name)}}}\n\\end{{figure}}\n"
-        for name in pictures
+        f"\\caption{{{caption}}}\n\\end{{figure}}\n"
+        for name, caption in captions.items()
     )
     return rf"""\documentclass[10pt,twocolumn]{{article}}
 \usepackage[utf8]{{inputenc}}
@@ -107,11 +103,6 @@ FOREST = (
     "Headline figures with their intervals, best first. Filled: the highest value, or equivalent to it; open: the data "
     "cannot tell which of the two is better; grey: worse. Encoders not shown above chance are left out."
 )
-
-
-def _language_caption(name: str) -> str:
-    corpus = name.removeprefix("languages-").removesuffix(".pdf")
-    return f"R@1 of {breakable(corpus)}, text to image, by language, in percent; translators averaged."
 
 
 # --- Methods: what was done, with the settings that are stored with the figures.
@@ -243,13 +234,9 @@ def _settings(data: ReportData) -> str:
 
 def _pdf(chart: alt.TopLevelMixin) -> bytes:
     spec = {**chart.to_dict(validate=False), "background": None}
-    small = {
-        "labelFontSize": 8,
-        "titleFontSize": 8,
-        "labelFont": _FONT,
-        "titleFont": _FONT,
-        "titleFontWeight": "normal",
-    }
+    sizes = dict.fromkeys(("labelFontSize", "titleFontSize"), 8)
+    fonts = dict.fromkeys(("labelFont", "titleFont"), _FONT)
+    small: dict[str, Any] = {**sizes, **fonts, "titleFontWeight": "normal"}
     spec["config"] = {
         "font": _FONT,
         "axis": {**small, "labelLimit": 110, "domainColor": "#888", "tickColor": "#888", "gridColor": "#ddd"},
@@ -291,12 +278,9 @@ def _strip(points: list[dict[str, Any]], title: str, unit: str) -> alt.LayerChar
     """The encoders of one figure, each with its interval."""
     axis = alt.X("ci_low:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
     fill, stroke = (alt.Scale(domain=[*_LOOKS], range=[*inks]) for inks in zip(*_LOOKS.values(), strict=True))
-    look = {
-        "fill": alt.Fill("state:N", scale=fill, legend=None),
-        "stroke": alt.Stroke("state:N", scale=stroke, legend=None),
-    }
-    height = 11 * len(points)
-    made = charts.strips(points, axis, height=height, width=_COLUMN - 110, size=22, opacity=1, **look)
+    inside, outline = alt.Fill("state:N", scale=fill, legend=None), alt.Stroke("state:N", scale=stroke, legend=None)
+    height, width = 11 * len(points), _COLUMN - 110
+    made = charts.strips(points, axis, height=height, width=width, size=22, opacity=1, fill=inside, stroke=outline)
     return made.properties(title=title)
 
 
@@ -319,12 +303,10 @@ def _languages(data: ReportData, corpus: str) -> bytes:
         for (code, name), value in cells.items()
         if name in encoders
     ]
-    base = alt.Chart(
-        alt.Data(values=points), width=min(_COLUMN - 70, 36 * len(encoders)), height=11 * len(best_first(0))
-    )
-    base = base.encode(
+    names, width = best_first(0), min(_COLUMN - 70, 36 * len(encoders))
+    base = alt.Chart(alt.Data(values=points), width=width, height=11 * len(names)).encode(
         x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-40)),
-        y=alt.Y("language:N", sort=best_first(0), title=None),
+        y=alt.Y("language:N", sort=names, title=None),
     )
     shades = alt.Scale(domain=[0, 100], range=["#f4f7fa", "#1f4e79"])
     ink = alt.condition("datum.dark", alt.value("#fff"), alt.value("#000"))

@@ -33,7 +33,8 @@ MOST_CASES = 200  # queries of a report
 MOST_ITEMS = 6_000  # items of all ranked lists together
 MOST_PICTURES = 600  # different images
 LONGEST_LIST = 5  # items of each ranked list
-SHRINKING = [(n, length) for n in (200, 150, 100) for length in (LONGEST_LIST, 4, 3)] + [(100, 2), (100, 1)]
+SHRINKING = [(n, length) for n in (200, 150, 100) for length in (LONGEST_LIST, 4, 3)] + [(100, 2)]
+SHRINKING += [(n, 1) for n in range(100, 0, -1)]
 """Queries and length of lists, in the order in which they are tried where there is too much to show."""
 MOST_MAPPED = 60  # queries that have maps: each map is a picture of the page
 COLUMNS = (
@@ -237,8 +238,7 @@ def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], l
     turns = zip_longest(*(_without_repeats(sheet) for sheet in sheets))
     order = [(at, *pick) for turn in turns for at, pick in enumerate(turn) if pick is not None][:MOST_CASES]
     queries = [sheets[at].selected(kind, row) for at, kind, row in order]
-    tries = [*SHRINKING, *((n, 1) for n in range(99, 0, -1))]
-    n, length = next((each for each in tries if _fits(queries[: each[0]], each[1])), (0, 1))
+    n, length = next((each for each in SHRINKING if _fits(queries[: each[0]], each[1])), (0, 1))
     places = [(at, sheets[at].kinds.index(kind), row) for at, kind, row in order[:n]]
     chosen = [
         replace(query, lists=tuple(replace(ranked, top=ranked.top[:length]) for ranked in query.lists))

@@ -97,14 +97,11 @@ class ReportData:
             names = {row[name] for name in ("encoder", "encoder_a", "encoder_b") if name in row}
             return ("corpus" not in row or row["corpus"] in kept[0]) and names <= kept[1]
 
-        return replace(
-            self,
-            results=tuple(filter(fits, self.results)),
-            comparisons=tuple(filter(fits, self.comparisons)),
-            slices=tuple(filter(fits, self.slices)),
-            batches=tuple(filter(fits, self.batches)),
-            rankings=(),
-        )
+        fitting: dict[str, Any] = {
+            table: tuple(filter(fits, getattr(self, table)))
+            for table in ("results", "comparisons", "slices", "batches")
+        }
+        return replace(self, **fitting, rankings=())
 
     @cached_property
     def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:

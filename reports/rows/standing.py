@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.reports.format import count, listing
-from capim.reports.rows.report_data import ReportData, Row, goodness, reversed_comparison
+from capim.reports.rows.report_data import ReportData, Row, goodness, grouped, reversed_comparison
 from capim.tasks.metrics.table import SHOWN, headline_of
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import (
@@ -102,11 +102,8 @@ def planned(comparisons: Iterable[Row]) -> dict[tuple[str, str, str], list[int]]
     for corpus in {key[0] for _, key, _ in rows} - {key[0] for key in figures}:
         protocols = [Protocol.of(id_) for id_ in {key[1] for _, key, _ in rows if key[0] == corpus}]
         figures |= {(corpus, *figure) for figure in headline_of(p for p in protocols if not p.is_combined)}
-    places: dict[tuple[str, str, str], list[int]] = {}
-    for at, key, _ in rows:
-        if key in figures:
-            places.setdefault(key, []).append(at)
-    return places
+    shown = grouped(((at, key) for at, key, _ in rows if key in figures), itemgetter(1))
+    return {key: [at for at, _ in places] for key, places in shown.items()}
 
 
 def with_one_budget(comparisons: Sequence[Row]) -> list[Row]:
@@ -317,10 +314,8 @@ def counted_once(names: list[str]) -> str:
 
 def rests_on_few(ranking: Iterable[Row]) -> bool:
     """Whether the ranks on these corpora rest on so few images that "few images" stands beside them."""
-    units = (
-        row["n_effective"] for row in ranking if row["estimand"] == "these corpora" and row["rank_low"] is not None
-    )
-    return any(n is not None and n <= FEW for n in units)
+    ranked = (row for row in ranking if row["estimand"] == "these corpora" and row["rank_low"] is not None)
+    return any(row["n_effective"] is not None and row["n_effective"] <= FEW for row in ranked)
 
 
 def same_photographs(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -34,10 +34,7 @@ COSTS = {
     "depth": "re-ranked for the exact result",
     "x": "setting",
 }
-SHARES = {
-    "tie_share": "tied queries",
-    **{f"equal_at_{n}": f"exact if {n} are re-ranked" for n in (10, 20, 50, 100)},
-}
+SHARES = {"tie_share": "tied queries", **{f"equal_at_{n}": f"exact if {n} are re-ranked" for n in (10, 20, 50, 100)}}
 CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "distractors", "temperature", "threshold"})
 COMBINED = frozenset({"two-stage", "fusion"})  # shown by R@1; the other metrics folded
 COMPRESSION = "ann"
@@ -125,11 +122,10 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
     for key, heading in SHARES.items():
         if any(r["own"].get(key) for r in rows):
             columns.append(detail(key, heading, show.percent, "Percent"))
+    whole = partial(show.number, decimals=0)
     for key, heading in COSTS.items():
         if key != "x" and any(key in r["own"] for r in rows):
-            columns.append(
-                detail(key, heading, partial(show.number, decimals=0) if key == "depth" else show.significant)
-            )
+            columns.append(detail(key, heading, whole if key == "depth" else show.significant))
     fitted = {_label(r): on for r in rows if (on := r["own"].get("fitted_on"))}
     notes = [f"A sample of the queries: {text}." for text in {queries(r).text: None for r in rows} if " of " in text]
     notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
@@ -179,15 +175,9 @@ def _curve(
     y_title = f"{metric.label}{', percent' * fraction}, {of.titled}"
     y_title = f"change of {metric.label}, percentage points" if changes else y_title
     colour, shape = charts.by_name(names, names if changes else data.encoder_names(), series)
-    base = alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X(
-            "cost:Q",
-            title=f"{COSTS[cost]}{' (logarithmic)' * logarithmic}",
-            scale=alt.Scale(nice=False, padding=20, **kind),
-        ),
-        color=colour,
-        tooltip=charts.tooltips("encoder", "setting", "text"),
-    )
+    x_title, scale = f"{COSTS[cost]}{' (logarithmic)' * logarithmic}", alt.Scale(nice=False, padding=20, **kind)
+    x, tooltip = alt.X("cost:Q", title=x_title, scale=scale), charts.tooltips("encoder", "setting", "text")
+    base = alt.Chart(alt.Data(values=points)).encode(x=x, color=colour, tooltip=tooltip)
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
     lines = [] if changes else [base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q")]
     layers = (*lines, *charts.intervals(base, y, size=60, opacity=0.6, shape=shape))

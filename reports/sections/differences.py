@@ -118,6 +118,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     )
     within, name = words.margin(facts, rows[0]["margin"]), anchor("differences", corpus, protocol, metric)
     far = [f"{r['encoder_a']} ({words.difference(facts, r['difference'])})" for r in every if r not in rows]
+    shaded = f"Shaded: less than {within} apart, the margin of equivalence." if within else ""
     folded = f"Further off, by a test: {show.some(far, most=6)}." if far else ""
     by_encoder = "; ".join(f"{p['encoder']}: {p['text']}, {p['words']}" for p in points)
     return charts.finish(
@@ -126,9 +127,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
         title=f"{of.titled} · {words.described(facts)} · {corpus}: every encoder minus {names[0]}",
         alt_text=f"Differences to {names[0]}. {by_encoder}.",
         data=pairs(data, corpus, every, id_=f"{name}-data"),
-        note=" ".join(
-            filter(None, (f"Shaded: less than {within} apart, the margin of equivalence." * bool(within), folded))
-        ),
+        note=" ".join(filter(None, (shaded, folded))),
         right_margin=60,
     )
 

@@ -29,7 +29,7 @@ def overview_section(data: ReportData) -> Section:
     blocks: list[Block] = []
     for corpus in corpora:
         encoders = [name for name in order if name in data.encoder_names(corpus)]
-        ranked = [r["encoder"] for r in data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)]
+        ranked = [r["encoder"] for r in data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)]
         blocks += [_heat_map(data, corpus, ranked or encoders), _lowest(data, corpus, encoders)]
     return Section(id="languages", title="Every language", blocks=tuple(blocks))
 
@@ -71,7 +71,7 @@ def section(data: ReportData) -> Section:
     """Corpora with results per language, in detail."""
     blocks: list[Block] = []
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
-        ranked = data.ranked(corpus, _protocol("t2i", EVERY, EVERY), R1)
+        ranked = data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)
         encoders = [r["encoder"] for r in ranked] or data.encoder_names(corpus)
         blocks += [made for made in (_over_all(data, corpus, encoders), _report(data, corpus, encoders)) if made.rows]
     return Section(
@@ -90,21 +90,14 @@ def language_parts(data: ReportData, corpus: str) -> list[tuple[str, str]]:
     return [(code, translator) for code in codes for translator in standing.translators(data, corpus, code)]
 
 
-def _protocol(direction: str, language: str, translator: str) -> str:
-    return f"{direction}/{language}/{translator}"
-
-
 def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell]) -> list[ColumnOf[T]]:
     """A column for each direction and metric that has results per language."""
     parts = ((Protocol.of(r["protocol"]), r["metric"]) for r in data.results if r["corpus"] == corpus)
     stored = {(of.direction, metric) for of, metric in parts if of.is_of_language and not of.orientation}
 
     def column(direction: Direction, metric: str) -> ColumnOf[T]:
-        return numbers(
-            data.metric(metric).label,
-            lambda row: cell(row, direction, metric),
-            group=f"{DIRECTION_TITLES[direction]} ({direction})",
-        )
+        group = f"{DIRECTION_TITLES[direction]} ({direction})"
+        return numbers(data.metric(metric).label, lambda row: cell(row, direction, metric), group=group)
 
     return [column(*measure) for measure in MEASURES if measure in stored]
 
@@ -116,7 +109,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
         for code in codes
         for name in encoders
         for way in ways
-        if (row := data.row(corpus, _protocol("t2i", code, way), R1, name)) is not None and row["value"] is not None
+        if (row := data.row(corpus, f"t2i/{code}/{way}", R1, name)) is not None and row["value"] is not None
     ]
     cell = max(26, min(60, charts.WIDTH // (len(encoders) * len(ways))))
     shades = alt.Scale(range=[f"{charts.PALETTE[2]}0a", f"{charts.PALETTE[2]}c0"], interpolate="rgb")
@@ -128,9 +121,9 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     )
     colour = alt.Color("value:Q", title="R@1, percent", scale=shades, legend=legend)
     number = base.mark_text(fontSize=11, color="currentColor").encode(text=alt.Text("value:Q", format=".0f"))
-    picture = alt.layer(
-        base.mark_rect(stroke="currentColor", strokeOpacity=0.15).encode(color=colour), number
-    ).properties(width=max(70, cell * len(encoders)), height=20 * len(codes))
+    square = base.mark_rect(stroke="currentColor", strokeOpacity=0.15).encode(color=colour)
+    size = {"width": max(70, cell * len(encoders)), "height": 20 * len(codes)}
+    picture = alt.layer(square, number).properties(**size)
     if len(ways) > 1:
         picture = picture.facet(column=alt.Column("translator:N", sort=ways, title=None))
     spread = [
@@ -141,7 +134,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
 
     def column(name: str, way: str) -> ColumnOf[str]:
         def stored(code: str) -> Cell:
-            return result_cell(data, data.row(corpus, _protocol("t2i", code, way), R1, name))
+            return result_cell(data, data.row(corpus, f"t2i/{code}/{way}", R1, name))
 
         return numbers(way, stored, group=name)
 
@@ -167,7 +160,7 @@ def _report(data: ReportData, corpus: str, encoders: list[str]) -> Table:
 
     def cell(row: tuple[str, str, str], direction: str, metric: str) -> Cell:
         encoder, code, way = row
-        return result_cell(data, data.row(corpus, _protocol(direction, code, way), metric, encoder))
+        return result_cell(data, data.row(corpus, f"{direction}/{code}/{way}", metric, encoder))
 
     return pivot(
         f"languages-{corpus}-report",

@@ -101,6 +101,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
     def rank(name: str) -> Cell:
         return _rank_cell(ranks[name].best, ranks[name].worst) if name in ranks else tables.absent()
 
+    result = partial(tables.result_column, data, corpus)
     columns: list[tables.ColumnOf[str]] = [tables.texts("Encoder", identity)]
     if ranks:
         columns.append(tables.numbers("Rank", rank, explain="Range of ranks that the paired tests allow"))
@@ -109,18 +110,16 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         for metric in shown_metrics(data, corpus, protocol):
             explain = f"{metric}, percent: {title}"
             plain = metric == UNJUDGED  # fewer is not better, it says how much is known
-            result = partial(tables.result_column, data, corpus, protocol, metric, tested=metric == first)
-            columns.append(result(group=title, explain=explain, plain=plain))
+            tested = metric == first
+            columns.append(result(protocol, metric, group=title, explain=explain, plain=plain, tested=tested))
         columns += _tie_column(data, corpus, protocol, first)
     if data.ranked(corpus, *RSUM):
         explain = "Sum of R@1, R@5 and R@10 in both directions, points of 600"
-        columns.append(
-            tables.result_column(data, corpus, *RSUM, group=Protocol.of(RSUM.protocol).titled, explain=explain)
-        )
+        columns.append(result(*RSUM, group=Protocol.of(RSUM.protocol).titled, explain=explain))
 
     best = "lowest" if ranked[0]["lower_is_better"] else "highest"
-    tested = "below a number: against it, by a paired test. Rank: the ranks that the tests allow."
-    marks = f"Bold: {best} value; {tested if ranks else 'not tested (run `capim compare`).'}"
+    tests = "below a number: against it, by a paired test. Rank: the ranks that the tests allow."
+    marks = f"Bold: {best} value; {tests if ranks else 'not tested (run `capim compare`).'}"
     level, n_queries = show.percent(ranked[0]["level"], 0), ranked[0]["n_queries"]
     interval = f"Intervals: {_method(ranked[0])}, {level} %, fixed gallery. " if ranked[0]["replicates"] else ""
     return tables.pivot(
@@ -179,9 +178,8 @@ def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
         return []
     metric = shown_metrics(data, corpus, protocols[0].id)[0]
     figures = [(of.id, metric, {"heading": of.language or "all"}) for of in protocols]
-    return [
-        _figures(data, corpus, f"judged-languages-{corpus}", f"{corpus} · {metric} by language of the query", figures)
-    ]
+    title = f"{corpus} · {metric} by language of the query"
+    return [_figures(data, corpus, f"judged-languages-{corpus}", title, figures)]
 
 
 def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
@@ -273,16 +271,10 @@ def _ranking(data: ReportData) -> Table:
             (MACRO_MEAN, "macro mean", "Mean of the headlines"),
             (BORDA, "Borda", "Share of the other encoders that it outranks, mean over corpora"),
         ):
-            key, group = (estimand, statistic), f"on {estimand}"
-            explain = f"Ranks that it can hold by {heading}, on {estimand}"
-            columns += [
-                tables.numbers(
-                    f"Ranks by {heading}", partial(cell, key=key, made=_open_ranks), group=group, explain=explain
-                ),
-                tables.numbers(
-                    heading, partial(cell, key=key, made=_statistic), group=group, explain=f"{what}, percent"
-                ),
-            ]
+            group, explain = f"on {estimand}", f"Ranks that it can hold by {heading}, on {estimand}"
+            ranks, figure = (partial(cell, key=(estimand, statistic), made=made) for made in (_open_ranks, _statistic))
+            columns.append(tables.numbers(f"Ranks by {heading}", ranks, group=group, explain=explain))
+            columns.append(tables.numbers(heading, figure, group=group, explain=f"{what}, percent"))
     for corpus in json.loads(first["corpora"]):
         name, explain = corpus["corpus"], f"{_headline(data, corpus)}, percent: {corpus['headline']}"
         of_corpus = {encoder: json.loads(row["headlines"]).get(name) for encoder, row in means.items()}
@@ -413,18 +405,14 @@ def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
     metrics = [m for m in WINOGROUND if data.ranked(corpus, protocol.id, m)]
     rows = {r["encoder"]: r for r in data.ranked(corpus, protocol.id, metrics[-1])}
     examples = show.count(next(iter(rows.values()))["n_queries"], "example")
+    explain = "Share of examples with a tied score, percent"
     return tables.pivot(
         f"winoground-{corpus}",
         f"{corpus} · binding (winoground) · percent of {examples}",
         rows,
         tables.texts("Encoder", str),
         *(tables.result_column(data, corpus, protocol.id, m, group=protocol.titled) for m in metrics),
-        tables.measures(
-            "ties",
-            lambda name: rows[name]["tie_share"],
-            show.percent,
-            explain="Share of examples with a tied score, percent",
-        ),
+        tables.measures("ties", lambda name: rows[name]["tie_share"], show.percent, explain=explain),
         extra_rows=[[*_chance_row(data, corpus, [(protocol.id, m, {}) for m in metrics]), tables.absent()]],
         note="Text: for both images the right caption wins. Image: for both captions the right image wins. "
         "Group: both. Some published tables have text and image exchanged.",

@@ -42,7 +42,7 @@ def _stages(corpus: str, measured: list[Speed]) -> Table:
         return measures(percentile, lambda s: s.latency[i] if s.latency else None, show.duration, group=group)
 
     def stage_column(stage: str) -> ColumnOf[Speed]:
-        return numbers(stage, lambda s: _rate(s, stage) or absent("not measured"), group="items per second")
+        return numbers(stage, lambda s: _rate(s, stage), group="items per second")
 
     def items(s: Speed) -> Cell:
         return Cell(text=f"{s.modality}s", title=f"{s.n_items:,} in {s.n_batches:,} batches")
@@ -62,10 +62,10 @@ def _stages(corpus: str, measured: list[Speed]) -> Table:
     )
 
 
-def _rate(speed: Speed, stage: str, title: str = "") -> Cell | None:
-    """Median and interquartile range of the batches' rates; whole numbers from 100 on; None if it was not measured."""
+def _rate(speed: Speed, stage: str, title: str = "") -> Cell:
+    """Median and interquartile range of the batches' rates; whole numbers from 100 on."""
     if (rate := speed.stages.get(stage)) is None:
-        return None
+        return absent("not measured")
     span = show.span(rate.lower, rate.upper, 0 if rate.lower >= 100 else 1) if rate.lower != rate.upper else ""
     return value(rate.median, show.significant(rate.median), note=span, title=title)
 
@@ -75,7 +75,7 @@ def rate_cell(speed: Speed | None) -> Cell:
     if speed is None:
         return absent("no batch was timed apart from the warm-up")
     setting = f"{speed.device}, {speed.precision}, batch size {speed.batch_size}"
-    return _rate(speed, "forward", f"{setting}; interquartile range of {speed.n_batches} batches") or absent()
+    return _rate(speed, "forward", f"{setting}; interquartile range of {speed.n_batches} batches")
 
 
 def _projection(data: ReportData, corpus: str) -> Table:
@@ -178,17 +178,11 @@ def _picture(
         tooltip=[alt.Tooltip("encoder:N"), alt.Tooltip("text:N", title=metric), alt.Tooltip("speed:N")],
     )
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
-    return alt.layer(
-        base.transform_filter("datum.frontier")
-        .mark_line(
-            interpolate="step-before" if fast else "step-after",
-            strokeDash=[4, 4],
-            color="currentColor",
-            opacity=0.5,
-        )
-        .encode(y="value:Q"),
-        *charts.intervals(base.encode(color=colour), y, size=110, shape=shape),
-    ).properties(width=charts.WIDTH, height=320)
+    step = "step-before" if fast else "step-after"
+    frontier = base.transform_filter("datum.frontier").encode(y="value:Q")
+    dashed = frontier.mark_line(interpolate=step, strokeDash=[4, 4], color="currentColor", opacity=0.5)
+    intervals = charts.intervals(base.encode(color=colour), y, size=110, shape=shape)
+    return alt.layer(dashed, *intervals).properties(width=charts.WIDTH, height=320)
 
 
 def pareto(points: list[tuple[float, float]]) -> list[bool]:

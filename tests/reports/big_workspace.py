@@ -8,12 +8,11 @@ made from them by the public steps, so that tests, intervals and slices are real
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,10 @@ DIM = 48  # of the truth
 COLOURS = {"red": "rot", "blue": "blau", "green": "grün", "yellow": "gelb", "black": "schwarz", "orange": "orange"}
 THINGS = {"circle": "Kreis", "square": "Quadrat", "bar": "Balken", "ring": "Ring"}
 LANGUAGES = ("en", "de", "fr", "ja", "ar", "hi")
+
+
+Picture: TypeAlias = tuple[str, tuple[str, str, str], bytes]
+"""Hash, the words of what is to be seen (a colour, a thing, a second colour), and the file."""
 
 
 class Model(NamedTuple):
@@ -65,16 +68,14 @@ def make(workspace: Path, *, n_images: int = 1000, replicates: int = 1000, seed:
     rng = np.random.default_rng(seed)
     pictures = [_picture(rng) for _ in range(n_images)]
     store.write_image_index(IndexedImage(sha, 160, 120, drawn, None) for sha, _, drawn in pictures)
-    corpora = {
-        "photos": (_captioned("photos", pictures, ["en"], 5), rng.normal(size=(n_images, DIM))),
-        "shop-de": (_captioned("shop-de", pictures[: n_images // 2], ["de"], 2), rng.normal(size=(n_images // 2, DIM))),
-        "six-languages": (
-            _captioned("six-languages", pictures[: n_images // 4], LANGUAGES, 1),
-            rng.normal(size=(n_images // 4, DIM)),
-        ),
-        "manuals": (_judged(pictures[: n_images // 4]), rng.normal(size=(n_images // 4, DIM))),
-        "binding": (_binding(pictures[: 2 * (n_images // 5)]), rng.normal(size=(2 * (n_images // 5), DIM))),
-    }
+    made = (
+        _captioned("photos", pictures, ["en"], 5),
+        _captioned("shop-de", pictures[: n_images // 2], ["de"], 2),
+        _captioned("six-languages", pictures[: n_images // 4], LANGUAGES, 1),
+        _judged(pictures[: n_images // 4]),
+        _binding(pictures[: 2 * (n_images // 5)]),
+    )
+    corpora = {corpus.name: (corpus, rng.normal(size=(corpus.images.num_rows, DIM))) for corpus in made}
     corpora["binding"][1][1::2] = corpora["binding"][1][::2] + 0.8 * rng.normal(size=(n_images // 5, DIM))
     for name, model in MODELS.items():
         spec = EncoderSpec(name=name, adapter="hf_dual", checkpoint=f"made-up/{name}", revision="a1", dim=model.dim)
@@ -91,8 +92,8 @@ def make(workspace: Path, *, n_images: int = 1000, replicates: int = 1000, seed:
     return store
 
 
-def _picture(rng: np.random.Generator) -> tuple[str, tuple[str, str, str], bytes]:
-    """Hash, the words of what is to be seen (a colour, a thing, a second colour), and a small photograph of it."""
+def _picture(rng: np.random.Generator) -> Picture:
+    """A small photograph."""
     colour, second = (str(name) for name in rng.choice(list(COLOURS), 2, replace=False))
     thing = str(rng.choice(list(THINGS)))
     low = Image.fromarray(rng.integers(150, 255, (6, 8, 3), dtype=np.uint8)).resize(
@@ -109,16 +110,14 @@ def _picture(rng: np.random.Generator) -> tuple[str, tuple[str, str, str], bytes
     return image_sha(target.getvalue()), (colour, thing, second), target.getvalue()
 
 
-def _images(pictures: Sequence[tuple[str, tuple[str, str, str], bytes]]) -> list[ImageRow]:
+def _images(pictures: Sequence[Picture]) -> list[ImageRow]:
     return [
         ImageRow(f"im{i:04d}", sha=sha, width=160, height=120, objects=sorted({words[1], f"{words[2]} box"}))
         for i, (sha, words, _) in enumerate(pictures)
     ]
 
 
-def _captioned(
-    name: str, pictures: Sequence[tuple[str, tuple[str, str, str], bytes]], languages: Sequence[str], each: int
-) -> Corpus:
+def _captioned(name: str, pictures: Sequence[Picture], languages: Sequence[str], each: int) -> Corpus:
     forms = ("a {} {} and a {} box", "the {} {} is not far from a {} box", "two things: one {} {} and one {} box",
              "a {} {} on the left of a box that is {}", "there is a {} {}, behind it something {}")  # fmt: skip
     captions = []
@@ -134,7 +133,7 @@ def _captioned(
     return build_corpus(name, _images(pictures), captions, source=None, licence="CC0-1.0")
 
 
-def _judged(pictures: Sequence[tuple[str, tuple[str, str, str], bytes]]) -> Corpus:
+def _judged(pictures: Sequence[Picture]) -> Corpus:
     """Every second page has a question, to which the page and the next one are relevant."""
     n = len(pictures) // 2
     captions = [CaptionRow(f"q{i:03d}", None, f"which page shows a {pictures[2 * i][1][0]} part?") for i in range(n)]
@@ -143,7 +142,7 @@ def _judged(pictures: Sequence[tuple[str, tuple[str, str, str], bytes]]) -> Corp
     return build_corpus("manuals", _images(pictures), captions, source=None, relevance=relevance, licence="CC0-1.0")
 
 
-def _binding(pictures: Sequence[tuple[str, tuple[str, str, str], bytes]]) -> Corpus:
+def _binding(pictures: Sequence[Picture]) -> Corpus:
     captions, quadruples = [], []
     for i in range(0, len(pictures), 2):
         colour, thing, second = pictures[i][1]
@@ -183,14 +182,10 @@ def _embed(store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, truth: NDAr
 
 
 def _answers(corpus: Corpus, rng: np.random.Generator) -> str:
-    """Three of four answers to the quadruples are right."""
-    target = io.StringIO()
-    names = ("text_0", "text_1", "image_0", "image_1")
-    writer = csv.writer(target)
-    writer.writerow(["id", *names])
-    for id_ in corpus.quadruples["id"].to_pylist():
-        writer.writerow([id_, *(rng.random(4) < 0.75).astype(int).tolist()])
-    return target.getvalue()
+    """Three of four answers to the quadruples are right, as CSV."""
+    drawn = {id_: (rng.random(4) < 0.75).astype(int).tolist() for id_ in texts(corpus.quadruples["id"])}
+    lines = [f"{id_},{','.join(map(str, of))}" for id_, of in drawn.items()]
+    return "\n".join(["id,text_0,text_1,image_0,image_1", *lines, ""])
 
 
 if __name__ == "__main__":

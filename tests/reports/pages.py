@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from html.parser import HTMLParser
+from typing import Any
 
+from capim.reports.elements.page import Cell
 from capim.reports.render import unpacked
 
 PACK = re.compile(r'<script type="application/octet-stream" class="pack">([^<]*)</script>')
+PARTS = ("text", "note", "state", "title", "sort", "mark", "link", "bar")  # of a cell, in the order of the page
 
 
-class Shown(NamedTuple):
-    """A cell of a page: ``reports.elements.page.Cell`` without what is empty."""
+class Elements(HTMLParser):
+    """The names of the elements of a page, and those of their attributes."""
 
-    text: str
-    note: str = ""
-    state: str = ""
-    title: str = ""
-    sort: str = ""
-    mark: str = ""
-    link: str = ""
-    bar: Any = None
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags, self.attributes = set[str](), set[str]()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes.update(name for name, _ in attrs)
 
 
 def readable(page: str) -> str:
@@ -41,11 +44,12 @@ def tables(page: str) -> Iterator[dict[str, Any]]:
         yield from (found for found in (block, block.get("table"), block.get("data")) if found and "columns" in found)
 
 
-def cell(packed: Any) -> Shown:
-    """One packed cell."""
-    return Shown(packed) if isinstance(packed, str) else Shown(*(part or "" for part in packed))
+def cell(packed: Any) -> Cell:
+    """One packed cell; its bar stays packed."""
+    parts: list[Any] = [packed] if isinstance(packed, str) else [part or "" for part in packed]
+    return Cell(**dict(zip(PARTS, parts, strict=False)))
 
 
-def cells(table: dict[str, Any]) -> list[list[Shown]]:
+def cells(table: dict[str, Any]) -> list[list[Cell]]:
     """The cells of a table, row by row."""
     return [[cell(packed) for packed in row] for row in table.get("rows", ())]

@@ -7,7 +7,7 @@ have: intervals around values, ties, nulls with reasons, several protocols, test
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -393,10 +393,11 @@ def seal(store: StandIn, encoder: str, corpus_name: str) -> None:
         )
 
 
-def demo(*, encoders: Iterable[str] = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")) -> StandIn:
+def demo() -> StandIn:
     """Three encoders on two corpora, like the demo's store."""
     store = StandIn()
-    store.specs = {name: spec(name, dim=64, vectors="multi" if "colpali" in name else "single") for name in encoders}
+    store.specs = {name: spec(name, dim=64) for name in ("tiny-clip", "tiny-clip-plain")}
+    store.specs["tiny-colpali"] = spec("tiny-colpali", dim=64, vectors="multi")
     store.contents = {
         "shapes": corpus("shapes", n_images=40, skipped=["broken0.jpg"]),
         "shapes-winoground": corpus("shapes-winoground", n_images=20, per_image=1),

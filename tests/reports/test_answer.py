@@ -17,6 +17,7 @@ from capim.tasks.statistics.decision import SHARERS
 from tests.reports.stand_in import StandIn, block, comparison, corpus, demo, report, result, spec
 
 BOTH = "t2i/all+i2t/any"
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def tied_on_one_direction(*names: str, p_equivalent: float = 0.001, tested: bool = True) -> StandIn:

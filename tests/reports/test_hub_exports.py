@@ -12,7 +12,6 @@ import pytest
 from capim.reports.exports import export_results
 from capim.reports.exports.other_tools import their_task, their_tasks
 from capim.reports.rows.reading import read_report_data
-from capim.reports.rows.report_data import Row
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
@@ -20,11 +19,6 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.protocols import Protocol
 from tests.reports.stand_in import StandIn, corpus, result, spec
-
-
-def by_figure(store: StandIn) -> dict[tuple[str, ...], Row]:
-    """The results by encoder, corpus, protocol and metric."""
-    return {(r["encoder"], r["corpus"], r["protocol"], r["metric"]): r for r in store.tables["results"]}
 
 
 def _their_numbers(task: Any) -> dict[str, list[int]]:
@@ -109,15 +103,17 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
 def test_a_model_card_has_the_headlines_of_one_encoder_and_huggingface_hub_reads_them(
     large_store: StandIn, tmp_path: Path
 ) -> None:
+    every = read_report_data(large_store)
     with pytest.raises(RequestError, match=r"name it with --encoder: one of .*siglip2-so400m"):
-        export_results(read_report_data(large_store), tmp_path / "card.yaml")
+        export_results(every, tmp_path / "card.yaml")
     [path] = export_results(read_report_data(large_store, encoders=["siglip2-so400m"]), tmp_path / "card.yaml")
     card = huggingface_hub.ModelCard(f"---\n{path.read_text('utf-8')}---\n# A model\n")
     assert card.data.model_name == "siglip2-so400m"
     found = {(r.dataset_name, r.metric_config, r.metric_type): r for r in card.data.eval_results}
     assert {key[:2] for key in found} >= {("coco-karpathy", "t2i/all"), ("winoground", "winoground")}
     r_at_1 = found["coco-karpathy", "t2i/all", "R@1"]
-    row = by_figure(large_store)["siglip2-so400m", "coco-karpathy", "t2i/all", "R@1"]
+    row = every.row("coco-karpathy", "t2i/all", "R@1", "siglip2-so400m")
+    assert row is not None
     assert r_at_1.metric_value == row["value"]
     assert r_at_1.metric_args["low"] == row["ci_low"]
     assert r_at_1.metric_args["model_revision"] == large_store.specs["siglip2-so400m"].revision

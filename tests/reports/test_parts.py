@@ -26,8 +26,8 @@ from tests.reports.stand_in import StandIn, block, corpus, part, report, result,
 
 
 @pytest.fixture
-def two_models() -> StandIn:
-    """Two models with slices, languages and compositional corpora."""
+def two_models(undrawn: None) -> StandIn:
+    """Two models with slices, languages and compositional corpora; their charts are not drawn."""
     return coco(n_images=8, n_models=2, n_languages=1)
 
 

@@ -13,7 +13,6 @@ import jsonschema  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 
-from capim.reports.elements import charts
 from capim.reports.exports.tabular import row_schema
 from capim.reports.render import render_markdown
 from capim.reports.rows.report_data import OF_THE_MACHINE
@@ -51,10 +50,8 @@ def test_markdown_is_short_and_has_its_pictures(folder: Path) -> None:
     assert "report.html#slices" in text
 
 
-def test_markdown_of_forty_encoders_on_twelve_corpora_is_short_and_names_what_it_leaves_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(charts, "_draw", lambda _spec, prefix: f"<svg>{prefix}</svg>")  # most of the time
+@pytest.mark.usefixtures("undrawn")
+def test_markdown_of_forty_encoders_on_twelve_corpora_is_short_and_names_what_it_leaves_out() -> None:
     encoders, corpora = [f"encoder-with-a-name-{i:02}" for i in range(40)], [f"corpus-{i:02}" for i in range(12)]
     store = StandIn(
         specs={name: spec(name) for name in encoders}, contents={name: corpus(name, n_images=4) for name in corpora}

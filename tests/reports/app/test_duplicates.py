@@ -13,14 +13,9 @@ from starlette.testclient import TestClient
 from capim.store import EmbeddingStore
 from capim.tasks.duplicates import duplicates
 from tests.random_store import SPECS
-from tests.reports.app.stores import HOSTILE_FILE, NoServices, asking, csv_of, twins_store
+from tests.reports.app.stores import HOSTILE_FILE, NoServices, asking, csv_of
 
 ONE, MANY = SPECS
-
-
-@pytest.fixture(scope="module")
-def twins(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
-    return twins_store(tmp_path_factory.mktemp("twins"))
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,8 +18,8 @@ from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
-from tests.reports.app.stores import TOKEN, A, B, NoServices, missed_and_found, services_of, serving, twins_store
-from tests.reports.test_browser import SCHEMES, WIDTHS, Watched, violations
+from tests.reports.app.stores import TOKEN, A, B, NoServices, missed_and_found, services_of, serving
+from tests.reports.test_browser import WIDTHS, Watched, every_size, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -36,7 +34,7 @@ A_FEW_ROWS = """() => {
 @contextmanager
 def watching(browser: Browser, address: str, first: str = "/") -> Iterator[Watched]:
     """A window that has opened the address with the token."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, bypass_csp=False)
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.goto(f"{address}{first}?token={TOKEN}")
     assert page.url == f"{address}{first}", "the token leaves the address"
@@ -178,9 +176,7 @@ def test_axe_finds_nothing_and_nothing_runs_over_the_edge(watched: Watched, brow
         if path == "/":
             page.wait_for_selector("html[data-made=summary]", state="attached")
         if folder := os.environ.get("CAPIM_SCREENSHOTS"):
-            for width, scheme in product(WIDTHS, SCHEMES):
-                page.set_viewport_size({"width": width, "height": 900})
-                page.emulate_media(color_scheme=scheme)
+            for width, scheme in every_size(page):
                 page.screenshot(path=f"{folder}/serve{path.split('?')[0][:8].replace('/', '-')}-{width}-{scheme}.png")
         page.evaluate(A_FEW_ROWS)
         found += violations(page, path)
@@ -253,9 +249,8 @@ def test_a_selection_on_the_map_by_mouse_and_by_keyboard_leads_to_its_queries(wi
     assert elsewhere(seen, address) == set()
 
 
-def test_pairs_of_near_duplicates_follow_the_threshold(browser: Browser, tmp_path: Path) -> None:
-    store = twins_store(tmp_path)
-    app = create_app(store, token=TOKEN, services=services_of(store))
+def test_pairs_of_near_duplicates_follow_the_threshold(browser: Browser, twins: EmbeddingStore) -> None:
+    app = create_app(twins, token=TOKEN, services=services_of(twins))
     with serving(app) as address, watching(browser, address, first="/duplicates") as seen:
         page = seen.page
         page.wait_for_selector(".twins img")
