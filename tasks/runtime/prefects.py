@@ -1,4 +1,5 @@
-# ruff: noqa: PLC0414 - names of this module
+# ruff: noqa: F401 - names of this module
+# mypy: implicit-reexport
 """What capim takes from Prefect; in a command that no server knows, stand-ins for it.
 
 Such a command runs flows and tasks as plain functions (``flows.execution.start``), and importing Prefect would take a
@@ -15,39 +16,34 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from prefect import Flow as Flow
-    from prefect import State as State
-    from prefect import Task as Task
-    from prefect import flow as flow
-    from prefect import tags as tags
-    from prefect.artifacts import create_markdown_artifact as create_markdown_artifact
-    from prefect.artifacts import create_progress_artifact as create_progress_artifact
-    from prefect.artifacts import create_table_artifact as create_table_artifact
-    from prefect.artifacts import update_progress_artifact as update_progress_artifact
-    from prefect.cache_policies import NO_CACHE as NO_CACHE
-    from prefect.cache_policies import CacheKeyFnPolicy as CacheKeyFnPolicy
-    from prefect.client.orchestration import get_client as get_client
-    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate as GlobalConcurrencyLimitCreate
-    from prefect.concurrency.sync import concurrency as concurrency
-    from prefect.context import FlowRunContext as FlowRunContext
-    from prefect.context import TagsContext as TagsContext
-    from prefect.context import TaskRunContext as TaskRunContext
-    from prefect.deployments import run_deployment as run_deployment
-    from prefect.events import emit_event as emit_event
-    from prefect.exceptions import ObjectAlreadyExists as ObjectAlreadyExists
-    from prefect.exceptions import ObjectNotFound as ObjectNotFound
-    from prefect.exceptions import PrefectException as PrefectException
-    from prefect.exceptions import PrefectHTTPStatusError as PrefectHTTPStatusError
-    from prefect.exceptions import TerminationSignal as TerminationSignal
-    from prefect.filesystems import LocalFileSystem as LocalFileSystem
-    from prefect.logging import get_run_logger as get_run_logger
-    from prefect.logging.handlers import APILogHandler as APILogHandler
-    from prefect.runtime import deployment as deployment
-    from prefect.runtime import flow_run as flow_run
-    from prefect.settings import PREFECT_API_URL as PREFECT_API_URL
-    from prefect.task_runners import TaskRunner as TaskRunner
-    from prefect.task_runners import ThreadPoolTaskRunner as ThreadPoolTaskRunner
-    from prefect.tasks import MaterializingTask as MaterializingTask
+    from prefect import Flow, State, Task, flow, tags
+    from prefect.artifacts import (
+        create_markdown_artifact,
+        create_progress_artifact,
+        create_table_artifact,
+        update_progress_artifact,
+    )
+    from prefect.cache_policies import NO_CACHE, CacheKeyFnPolicy
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+    from prefect.concurrency.sync import concurrency
+    from prefect.context import FlowRunContext, TagsContext, TaskRunContext
+    from prefect.deployments import run_deployment
+    from prefect.events import emit_event
+    from prefect.exceptions import (
+        ObjectAlreadyExists,
+        ObjectNotFound,
+        PrefectException,
+        PrefectHTTPStatusError,
+        TerminationSignal,
+    )
+    from prefect.filesystems import LocalFileSystem
+    from prefect.logging import get_run_logger
+    from prefect.logging.handlers import APILogHandler
+    from prefect.runtime import deployment, flow_run
+    from prefect.settings import PREFECT_API_URL
+    from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+    from prefect.tasks import MaterializingTask
 
 _MODULES = {
     "prefect": ("Flow", "State", "Task", "flow", "tags"),
