@@ -8,6 +8,7 @@ third of its time.
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from importlib import import_module
@@ -45,30 +46,13 @@ if TYPE_CHECKING:
     from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
     from prefect.tasks import MaterializingTask
 
-_MODULES = {
-    "prefect": ("Flow", "State", "Task", "flow", "tags"),
-    "prefect.artifacts": (
-        "create_markdown_artifact", "create_progress_artifact", "create_table_artifact", "update_progress_artifact",
-    ),
-    "prefect.cache_policies": ("NO_CACHE", "CacheKeyFnPolicy"),
-    "prefect.client.orchestration": ("get_client",),
-    "prefect.client.schemas.actions": ("GlobalConcurrencyLimitCreate",),
-    "prefect.concurrency.sync": ("concurrency",),
-    "prefect.context": ("FlowRunContext", "TagsContext", "TaskRunContext"),
-    "prefect.deployments": ("run_deployment",),
-    "prefect.events": ("emit_event",),
-    "prefect.exceptions": (
-        "ObjectAlreadyExists", "ObjectNotFound", "PrefectException", "PrefectHTTPStatusError", "TerminationSignal",
-    ),
-    "prefect.filesystems": ("LocalFileSystem",),
-    "prefect.logging": ("get_run_logger",),
-    "prefect.logging.handlers": ("APILogHandler",),
-    "prefect.runtime": ("deployment", "flow_run"),
-    "prefect.settings": ("PREFECT_API_URL",),
-    "prefect.task_runners": ("TaskRunner", "ThreadPoolTaskRunner"),
-    "prefect.tasks": ("MaterializingTask",),
-}  # fmt: skip
-_WHERE = {name: module for module, names in _MODULES.items() for name in names}
+# name -> the module of Prefect that has it, as the imports above say: they are the only list
+_WHERE = {
+    name.name: str(each.module)
+    for each in ast.walk(ast.parse(Path(__file__).read_text(encoding="utf-8")))
+    if isinstance(each, ast.ImportFrom) and str(each.module).startswith("prefect")
+    for name in each.names
+}
 _FILES = {".env": b"PREFECT_", "prefect.toml": b"", "pyproject.toml": b"[tool.prefect"}
 _SETTINGS = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 
@@ -82,7 +66,7 @@ class _Plain:
 
 _NO_RUN = SimpleNamespace(id=None, get=lambda: None, value=lambda: None)
 _STAND_INS: dict[str, Any] = {
-    **{name: type(name, (Exception,), {}) for name in _MODULES["prefect.exceptions"]},
+    **{name: type(name, (Exception,), {}) for name, module in _WHERE.items() if module == "prefect.exceptions"},
     **dict.fromkeys(("FlowRunContext", "TaskRunContext", "flow_run", "deployment", "PREFECT_API_URL"), _NO_RUN),
     **dict.fromkeys(("Flow", "Task", "MaterializingTask"), _Plain),
     "flow": lambda **options: lambda fn: _Plain(fn, **options),
