@@ -577,7 +577,7 @@ def _of_new(config: RunConfig) -> list[Callable[[], object]]:
     """Encoders are in the catalog or described by a table; corpora are known, stored, or a folder or file."""
     from capim.tasks.corpora.description import reader_call
     from capim.tasks.corpora.naming import corpus_to_read
-    from capim.tasks.encoders.catalog import entry_from, entry_of
+    from capim.tasks.encoders.catalog import entry_of
 
     try:
         register = EmbeddingStore.open(config.store_uri).corpora().to_pylist()
@@ -587,10 +587,7 @@ def _of_new(config: RunConfig) -> list[Callable[[], object]]:
     def corpus(what: Any) -> None:
         reader_call(corpus_to_read(what, register, sample=config.sample, seed=config.seed).what)
 
-    def encoder(entry: Any) -> None:
-        entry_of(entry) if isinstance(entry, str) else entry_from(encoder_name(entry), entry)
-
-    return [*(partial(encoder, each) for each in config.encoders), *(partial(corpus, each) for each in config.corpora)]
+    return [*(partial(entry_of, each) for each in config.encoders), *(partial(corpus, each) for each in config.corpora)]
 
 
 def _of_stored(config: RunConfig, flow: str) -> list[Callable[[], object]]:

@@ -101,9 +101,9 @@ class Stub:
         return (np.asarray(self.vector(item)) + np.asarray(self.vector(role + prompt)) / 4).tolist()  # type: ignore[no-any-return]
 
 
-def spec_of(stub: Stub, *, dim: int = DIM, revision: str = "main", **options: object) -> EncoderSpec:
+def spec_of(stub: Stub, *, revision: str = "main", **options: object) -> EncoderSpec:
     """The spec of an encoder ``far`` whose model is the stub's."""
-    row = {"adapter": "http", "checkpoint": "org/model", "dim": dim, "revision": revision}
+    row = {"adapter": "http", "checkpoint": "org/model", "dim": DIM, "revision": revision}
     return entry_from("far", {**row, "options": {"url": stub.url, **options}}).spec
 
 
