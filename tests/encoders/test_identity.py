@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -115,7 +116,7 @@ def test_a_revision_that_the_user_gives_a_module_is_part_of_its_identity(tmp_pat
 
 
 def test_check_says_what_it_cannot_know_of_a_module(tmp_path) -> None:
-    results = {row.check: row for row in check_encoder(module(write_module(tmp_path)))}
+    results = {row.check: row for row in islice(check_encoder(module(write_module(tmp_path))), 4)}
     for check, reason in (
         ("no missing weights", "a module loads its own weights"),
         ("identity", "its identity is model.py alone"),
@@ -124,9 +125,9 @@ def test_check_says_what_it_cannot_know_of_a_module(tmp_path) -> None:
         assert results[check].result == "skip"
         assert results[check].detail.startswith("not verified: ")
         assert reason in results[check].detail
-    named = {row.check: row for row in check_encoder(module(write_module(tmp_path, NAMED)))}
-    assert named["identity"].result == "pass"
-    assert "revision:weights.npy = sha256-" in named["identity"].detail
+    named = next(row for row in check_encoder(module(write_module(tmp_path, NAMED))) if row.check == "identity")
+    assert named.result == "pass"
+    assert "revision:weights.npy = sha256-" in named.detail
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -241,7 +242,7 @@ def test_the_markers_of_pylate_come_before_its_prompts() -> None:
 
 
 def test_check_says_in_which_role_and_with_which_prompt_items_are_encoded(family) -> None:
-    rows = (row for row in check_encoder(family("qwen3-vl-embedding")) if row.check == "roles and prompts")
-    assert next(rows).detail == (
+    row = next(row for row in check_encoder(family("qwen3-vl-embedding")) if row.check == "roles and prompts")
+    assert row.detail == (
         f"captions as query with {PROMPTS['query']!r}, images as document with {PROMPTS['document']!r}"
     )
