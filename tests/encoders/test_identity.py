@@ -175,6 +175,14 @@ def test_a_local_base_model_that_changes_after_resolving_is_refused(copied_famil
         load_encoder(spec)
 
 
+def test_a_spec_that_was_stored_loads_its_code_at_the_commit_of_that_code(family) -> None:
+    """Before, the first pin was taken for that of the code: in a stored spec, or a pinned suite, they are sorted."""
+    resolved = resolve(family("jina"))
+    stored = EncoderSpec.from_json(resolved.to_json())
+    assert [*stored.options] != [*resolved.options]
+    assert load_encoder(stored, trust_remote_code=True).spec == resolved
+
+
 @pytest.mark.parametrize("consent", ["false", "true", 1])
 def test_only_true_is_a_consent_to_remote_code(consent, family) -> None:
     with pytest.raises(RequestError, match=f"trust_remote_code must be true or false, got {consent!r}"):
