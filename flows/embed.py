@@ -23,7 +23,7 @@ from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
-from capim.tasks.encoders import entry_from, entry_named, spec_of
+from capim.tasks.encoders import entry_named, entry_of
 from capim.tasks.evaluate import find_evaluations
 from capim.tasks.hub.progress import track
 from capim.tasks.runtime.encoding import Encoded, EncodeSettings, EncodeWork
@@ -112,7 +112,7 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
 
 
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
-    spec = spec_of(entry) if isinstance(entry, str) else entry_from(str(entry.get("name", "")), entry).spec
+    spec = entry_of(entry).spec
     spec = replace(spec, precision=config.precision or spec.precision, storage=config.storage or spec.storage)
     return execution.call(encoding.resolve_encoder, spec)
 

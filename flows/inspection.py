@@ -573,7 +573,7 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
     """Encoders are in the catalog or described by a table; corpora are known, stored, or a folder or file."""
     from capim.tasks.corpora.description import reader_call
     from capim.tasks.corpora.naming import corpus_to_read
-    from capim.tasks.encoders.catalog import entry_from, entry_of
+    from capim.tasks.encoders.catalog import entry_of
 
     try:
         register = EmbeddingStore.open(config.store_uri).corpora().to_pylist()
@@ -581,7 +581,7 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
         register = []
     for entry in config.encoders:
         with noted(faults):
-            entry_of(entry) if isinstance(entry, str) else entry_from(encoder_name(entry), entry)
+            entry_of(entry)
     for what in config.corpora:
         with noted(faults):
             reader_call(corpus_to_read(what, register, sample=config.sample, seed=config.seed).what)

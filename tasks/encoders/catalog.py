@@ -142,22 +142,24 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
     return entry
 
 
-def entry_of(name: str) -> CatalogEntry:
-    """The catalog row of a name.
+def entry_of(encoder: str | Mapping[str, Any]) -> CatalogEntry:
+    """The catalog row of a name, or the entry of a table of a suite.
 
     Raises:
-        RequestError: No row has that name.
+        RequestError: No row has that name, or the table has faults.
     """
-    rows = _own_rows() if name in _own_rows() else catalog()  # without a look at the packages where none is needed
-    if name not in rows:
-        raise RequestError(f"{unknown('encoder', name, rows)} (capim list encoders)")
-    return rows[name]
+    if not isinstance(encoder, str):
+        return entry_from(str(encoder.get("name", "")), encoder)
+    rows = _own_rows() if encoder in _own_rows() else catalog()  # without a look at the packages where none is needed
+    if encoder not in rows:
+        raise RequestError(f"{unknown('encoder', encoder, rows)} (capim list encoders)")
+    return rows[encoder]
 
 
 def entry_named(name: str, entries: Iterable[str | Mapping[str, Any]]) -> CatalogEntry:
     """The encoder of that name from the tables of a suite, else from the catalog."""
     described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
-    return entry_from(name, described[name]) if name in described else entry_of(name)
+    return entry_of(described.get(name, name))
 
 
 def spec_of(name: str) -> EncoderSpec:

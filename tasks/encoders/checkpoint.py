@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_named, require_libraries
+from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_named, pins_of, require_libraries
 from capim.tasks.hub import folder_at, to_download
 
 ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
@@ -110,9 +110,18 @@ def json_file(file: Path) -> dict[str, Any]:
 
 
 def folder_of(spec: EncoderSpec) -> Path:
-    """The folder with the files of a resolved spec, downloaded from the hub if necessary."""
-    path = local_path(spec.checkpoint)
-    return path or snapshot(repository_of(spec.checkpoint), spec.revision, adapter_named(spec.adapter).weights)
+    """The folder with the files of a resolved spec, downloaded from the hub if necessary; or its file of weights."""
+    if path := local_path(spec.checkpoint):
+        return path
+    repository, weights = source_of(spec)
+    return snapshot(repository, spec.revision, weights)
+
+
+def source_of(spec: EncoderSpec) -> tuple[str, tuple[str, ...]]:
+    """The hub repository of the weights of a spec, and the patterns of their files in the order of preference."""
+    if tag := open_clip_tag(spec):
+        return tag.repository, tag.weights
+    return repository_of(spec.checkpoint), adapter_named(spec.adapter).weights
 
 
 def related_folder(spec: EncoderSpec, repository: str, weights: Sequence[str] = ()) -> Path:
@@ -160,21 +169,19 @@ class OpenClipTag:
     Attributes:
         architecture: Name of a built-in configuration.
         config: The built-in configuration.
-        repository: The hub repository of the weights.
+        repository: The hub repository of the weights; empty where only a file of the user has them.
         weights: Possible names of the file of the weights, in the order of preference.
         preprocess: Mean, standard deviation, interpolation and resize mode that belong to the tag; open_clip's own
             without a tag.
-        file: The user's file of weights; None: they are in the repository.
-        key: Which weights of the file, where it holds several, as of a moving average (EMA).
+        key: Which weights of the user's file, where it holds several, as of a moving average (EMA).
     """
 
     architecture: str
     config: Mapping[str, Any]
-    repository: str = ""
-    weights: tuple[str, ...] = ()
-    preprocess: Mapping[str, Any] = field(default_factory=dict)
-    file: Path | None = None
-    key: str = ""
+    repository: str
+    weights: tuple[str, ...]
+    preprocess: Mapping[str, Any]
+    key: str
 
     def read(self, name: str) -> Mapping[str, Any]:
         """The configuration in the form of a repository's ``open_clip_config.json``."""
@@ -201,23 +208,20 @@ def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
         raise RequestError(unknown(f"encoder {spec.name!r}: architecture", architecture, open_clip.list_models()))
     if config is None:
         return None
-    file = local_path(spec.checkpoint) if of_file else None
-    key = (of_file["key"] if of_file else "") or ""
-    if tag is None:
-        return OpenClipTag(architecture=architecture, config=config, file=file, key=key)
-    weights = open_clip.get_pretrained_cfg(architecture, tag)
-    if not weights or not weights.get("hf_hub"):
+    if of_file:
+        local_path(spec.checkpoint)  # raises where there is no such file
+    weights = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
+    if tag and not weights.get("hf_hub"):
         known = ", ".join(open_clip.list_pretrained_tags_by_model(architecture)) or "none"
         raise RequestError(f"open_clip has no weights {tag!r} on the hub for {architecture}; known: {known}")
-    repository, _, filename = weights["hf_hub"].rpartition("/")
+    repository, _, filename = weights.get("hf_hub", "").rpartition("/")
     return OpenClipTag(
         architecture=architecture,
         repository=repository,
         weights=(*filter(None, [filename]), *ADAPTERS["openclip"].weights),
         config=config,
         preprocess={k: weights[k] for k in ("mean", "std", "interpolation", "resize_mode") if k in weights},
-        file=file,
-        key=key,
+        key=(of_file["key"] if of_file else "") or "",
     )
 
 
@@ -244,12 +248,9 @@ def chosen_weights(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 def weight_files(spec: EncoderSpec) -> list[Path]:
     """The files that hold the weights of a resolved spec, and after them those of the base model of a LoRA adapter."""
-    if (tag := open_clip_tag(spec)) and tag.file:
-        return [tag.file]
-    if tag:
-        folder, patterns = snapshot(tag.repository, spec.revision, tag.weights), tag.weights
-    else:
-        folder, patterns = folder_of(spec), adapter_named(spec.adapter).weights
+    folder, (_, patterns) = folder_of(spec), source_of(spec)
+    if folder.is_file():
+        return [folder]
     base = base_folder(spec, folder)
     return [
         each / name
@@ -288,13 +289,10 @@ def downloads_of(spec: EncoderSpec) -> dict[str, int]:
     """The files, as ``repository/file``, and their bytes that loading a resolved spec would download from the hub."""
     if adapter_named(spec.adapter).endpoint or spec.checkpoint == spec.adapter or local_path(spec.checkpoint):
         return {}
-    tag, weights = open_clip_tag(spec), adapter_named(spec.adapter).weights
-    needed = [
-        (tag.repository if tag else repository_of(spec.checkpoint), spec.revision, tag.weights if tag else weights)
-    ]
+    repository, weights = source_of(spec)
+    needed = [(repository, spec.revision, weights)]
     of_base = weights if spec.adapter in _WITH_BASE else ()  # other related repositories hold code or a configuration
-    pins = ((key.removeprefix(PIN), str(value)) for key, value in spec.options.items() if key.startswith(PIN))
-    needed += [(name, commit, of_base) for name, commit in pins if _COMMIT.fullmatch(commit)]
+    needed += [(name, commit, of_base) for name, commit in pins_of(spec).items() if _COMMIT.fullmatch(commit)]
     return {
         f"{name}/{file}": n_bytes
         for name, commit, patterns in needed

@@ -22,7 +22,7 @@ from typing import Any
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import of_mteb
-from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, adapter_named, is_own_code
+from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, adapter_named, is_own_code, pins_of
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.catalog import catalog, spec_of
 from capim.tasks.encoders.checkpoint import (
@@ -33,6 +33,7 @@ from capim.tasks.encoders.checkpoint import (
     open_clip_tag,
     related_repositories,
     repository_of,
+    source_of,
 )
 from capim.tasks.encoders.endpoint import resolve_endpoint
 from capim.tasks.hub import commit_of, hub_json
@@ -66,9 +67,9 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
     if spec.checkpoint == spec.adapter:  # the code is the model
         return spec
     tag = open_clip_tag(spec)
-    path = tag.file if tag else local_path(spec.checkpoint)
+    path = local_path(spec.checkpoint)
     if path is None:
-        repository = tag.repository if tag else repository_of(spec.checkpoint)
+        repository, _ = source_of(spec)
         revision = commit_of(repository, spec.revision)
         read: ReadJson = tag.read if tag else _reader(repository, revision)
     elif spec.adapter == "module" and path.is_file():
@@ -232,9 +233,8 @@ def _module_revision(spec: EncoderSpec, path: Path) -> str:
 
 def _with_files(spec: EncoderSpec, module: Path) -> EncoderSpec:
     """The spec of a module with the digests of the files that its table or the module itself names."""
-    in_table = [name.removeprefix(PIN) for name in spec.options if name.startswith(PIN)]
     pins = {}
-    for name in dict.fromkeys([*in_table, *(declared_files(module) or [])]):
+    for name in dict.fromkeys([*pins_of(spec), *(declared_files(module) or [])]):
         path = module.parent / Path(name).expanduser()
         if not path.exists():
             raise RequestError(
@@ -282,7 +282,7 @@ def identity_gap(spec: EncoderSpec) -> str | None:
     Any other model is all the files of its folder or repository.
     """
     path = local_path(spec.checkpoint) if spec.adapter == "module" else None
-    if path is None or any(name.startswith(PIN) for name in spec.options) or declared_files(path) is not None:
+    if path is None or pins_of(spec) or declared_files(path) is not None:
         return None
     return (
         f"encoder {spec.name!r}: its identity is {path.name} alone; if it opens other files, name them in it "

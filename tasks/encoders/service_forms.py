@@ -55,6 +55,11 @@ def _texts(*texts: str) -> list[dict[str, Any]]:
     return [{"type": "text", "text": text} for text in texts if text]
 
 
+def _image_part(kind: str, value: object, prompt: str) -> list[dict[str, Any]]:
+    """An image, and the text that is sent with it."""
+    return [{"type": kind, kind: value}, *_texts(prompt)]
+
+
 def _of_openai(answer: Any) -> Rows:
     rows = answer["data"]
     return [(row["index"] if len(rows) > 1 else 0, row["embedding"]) for row in rows]
@@ -92,7 +97,7 @@ FORMS: dict[str, ServiceForm] = {
         title="vLLM",
         source="https://docs.vllm.ai (examples/pooling/embed/vision_embedding_online.py)",
         text=_texts,
-        image=lambda png, prompt: [{"type": "image_url", "image_url": {"url": data_url(png)}}, *_texts(prompt)],
+        image=lambda png, prompt: _image_part("image_url", {"url": data_url(png)}, prompt),
         body=lambda model, inputs, parameters: {"model": model, **parameters, "messages": inputs[0]},
         rows=_of_openai,
         tokens=_usage,
@@ -104,9 +109,7 @@ FORMS: dict[str, ServiceForm] = {
         source="https://docs.cohere.com/reference/embed",
         path="/embed",
         text=lambda text: {"content": _texts(text)},
-        image=lambda png, prompt: {
-            "content": [{"type": "image_url", "image_url": {"url": data_url(png)}}, *_texts(prompt)]
-        },
+        image=lambda png, prompt: {"content": _image_part("image_url", {"url": data_url(png)}, prompt)},
         body=lambda model, inputs, parameters: {
             "model": model, "embedding_types": ["float"], **parameters, "inputs": list(inputs)
         },
@@ -119,9 +122,7 @@ FORMS: dict[str, ServiceForm] = {
         source="https://docs.voyageai.com/reference/multimodal-embeddings-api",
         path="/multimodalembeddings",
         text=lambda text: {"content": _texts(text)},
-        image=lambda png, prompt: {
-            "content": [{"type": "image_base64", "image_base64": data_url(png)}, *_texts(prompt)]
-        },
+        image=lambda png, prompt: {"content": _image_part("image_base64", data_url(png), prompt)},
         body=lambda model, inputs, parameters: {"model": model, **parameters, "inputs": list(inputs)},
         rows=_of_openai,
         tokens=lambda answer: (answer.get("usage") or {}).get("total_tokens"),

@@ -33,8 +33,8 @@ from torch import Tensor, nn
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters import PIN, UNUSED_WEIGHTS, adapter_named
-from capim.tasks.encoders.checkpoint import local_path, open_clip_tag, repository_of, weight_files
+from capim.tasks.encoders.adapters import UNUSED_WEIGHTS, adapter_named, pins_of
+from capim.tasks.encoders.checkpoint import local_path, open_clip_tag, source_of, weight_files
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 from capim.tasks.encoders.tensors import DTYPES
 
@@ -286,12 +286,10 @@ def check_weights_loaded(encoder: Encoder, reports: LoadReports) -> None:
 
 def wrong_weights(spec: EncoderSpec, faults: Mapping[str, str], of: int | None = None) -> MissingWeightsError:
     """The error for weights in which a model and its files differ, with the first names of each kind of fault."""
-    files = " and ".join([spec.checkpoint, *(key.removeprefix(PIN) for key in spec.options if key.startswith(PIN))])
+    files = " and ".join([spec.checkpoint, *pins_of(spec)])
     again = "copy or save the folder again, with all its weights"
     if local_path(spec.checkpoint) is None:
-        tag = open_clip_tag(spec)
-        repository = tag.repository if tag else repository_of(spec.checkpoint)
-        again = f"hf download {repository} --revision {spec.revision} --force-download"
+        again = f"hf download {source_of(spec)[0]} --revision {spec.revision} --force-download"
     missing, unused = ([name for name, fault in faults.items() if fault == kind] for kind in ("missing", "unused"))
     other = [f"{name}: {fault}" for name, fault in faults.items() if fault not in ("missing", "unused")]
     said = []

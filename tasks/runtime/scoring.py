@@ -161,7 +161,9 @@ def outcomes_of(
         if n_parts > 1:
             outcomes_by_id = _merged(scored, portion, n_parts, resources)
         else:
-            outcomes_by_id = _score(scored, portion, resources, ranked)
+            from capim.tasks.ranking.evaluate import evaluate
+
+            outcomes_by_id = evaluate(scored.corpus, portion, **scored.vectors(), resources=resources, advance=ranked)
         ranked(1.0)  # what had no parts, such as pairs and quadruples
         stored_outcomes, unwritten = [], []
         replaced = "evaluation" if any(stored.get(protocol.id) for protocol in portion) else None
@@ -250,11 +252,3 @@ def _portions(protocols: Sequence[Protocol]) -> Iterator[list[Protocol]]:
         languages = [list(members) for _, members in groupby(of_translator, key=lambda protocol: protocol.part)]
         for start in range(0, len(languages), LANGUAGES_AT_ONCE):
             yield [protocol for members in languages[start : start + LANGUAGES_AT_ONCE] for protocol in members]
-
-
-def _score(
-    scored: ScoredSets, protocols: Sequence[Protocol], resources: Resources, advance: Advance
-) -> dict[str, Outcomes]:
-    from capim.tasks.ranking.evaluate import evaluate
-
-    return evaluate(scored.corpus, protocols, **scored.vectors(), resources=resources, advance=advance)

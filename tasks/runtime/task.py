@@ -60,7 +60,6 @@ _OBJECT_STORE = ("error sending request", "timed out", "service unavailable", "s
 
 EVERY_SECONDS = 5.0  # a run of days must not flood the server
 CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"  # which flows/__init__.py sets for a quiet terminal
-_OURS = ("capim",)
 _PREFECTS = ("prefect.flow_runs", "prefect.task_runs")
 _LOST = (httpx.TransportError, PrefectException)
 
@@ -299,14 +298,13 @@ def send_logs() -> None:
 
     Whoever may see the server sees these lines: they are without credentials and paths of the machine.
     """
-    for name in _OURS:
-        logger = logging.getLogger(name)
-        if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):
-            ours = APILogHandler()
-            ours.addFilter(lambda _: in_a_run())
-            logger.addHandler(ours)
-            logger.setLevel(logging.INFO)
-    for name in (*_OURS, *_PREFECTS):
+    logger = logging.getLogger("capim")
+    if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):
+        ours = APILogHandler()
+        ours.addFilter(lambda _: in_a_run())
+        logger.addHandler(ours)
+        logger.setLevel(logging.INFO)
+    for name in ("capim", *_PREFECTS):
         for handler in logging.getLogger(name).handlers:
             if isinstance(handler, APILogHandler):
                 handler.setFormatter(_Redacted())

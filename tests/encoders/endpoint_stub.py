@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders import entry_from
 from tests.encoders.service_doubles import ServiceDouble
 
 DIM = 8
@@ -80,26 +82,29 @@ class Stub:
         tokens = sum(len(one.split()) + 2 if isinstance(one, str) else 50 for one in items)
         return {"object": "list", "data": rows, "model": body["model"], "usage": {"prompt_tokens": tokens}}
 
-    def answer_of_double(self, double: ServiceDouble, path: str, body: dict[str, Any]) -> Any:
-        """The answer of a service; raises KeyError or ValueError for a request that it would refuse."""
-        if path != double.path:
-            raise ValueError(f"no such address {path}")
-        asked = double.read(body)
-        self.roles.append(asked.role)
-        return double.write([self.in_role(item, asked.role, asked.prompt) for item in asked.items])
-
     def reply(self, path: str, body: dict[str, Any]) -> tuple[object, int]:
         """The answer to a request, and its status."""
+        double = self.double
+        if double is None:
+            return ({"error": "too many inputs"}, 413) if len(items_of(body)) > self.most else (self.answer(body), 200)
+        if path != double.path:
+            return {"error": f"no such address {path}"}, 400
         try:
-            if self.double is not None:
-                return self.answer_of_double(self.double, path, body), 200
+            asked = double.read(body)
         except (KeyError, ValueError, TypeError) as fault:
             return {"error": repr(fault)}, 400
-        return ({"error": "too many inputs"}, 413) if len(items_of(body)) > self.most else (self.answer(body), 200)
+        self.roles.append(asked.role)
+        return double.write([self.in_role(item, asked.role, asked.prompt) for item in asked.items]), 200
 
     def in_role(self, item: object, role: str, prompt: str = "") -> list[float]:
         """The vector of an item as a model with prompts for its roles gives it."""
         return (np.asarray(self.vector(item)) + np.asarray(self.vector(role + prompt)) / 4).tolist()  # type: ignore[no-any-return]
+
+
+def spec_of(stub: Stub, *, revision: str = "main", **options: object) -> EncoderSpec:
+    """The spec of an encoder ``far`` whose model is the stub's."""
+    row = {"adapter": "http", "checkpoint": "org/model", "dim": DIM, "revision": revision}
+    return entry_from("far", {**row, "options": {"url": stub.url, **options}}).spec
 
 
 def items_of(body: dict[str, Any]) -> list[object]:

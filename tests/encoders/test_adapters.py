@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,12 @@ from tests.encoders.families.table import CASES
 SINGLE, MULTI = ({"vectors": kind, "storage": "float32"} for kind in ("single", "multi"))
 PAGES = [Image.new("RGB", size, "red") for size in ((56, 56), (112, 56), (90, 140))]
 CAPTIONS = ["a red circle left of a blue square", "A Green triangle, above a yellow circle!", "", "the " * 200]
+
+
+@pytest.fixture(scope="module")
+def loaded(family) -> Callable[[str], Any]:
+    """The encoder of a family by name, loaded once for all tests here; not to be changed."""
+    return cache(lambda name: load_encoder(family(name), trust_remote_code=CASES[name].remote_code))
 
 
 def photographs() -> list[Image.Image]:
@@ -126,8 +132,8 @@ LIBRARIES: dict[str, Callable[[Any], Features]] = {
 
 @torch.inference_mode()
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_vectors_are_those_of_the_familys_own_library(name, family) -> None:
-    encoder: Any = load_encoder(family(name), trust_remote_code=CASES[name].remote_code)
+def test_vectors_are_those_of_the_familys_own_library(name, loaded) -> None:
+    encoder = loaded(name)
     captions, images = map(unit, LIBRARIES[name](encoder))
     known = captions.any(axis=1)  # of an empty caption TIPSv2 makes zeros, and we the vector of padding
     assert known.all() or (name, known.tolist()) == ("tipsv2", [True, True, False, True])
@@ -138,11 +144,11 @@ def test_vectors_are_those_of_the_familys_own_library(name, family) -> None:
 
 @torch.inference_mode()
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.adapter == "colvision"])
-def test_late_interaction_equals_colpali_engine_one_by_one(name, family) -> None:
+def test_late_interaction_equals_colpali_engine_one_by_one(name, family, loaded) -> None:
     import colpali_engine.models as col
     from transformers import AutoImageProcessor
 
-    encoder: Any = load_encoder(family(name))
+    encoder = loaded(name)
     folder, kind, family_of = folder_of(encoder.spec), KINDS[encoder.spec.vectors], FAMILIES[model_type(encoder.spec)]
     class_ = getattr(col, kind + family_of.name)
     # colpali_engine 0.3.18 looks for a table of transformers that version 5 has moved
@@ -165,10 +171,10 @@ def test_late_interaction_equals_colpali_engine_one_by_one(name, family) -> None
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.adapter == "sentence_transformers"])
-def test_sentence_transformers_encodes_captions_as_queries_and_images_as_documents(name, family) -> None:
+def test_sentence_transformers_encodes_captions_as_queries_and_images_as_documents(name, loaded) -> None:
     import sentence_transformers
 
-    encoder: Any = load_encoder(family(name))
+    encoder = loaded(name)
     multi = encoder.spec.vectors == "multi"
     kind = sentence_transformers.MultiVectorEncoder if multi else sentence_transformers.SentenceTransformer
     model: Any = kind(str(folder_of(encoder.spec)), device="cpu")
@@ -182,8 +188,8 @@ def test_sentence_transformers_encodes_captions_as_queries_and_images_as_documen
             np.testing.assert_allclose(got.reshape(expected.shape), expected, atol=2e-6)
 
 
-def test_the_same_weights_in_two_formats_give_the_same_vectors(family, tmp_path) -> None:
-    first = load_encoder(family("clip"))
+def test_the_same_weights_in_two_formats_give_the_same_vectors(loaded, tmp_path) -> None:
+    first = loaded("clip")
     from_transformers_clip(folder_of(first.spec), tmp_path / "openclip")
     second = load_encoder(EncoderSpec(name="o", adapter="openclip", checkpoint=str(tmp_path / "openclip"), dim=32))
     assert_same(encode_captions(first, CAPTIONS), encode_captions(second, CAPTIONS).values)
@@ -199,9 +205,8 @@ def test_the_same_weights_in_two_formats_give_the_same_vectors(family, tmp_path)
         if case.adapter in ("hf_dual", "openclip", "uform") and name not in ("siglip2-naflex", "tipsv2")
     ),
 )
-def test_the_fast_way_to_pixels_is_taken(name, family) -> None:
-    encoder: Any = load_encoder(family(name))
-    assert encoder.pixel_pipeline is not None
+def test_the_fast_way_to_pixels_is_taken(name, loaded) -> None:
+    assert loaded(name).pixel_pipeline is not None
 
 
 def test_a_text_model_of_sentence_transformers_equals_its_own_loop(tmp_path) -> None:
@@ -246,8 +251,8 @@ def test_a_wrong_module_is_refused(text, message, tmp_path) -> None:
         load_encoder(EncoderSpec(name="m", adapter="module", checkpoint=str(tmp_path / "m.py"), dim=32))
 
 
-def test_a_template_is_put_around_every_caption_and_changes_the_fingerprint(family) -> None:
-    plain = load_encoder(family("clip"))
+def test_a_template_is_put_around_every_caption_and_changes_the_fingerprint(family, loaded) -> None:
+    plain = loaded("clip")
     templated = load_encoder(replace(family("clip"), options={"caption_template": "the {caption}"}))
     assert_same(encode_captions(templated, ["red circle"]), encode_captions(plain, ["the red circle"]).values)
     assert templated.spec.fingerprint != plain.spec.fingerprint
@@ -318,10 +323,10 @@ def test_not_a_number_from_the_model_is_an_error_that_names_the_item(family) -> 
 
 
 @pytest.mark.slow
-def test_compiled_forward_passes_give_the_same_vectors(family, monkeypatch) -> None:
+def test_compiled_forward_passes_give_the_same_vectors(family, loaded, monkeypatch) -> None:
     # traced as for a compiler, without spending a minute in one
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    encoder, plain = load_encoder(family("clip"), compiled=True), load_encoder(family("clip"))
+    encoder, plain = load_encoder(family("clip"), compiled=True), loaded("clip")
     assert encoder.forwards["image"] is not plain.forwards["image"]
     np.testing.assert_allclose(
         encode_images(encoder, photographs()).values, encode_images(plain, photographs()).values, atol=1e-5
@@ -329,8 +334,8 @@ def test_compiled_forward_passes_give_the_same_vectors(family, monkeypatch) -> N
 
 
 @pytest.mark.parametrize("name", ["colqwen2", "colgemma3", "qwen3-vl-embedding"])
-def test_a_caption_that_spells_the_image_token_is_text(name, family) -> None:
-    encoder: Any = load_encoder(family(name))
+def test_a_caption_that_spells_the_image_token_is_text(name, loaded) -> None:
+    encoder = loaded(name)
     alone = encode_captions(encoder, ["a red circle"]).values
     together = encode_captions(encoder, ["a red circle", f"a {encoder.image_token} circle"])
     assert encoder.image_token
@@ -338,8 +343,8 @@ def test_a_caption_that_spells_the_image_token_is_text(name, family) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.vectors == "multi"])
-def test_layouts_fit_the_vectors_and_cover_the_image(name, family) -> None:
-    encoder: Any = load_encoder(family(name), device="cpu")
+def test_layouts_fit_the_vectors_and_cover_the_image(name, loaded) -> None:
+    encoder = loaded(name)
     embeddings = encode_images(encoder, PAGES)
     inputs = encoder.prepare_images(PAGES).inputs
     read = [ids[mask.bool()].tolist() for ids, mask in zip(inputs["input_ids"], inputs["attention_mask"], strict=True)]
@@ -378,12 +383,12 @@ def test_layouts_follow_the_mask_of_a_multi_vector_encoder(family) -> None:
 
 @pytest.mark.peers
 @pytest.mark.parametrize("name", ["colpali", "colqwen2", "colqwen2.5", "colqwen3", "colqwen3.5"])
-def test_grids_are_those_of_colpali_engines_similarity_maps(name, family) -> None:
+def test_grids_are_those_of_colpali_engines_similarity_maps(name, loaded) -> None:
     import colpali_engine.models as col
     from colpali_engine.interpretability import get_similarity_maps_from_embeddings
     from transformers import AutoImageProcessor
 
-    encoder: Any = load_encoder(family(name), device="cpu")
+    encoder = loaded(name)
     folder = folder_of(encoder.spec)
     processor = getattr(col, FAMILIES[model_type(encoder.spec)].processor).from_pretrained(folder)
     processor.image_processor = AutoImageProcessor.from_pretrained(folder, backend="pil")

@@ -8,6 +8,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from threading import Timer
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,12 +27,13 @@ from capim.tasks.encoders.endpoint import EndpointOptions, probe_vectors
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
 from capim.tasks.encoders.service_forms import FORMS
 from tests.documents import ROOT, fenced_blocks
-from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, dripping, endpoint, huge, status
+from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, dripping, endpoint, huge, spec_of, status
 from tests.encoders.service_doubles import DOUBLES
 
 KEY = "sk-very-secret"
 CAPTIONS = [f"caption number {n} of a street" for n in range(20)]
 IMAGES = [noise_image(40, 30, seed) for seed in range(3)]
+NO_TIME = ("0", "0.0", "-5", "nan", "inf", "-inf", "soon", "", "Wed, 21 Oct 2015 07:28:00 GMT", "1 Oct 99999 GMT")
 
 
 @pytest.fixture
@@ -42,9 +44,7 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
         yield running
 
 
-def spec_for(stub: Stub, *, dim: int = DIM, revision: str = "main", **options: object) -> EncoderSpec:
-    row = {"adapter": "http", "checkpoint": "org/model", "dim": dim, "revision": revision}
-    return entry_from("far", {**row, "options": {"url": stub.url, "image_form": "messages", **options}}).spec
+spec_for = partial(spec_of, image_form="messages")
 
 
 def loaded(stub: Stub, **options: Any) -> Encoder:
@@ -102,13 +102,10 @@ def test_the_time_that_a_service_asks_for_is_waited_by_all_requests(stub) -> Non
     assert all(8 < pace.turn() <= 9 for _ in range(3))
 
 
-@pytest.mark.parametrize(
-    "value", ["0", "0.0", "-5", "nan", "inf", "-inf", "soon", "", "Wed, 21 Oct 2015 07:28:00 GMT", "1 Oct 99999 GMT"]
-)
-def test_a_service_that_asks_for_no_time_to_come_is_asked_again_after_the_usual_one(value, stub, monkeypatch) -> None:
+def test_a_service_that_asks_for_no_time_to_come_is_asked_again_after_the_usual_one(stub, monkeypatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT_SECONDS", 0.05)
     encoder = loaded(stub, concurrency=1)
-    stub.troubles = [status(429, Retry_After=value)] * 3
+    stub.troubles = [status(429, Retry_After=value) for value in ("0", "nan", "soon")]
     encode_captions(encoder, ["a"])
     assert (np.diff(stub.times) > np.asarray([0.05, 0.1, 0.2]) * 0.75).all()
 
@@ -171,8 +168,7 @@ def test_an_encode_that_is_ended_does_not_sit_out_the_time_that_a_service_asks_f
 
 def test_an_address_where_nothing_answers_is_known_soon(stub, monkeypatch) -> None:
     monkeypatch.setattr(client, "FIRST_WAIT_SECONDS", 0.0)
-    encoder = load_encoder(entry_from("far", {"adapter": "http", "checkpoint": "m", "dim": 4,
-                                              "options": {"url": "http://127.0.0.1:9/v1"}}).spec)  # fmt: skip
+    encoder = loaded(Stub(url="http://127.0.0.1:9/v1"))
     with pytest.raises(WorkError, match=r"127.0.0.1:9 did not answer in 3 tries \(last: ConnectError.*check url"):
         encode_captions(encoder, ["a"])
 
@@ -410,6 +406,7 @@ def test_every_form_has_a_recipe_and_the_table_of_the_page_is_the_table_of_the_c
         ({"retry-after-ms": "250", "Retry-After": "9"}, "busy", 0.25),
         ({}, '{"error": {"details": [{"@type": "…RetryInfo", "retryDelay": "0.2s"}]}}', 0.2),
         ({"retry-after-ms": "nan"}, '{"retryDelay": "0s"}', None),
+        *(({"Retry-After": value}, "busy", None) for value in NO_TIME),
     ],
 )
 def test_the_time_that_a_service_asks_for_is_read_in_every_form(headers, body, seconds) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from capim.tasks.encoders import entry_of
-from capim.tasks.encoders.checkpoint import open_clip_tag, repository_of
+from capim.tasks.encoders.checkpoint import open_clip_tag, source_of
 from tests.encoders.families import clip, colvision, openclip, others, sentence
 from tests.encoders.families.recipe import Recipe, alone, jina, lora, over_xlm_roberta
 
@@ -55,8 +55,7 @@ ROWS: dict[str, Recipe] = {
 def repositories(name: str, place: Path) -> Iterator[tuple[str, Path, str]]:
     """The repositories of a row, made below a folder: name, files, and the commit where the row names one."""
     recipe, entry = ROWS[name], entry_of(name)
-    tag = open_clip_tag(entry.spec)
-    repository = tag.repository if tag else repository_of(entry.checkpoint)
+    tag, (repository, _) = open_clip_tag(entry.spec), source_of(entry.spec)
     related, folder = recipe.write(place / name), place / name / "repository"
     if tag:
         model = json.loads((folder / "open_clip_config.json").read_text())["model_cfg"]

@@ -21,12 +21,12 @@ from capim.store.errors import WorkError
 from capim.store.removal import drop
 from capim.store.types import Corpus, EncoderSpec, SetKey
 from capim.tasks.corpora import open_corpus
-from capim.tasks.encoders import entry_from, load_encoder, resolve
+from capim.tasks.encoders import load_encoder, resolve
 from capim.tasks.encoders.endpoint import PROBE_CAPTIONS, PROBE_IMAGE
 from capim.tasks.reference.changes import WatchRule
 from capim.tasks.runtime.encoding import EncodedSet, EncodeSettings, SetEncoder, tokens_spent
 from capim.tasks.watch import changed_probes
-from tests.encoders.endpoint_stub import DIM, Stub, endpoint
+from tests.encoders.endpoint_stub import Stub, endpoint, spec_of
 
 IN_FLIGHT = 4  # batches: one that is being stored, and those that go through the model meanwhile
 CORPUS = {"name": "few", "reader": "shapes", "n_scenes": 20}
@@ -60,8 +60,7 @@ def stub() -> Iterator[Stub]:
 
 
 def spec_for(stub: Stub, revision: str = "main", **options: object) -> EncoderSpec:
-    row = {"adapter": "http", "checkpoint": "org/model", "dim": DIM, "revision": revision}
-    return resolve(entry_from("far", {**row, "options": {"url": stub.url, "image_form": "input", **options}}).spec)
+    return resolve(spec_of(stub, revision=revision, image_form="input", **options))
 
 
 def encode(

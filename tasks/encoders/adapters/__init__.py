@@ -227,6 +227,11 @@ def adapter_of(spec: EncoderSpec) -> Adapter:
     return adapter
 
 
+def pins_of(spec: EncoderSpec) -> dict[str, str]:
+    """The commit, version or digest of everything that a resolved spec needs beside its checkpoint, by its name."""
+    return {key.removeprefix(PIN): str(value) for key, value in spec.options.items() if key.startswith(PIN)}
+
+
 def require_libraries(spec: EncoderSpec) -> None:
     """Raise ``RequestError`` with the extra to install if a library that the adapter of a spec needs is missing."""
     adapter = adapter_named(spec.adapter)

@@ -15,9 +15,9 @@ from PIL.Image import Image
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters import PIN, adapter_named
+from capim.tasks.encoders.adapters import adapter_named, pins_of
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of, tokenize
-from capim.tasks.encoders.checkpoint import complete_folder, related_folder
+from capim.tasks.encoders.checkpoint import complete_folder, json_file, related_folder
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES
 from capim.tasks.encoders.weights import read_tensors, weights_file
@@ -43,15 +43,14 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
     restore_clip_loss()
     folder = complete_folder(spec)
-    code = [commit for key, commit in spec.options.items() if key.startswith(PIN)]
-    trusted: dict[str, Any] = {"trust_remote_code": True, "code_revision": code[0] if code else None}
+    pins, name = pins_of(spec), str(json_file(folder / "config.json")["auto_map"]["AutoModel"])
+    trusted: dict[str, Any] = {"trust_remote_code": True, "code_revision": pins.get(name.partition("--")[0])}
     config = AutoConfig.from_pretrained(folder, **trusted)
     config._name_or_path = str(folder)  # noqa: SLF001 - where the model's own code looks for its tokenizer
     text = getattr(config.text_config, "hf_model_name_or_path", None)
-    if text and PIN + text in spec.options:
+    if text in pins:
         config.text_config.hf_model_name_or_path = str(related_folder(spec, text))
     # AutoModel.from_config would take the code's newest commit instead of the pinned one
-    name = config.auto_map["AutoModel"]
     model = get_class_from_dynamic_module(name, str(folder), code_revision=trusted["code_revision"])(config)
     weights = weights_file(folder, adapter_named(spec.adapter).weights, spec)
     model.load_state_dict(read_tensors(weights), strict=True)

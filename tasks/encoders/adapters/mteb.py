@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec, Modality
-from capim.tasks.encoders.adapters import PIN, adapter_named
+from capim.tasks.encoders.adapters import adapter_named, pins_of
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.checkpoint import folder_of, related_folder
 from capim.tasks.encoders.of_mteb import model_meta
@@ -58,7 +58,9 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
             "--trust-remote-code"
         )
     folder_of(spec)  # downloaded with its progress, before mteb asks for it
-    for name, commit in _bases(spec):
+    for name, commit in pins_of(spec).items():
+        if name == spec.adapter:  # the version of mteb
+            continue
         if commit_of(name, "main") != commit:
             raise RequestError(f"{where} loads the newest {name}, which is no longer {commit}; encode again")
         related_folder(spec, name, adapter_named(spec.adapter).weights)
@@ -82,12 +84,6 @@ def runs_remote_code(meta: Any) -> bool:
     return bool(meta.loader_kwargs.get("trust_remote_code")) or "trust_remote_code=True" in inspect.getsource(
         meta.loader
     )
-
-
-def _bases(spec: EncoderSpec) -> list[tuple[str, str]]:
-    """The other repositories that are pinned, and their commits."""
-    pins = ((key.removeprefix(PIN), str(commit)) for key, commit in spec.options.items() if key.startswith(PIN))
-    return [(name, commit) for name, commit in pins if name != spec.adapter]
 
 
 def _encoded(model: Any, task: Any, spec: EncoderSpec, modality: Modality, items: list[Any]) -> Any:

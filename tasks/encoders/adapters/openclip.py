@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from torch import Tensor
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import checkpoint
-from capim.tasks.encoders.adapters import adapter_named
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of
 from capim.tasks.encoders.pixels import pipeline_of_transform
 from capim.tasks.encoders.weights import COMPUTED, matches, weights_file, weights_in
@@ -32,22 +31,19 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     import open_clip
     from open_clip.transform import PreprocessCfg, image_transform_v2
 
-    folder: Any = None
-    if tag := checkpoint.open_clip_tag(spec):
+    place, tag = checkpoint.folder_of(spec), checkpoint.open_clip_tag(spec)
+    if tag:
         config, name = tag.config, tag.architecture
-        folder = None if tag.file else checkpoint.snapshot(tag.repository, spec.revision, tag.weights)
     else:
-        folder = checkpoint.folder_of(spec)
-        config = checkpoint.json_file(folder / "open_clip_config.json").get("model_cfg") or {}
-        name = f"local-dir:{folder}"
+        config = checkpoint.json_file(place / "open_clip_config.json").get("model_cfg") or {}
+        name = f"local-dir:{place}"
     if not config:
         raise RequestError(
             f"encoder {spec.name!r}: {spec.checkpoint} has no open_clip_config.json; expected "
             f"{checkpoint.OPEN_CLIP_FORMS}; or use adapter hf_dual if it is a transformers checkpoint"
         )
-    file = tag.file if tag else None
-    names = tag.weights if tag else adapter_named(spec.adapter).weights
-    tensors = weights_in(file or weights_file(folder, names, spec), tag.key if tag else "")
+    file = place if place.is_file() else weights_file(place, checkpoint.source_of(spec)[1], spec)
+    tensors = weights_in(file, tag.key if tag else "")
     text, settings = dict(config["text_cfg"]), dict[str, Any]()
     if text.get("hf_model_name"):
         # the text tower's architecture is described in a second repository: use its pinned folder
@@ -71,7 +67,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         modules=[model],
         forwards={"image": model.encode_image, "caption": encode_text},
         pixels=lambda images: {"image": torch.stack([transform(image) for image in images])},
-        tokens=_tokens(spec, _tokenizer(spec, folder, name, config["text_cfg"]), fixed=not accepts_shorter),
+        tokens=_tokens(spec, _tokenizer(spec, place, name, config["text_cfg"]), fixed=not accepts_shorter),
         pixel_input="image",
         pixel_pipeline=pipeline_of_transform(transform),
         patch_size=int(getattr(model.visual, "patch_size", (0,))[0]),
@@ -140,13 +136,13 @@ def _tokens(spec: EncoderSpec, tokenizer: Any, *, fixed: bool) -> Callable[[list
     return tokens
 
 
-def _tokenizer(spec: EncoderSpec, folder: Path | None, name: str, text: dict[str, Any]) -> Any:
+def _tokenizer(spec: EncoderSpec, place: Path, name: str, text: Mapping[str, Any]) -> Any:
     """The tokenizer that the configuration names: open_clip's own, the folder's, or one from a second repository."""
     import open_clip
 
     named = text.get("hf_tokenizer_name")
     language = {"language": str(spec.options["language"])} if "language" in spec.options else {}
-    in_folder = folder is not None and (folder / "tokenizer_config.json").is_file()
+    in_folder = (place / "tokenizer_config.json").is_file()
     if not named or named == checkpoint.repository_of(spec.checkpoint) or in_folder:
         return open_clip.get_tokenizer(name, **language)
     return open_clip.tokenizer.HFTokenizer(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import transformers
 
@@ -12,7 +11,6 @@ from capim.store.types import EncoderSpec
 from capim.tasks.encoders import entry_from
 from tests.encoders.families import clip, colvision, sentence
 from tests.encoders.families.clip import SQUARE, TOWER, VISION, lively
-from tests.encoders.families.hub import place_of
 from tests.encoders.families.recipe import Recipe, alone, lora
 from tests.encoders.families.vocabulary import bert_tokenizer
 
@@ -60,8 +58,5 @@ def spec_in_cache(name: str, cache: Path) -> EncoderSpec:
     import mteb
 
     recipe, dim = CASES[name]
-    if not place_of(cache, name).exists():
-        with TemporaryDirectory() as work:
-            commit = str(mteb.get_model_meta(name).revision)
-            recipe.cache(cache, name, Path(work), at=commit, others_at=BASE_COMMIT)
+    recipe.cache(cache, name, at=str(mteb.get_model_meta(name).revision), others_at=BASE_COMMIT)
     return entry_from("x", {"adapter": "mteb", "checkpoint": name, "dim": dim}).spec

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from tests.encoders.families import colvision, openclip, others
-from tests.encoders.families.hub import add_to_cache
+from tests.encoders.families.hub import add_to_cache, place_of
 
 PALIGEMMA = "vidore/colpaligemma-3b-pt-448-base"
 
@@ -35,12 +36,15 @@ class Recipe(NamedTuple):
         self.build(place / "repository", related)
         return related
 
-    def cache(self, cache: Path, repository: str, place: Path, *, at: str = "", others_at: str = "") -> None:
-        """Write the files below a folder, and file them in a hub cache; ``at``: the commit, else a made-up one."""
-        related = self.write(place)
-        add_to_cache(cache, repository, place / "repository", at)
-        for other, folder in related.items():
-            add_to_cache(cache, other, folder, others_at)
+    def cache(self, cache: Path, repository: str, *, at: str = "", others_at: str = "") -> None:
+        """File the repositories in a hub cache that does not have them yet; ``at``: the commit, else a made-up one."""
+        if place_of(cache, repository).exists():
+            return
+        with TemporaryDirectory() as place:
+            related = self.write(Path(place))
+            add_to_cache(cache, repository, Path(place) / "repository", at)
+            for other, folder in related.items():
+                add_to_cache(cache, other, folder, others_at)
 
 
 def alone(build: Callable[..., None], **which: Any) -> Recipe:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from capim.store.types import EncoderSpec, VectorKind
 from tests.encoders.families import clip, colvision, openclip, others, sentence
-from tests.encoders.families.hub import place_of
 from tests.encoders.families.recipe import Recipe, alone, jina, lora, over_xlm_roberta
 
 
@@ -80,8 +78,5 @@ CASES: dict[str, Case] = {
 def spec_in_cache(name: str, cache: Path) -> EncoderSpec:
     """The spec of a family, whose repositories are put into the cache if they are not there yet."""
     case = CASES[name]
-    repository = case.checkpoint.removeprefix("hf-hub:")
-    if not place_of(cache, repository).exists():
-        with TemporaryDirectory() as work:
-            case.recipe.cache(cache, repository, Path(work))
+    case.recipe.cache(cache, case.checkpoint.removeprefix("hf-hub:"))
     return EncoderSpec(name=name, adapter=case.adapter, checkpoint=case.checkpoint, dim=case.dim, vectors=case.vectors)
