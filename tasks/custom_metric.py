@@ -30,7 +30,7 @@ from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.report import is_diagnosed
-from capim.tasks.results.comparison import SIDES, comparison_rows, encoder_key
+from capim.tasks.results.comparison import SIDES, compared_figures, encoder_key, figure_rows
 from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
 from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
@@ -233,16 +233,14 @@ class _OwnMetric:
 
     def comparisons(self, evaluated: Sequence[Evaluated]) -> pa.Table:
         """The comparisons of every pair under one protocol."""
-        return comparison_rows(
-            {
-                encoder_key(each.source["encoder"], each.source["encoder_fingerprint"]): each.outcomes
-                for each in evaluated
-            },
-            evaluated[0].metrics,
+        outcomes = {
+            encoder_key(each.source["encoder"], each.source["encoder_fingerprint"]): each.outcomes for each in evaluated
+        }
+        return figure_rows(
+            compared_figures(outcomes, evaluated[0].metrics, evaluated[0].drawn),
             corpus=self.corpus.name,
             corpus_fingerprint=self.corpus.fingerprint,
             run=self.run,
-            drawn=evaluated[0].drawn,
             resampling=self.resampling,
         )
 

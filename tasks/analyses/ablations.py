@@ -31,6 +31,7 @@ from capim.tasks.analyses.analysis import (
     Matrix,
     SingleVectors,
     Slice,
+    as_change,
     paired_differences,
     slice_rows,
 )
@@ -48,7 +49,6 @@ POOLING_FACTORS = (1, 2, 3, 4, 6)
 SINGLE_QUERIES = 5000  # at most, for single vectors
 LATE_QUERIES = 400  # at most, for late interaction, whose scores cost thousands of times more than a dot product
 FEWEST_COMPONENTS = 8  # of a shortened form
-FINEST_FIRST = ("float32", "float16", "bfloat16")
 _BLOCK_BYTES = 64 << 20  # of scores in a lower precision
 
 Parameters = TypeVar("Parameters")
@@ -145,13 +145,13 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
                 "n_all_queries": len(data.task.queries),
                 **({"fitted_on": FITTED_ON} if form.fitted else {}),
             }
-            rows.append(((encoder, form.analysis, form.feature, metric), form.level_name, detail))
+            about = encoder, form.analysis, form.feature, metric
+            rows.append((partial(Slice, *about, level_name=form.level_name), detail))
         hits = np.stack(found)
         means = part_means(hits, np.ones((1, len(task.queries)), dtype=bool), clusters, data.resampling)
         changes = paired_differences(hits, clusters, [(at, 0) for at in range(len(hits))], data.resampling)
-        for at, ((figure, level_name, detail), change) in enumerate(zip(rows, changes, strict=True)):
-            detail |= {"change": change.value, "change_low": change.low, "change_high": change.high}
-            yield Slice(*figure, means.interval(at, 0), *means.counts(at, 0), level_name=level_name, detail=detail)
+        for at, ((figure, detail), change) in enumerate(zip(rows, changes, strict=True)):
+            yield figure(means.interval(at, 0), *means.counts(at, 0), detail=detail | as_change(change))
 
 
 def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
@@ -344,7 +344,7 @@ def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, 
         ...     "full": EncoderSpec(name="full", precision="float32", **of)})
         [('full', 'half')]
     """
-    order = {name: FINEST_FIRST.index(spec.precision) for name, spec in specs.items()}
+    order = {name: ROUNDED.index(spec.precision) for name, spec in specs.items()}
     rest = {name: {**spec.identity(), "precision": ""} for name, spec in specs.items()}
     return [(a, b) for a, b in permutations(specs, 2) if order[a] < order[b] and rest[a] == rest[b]]
 

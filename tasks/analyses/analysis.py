@@ -200,6 +200,12 @@ class AnalysisInput:
             if outcomes.top_ords is not None:
                 yield encoder, outcomes, outcomes.top_ords
 
+    def with_single_vectors(self) -> Iterator[tuple[str, Outcomes, SingleVectors]]:
+        """Name, outcomes and vectors of the encoders with one stored vector per item, read one after the other."""
+        for encoder, outcomes in self.outcomes.items():
+            if isinstance(vectors := self.vectors(encoder), SingleVectors):
+                yield encoder, outcomes, vectors
+
 
 class QueryValues(NamedTuple):
     """One value per query, shape ``(n_queries,)``, whose mean is a slice; the mean of bools is a share.
@@ -235,15 +241,16 @@ def contrast_slices(
         compared = among & ~np.isnan(values[row])
         counts = int(compared.sum()), int(np.unique(data.queries.clusters[compared]).size)
         [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters, share=share)
-        small = [means.too_small(row, at, n + at) is not None or np.isnan(tests[at]) for at in range(n)]
-        p_values = adjusted([None if small[at] else float(tests[at]) for at in range(n)])
-        for at, feature in enumerate(features):
+        alone = [
+            None if means.too_small(row, at, n + at) is not None or np.isnan(p) else float(p)
+            for at, p in enumerate(tests)
+        ]
+        for at, (feature, p, p_adjusted) in enumerate(zip(features, alone, adjusted(alone), strict=True)):
             make = partial(Slice, encoder, analysis, feature, data.metric)
             yield make(means.interval(row, at), *means.counts(row, at), level_name="with")
             yield make(means.interval(row, n + at), *means.counts(row, n + at), level_name="without")
-            p = None if small[at] else float(tests[at])
             difference = agreeing_with_test(means.difference(row, at, n + at), p, level=data.resampling.level)
-            yield make(difference, *counts, level_name="difference", p_adjusted=p_values[at])
+            yield make(difference, *counts, level_name="difference", p_adjusted=p_adjusted)
 
 
 def part_slices(

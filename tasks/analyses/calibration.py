@@ -22,7 +22,6 @@ from capim.tasks.analyses.analysis import (
     AnalysisInput,
     Matrix,
     QueryValues,
-    SingleVectors,
     Slice,
     mean_slices,
     part_slices,
@@ -49,10 +48,7 @@ def temperatures(data: AnalysisInput) -> Iterator[Slice]:
     second = data.second_half[data.queries.clusters]
     if len(data.task.galleries) > 1 or np.unique(second).size < 2:
         return
-    for encoder, outcomes in data.outcomes.items():
-        vectors = data.vectors(encoder)
-        if not isinstance(vectors, SingleVectors):
-            continue
+    for encoder, outcomes, vectors in data.with_single_vectors():
         confidence, likelihood = _probabilities(vectors.images, vectors.captions, data.task)
         hits = METRICS[METRIC].per_query(outcomes)
         best = [int(likelihood[:, second != half].mean(axis=1).argmax()) for half in (False, True)]

@@ -23,7 +23,7 @@ from capim.store.errors import RequestError
 from capim.store.sets.search import KINDS, NPROBES, Index, indexed
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.ablations import POOLING_FACTORS, renumbered
-from capim.tasks.analyses.analysis import Matrix, Slice
+from capim.tasks.analyses.analysis import Matrix, Slice, as_change
 from capim.tasks.analyses.transforms import BYTES, pooled, reach, token_trees
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -154,13 +154,13 @@ def frontier(
     values = np.stack([row.values for row in built])
     [means] = bootstrap_samples([ClusteredValues(values, clusters)], resampling)
     changes = paired_intervals(values, clusters, [(at, 0) for at in range(len(built))], resampling)
-    intervals = {id(row): each for row, *each in zip(built, means, changes, strict=True)}
+    intervals = iter(zip(means, changes, strict=True))
     for row in rows:
         detail: dict[str, object] = {"n_all_queries": n_all_queries, "threads": threads, **row.detail}
         mean = Interval(value=float("nan"), reason=row.reason)
         if not row.reason:
-            mean, change = intervals[id(row)]
-            detail |= {"change": change.value, "change_low": change.low, "change_high": change.high}
+            mean, change = next(intervals)
+            detail |= as_change(change)
             detail |= {f"equal_at_{depth}": float((row.depths <= depth).mean()) for depth in DEPTHS}
             deepest = row.depths.max()
             detail["depth"] = int(deepest) if np.isfinite(deepest) else None

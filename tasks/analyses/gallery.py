@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
-from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors, Slice
+from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.metrics.retrieval import RECALLS, expected_hit
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import Outcomes
@@ -166,10 +166,7 @@ def modality_gap(data: AnalysisInput) -> Iterator[Slice]:
 
     Images and captions occupy different regions (Liang et al., Mind the Gap, NeurIPS 2022).
     """
-    for encoder in data.encoders:
-        vectors = data.vectors(encoder)
-        if not isinstance(vectors, SingleVectors):
-            continue
+    for encoder, _, vectors in data.with_single_vectors():
         images, captions = vectors.images, vectors.captions
         figures = {
             "distance of the centres": centre_distance(images, captions),

@@ -41,9 +41,7 @@ def composed(data: AnalysisInput) -> Iterator[Slice]:
         return
     metric = data.protocol.metrics[0]
     second = data.second_half[data.queries.clusters]
-    for encoder in data.encoders:
-        if not isinstance(vectors := data.vectors(encoder), SingleVectors):
-            continue
+    for encoder, _, vectors in data.with_single_vectors():
         values = np.stack([_values(replace(data.task, text_weight=weight), vectors, metric) for weight in WEIGHTS])
         best = [int(values[:, half].mean(axis=1).argmax()) for half in (~second, second)]
         chosen = np.where(second, values[best[0]], values[best[1]])
@@ -67,9 +65,7 @@ def without_duplicates(data: AnalysisInput) -> Iterator[Slice]:
     shas = data.corpus.images["sha"].to_pylist()
     first = {sha: at for at, sha in reversed([*enumerate(shas)]) if sha is not None}
     copies = np.array([first.get(sha, at) != at for at, sha in enumerate(shas)])
-    for encoder, outcomes in data.outcomes.items():
-        if not isinstance(vectors := data.vectors(encoder), SingleVectors):
-            continue
+    for encoder, outcomes, vectors in data.with_single_vectors():
         nearest = nearest_earlier(vectors.images)
         whole = METRICS[data.metric].per_query(outcomes)
         every = [QueryValues(encoder, "", whole, level_name="all images")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,10 @@ from capim.tasks.analyses.analysis import (
     part_slices,
 )
 from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.outcomes import Outcomes
 
 CONFUSIONS = 10  # of an encoder, those with most images
 METRIC = "R@1"
 SHOTS = (1, 2, 4, 8, 16)  # images per class that teach a probe
-_SKLEARN = "probes and clusters need scikit-learn; run `pip install 'capim[probes]'`"
 _STRENGTHS = np.logspace(-2, 6, 9)  # inverse strengths of the penalty that are tried
 
 
@@ -69,10 +68,7 @@ def prompts(data: AnalysisInput) -> Iterator[Slice]:
         return
     one, *_ = task.prompts.values()
     names = [texts[ord_].replace(groups[ord_].replace("_", " "), "{}") for ord_ in one.tolist()]
-    for encoder in data.encoders:
-        vectors = data.vectors(encoder)
-        if not isinstance(vectors, SingleVectors):
-            continue
+    for encoder, _, vectors in data.with_single_vectors():
 
         def hits(of: dict[int, np.ndarray], vectors: SingleVectors = vectors) -> np.ndarray:
             [outcomes] = score_apart([replace(task, prompts=of)], vectors.images, vectors.captions).values()
@@ -94,22 +90,16 @@ def clusters(data: AnalysisInput) -> Iterator[Slice]:
     Raises:
         RequestError: scikit-learn is not installed.
     """
-    labels = _labels(data)
-    if data.queries.protocol.direction != "i2t" or max(map(len, labels)) > 1:
+    labels, seed = _labels(data), data.resampling.seed
+    if max(map(len, labels)) > 1:
         return
-    try:
-        from sklearn.cluster import MiniBatchKMeans
-    except ImportError as error:
-        raise RequestError(_SKLEARN) from error
+    k_means = _sklearn("cluster").MiniBatchKMeans
     target = np.unique([label for [label] in labels], return_inverse=True)[1]
     rows = []
-    for encoder in data.encoders:
-        vectors = data.vectors(encoder)
-        if isinstance(vectors, SingleVectors):
-            seed = data.resampling.seed
-            model = MiniBatchKMeans(int(target.max()) + 1, batch_size=500, n_init="auto", random_state=seed)
-            found = model.fit(vectors.images[data.queries.query_ords]).labels_
-            rows.append(QueryValues(encoder, "k-means", v_measure_by_image(target, found)))
+    for encoder, _, vectors in data.with_single_vectors():
+        model = k_means(int(target.max()) + 1, batch_size=500, n_init="auto", random_state=seed)
+        found = model.fit(vectors.images[data.queries.query_ords]).labels_
+        rows.append(QueryValues(encoder, "k-means", v_measure_by_image(target, found)))
     yield from mean_slices(data, "clusters", rows, metric="V-measure")
 
 
@@ -149,16 +139,13 @@ def probes(data: AnalysisInput) -> Iterator[Slice]:
         RequestError: scikit-learn is not installed.
     """
     labels = _labels(data)
-    if data.queries.protocol.direction != "i2t" or max(map(len, labels)) > 1:
+    if max(map(len, labels)) > 1:
         return
     target, images = np.array([label for [label] in labels]), data.queries.query_ords
     second, rng = data.second_half[images], np.random.default_rng(data.resampling.seed)
     least = min(np.unique(target[half], return_counts=True)[1].min() for half in (second, ~second))
     models = _probes(least, len(target))
-    for encoder in data.encoders:
-        vectors = data.vectors(encoder)
-        if not isinstance(vectors, SingleVectors):
-            continue
+    for encoder, _, vectors in data.with_single_vectors():
         rows = []
         for (feature, level_name), (model, shots) in models.items():
             hits = np.empty(len(target), dtype=bool)
@@ -178,18 +165,26 @@ def _probes(least: int, n: int) -> dict[tuple[str, str], tuple[Any, int | None]]
 
     ``least``: images of the smallest class that can teach; ``n``: of all images.
     """
-    try:
-        from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
-        from sklearn.neighbors import KNeighborsClassifier
-    except ImportError as error:
-        raise RequestError(_SKLEARN) from error
+    linear, nearest = _sklearn("linear_model"), _sklearn("neighbors").KNeighborsClassifier
     chosen: dict[str, Any] = {"scoring": "accuracy", "l1_ratios": (0.0,), "use_legacy_attributes": False}
-    probe = LogisticRegressionCV(Cs=_STRENGTHS, cv=max(2, min(5, least)), max_iter=1000, **chosen)
+    probe = linear.LogisticRegressionCV(Cs=_STRENGTHS, cv=max(2, min(5, least)), max_iter=1000, **chosen)
     return {
         **({("linear probe", "all images"): (probe, None)} if least > 1 else {}),
-        **{(f"{k}-NN", "all images"): (KNeighborsClassifier(k, metric="cosine"), None) for k in (1, 20) if 4 * k <= n},
-        **{("linear probe", f"{k} per class"): (LogisticRegression(max_iter=1000), k) for k in SHOTS if k <= least},
+        **{(f"{k}-NN", "all images"): (nearest(k, metric="cosine"), None) for k in (1, 20) if 4 * k <= n},
+        **{
+            ("linear probe", f"{k} per class"): (linear.LogisticRegression(max_iter=1000), k)
+            for k in SHOTS
+            if k <= least
+        },
     }
+
+
+def _sklearn(module: str) -> Any:
+    """A module of scikit-learn."""
+    try:
+        return import_module(f"sklearn.{module}")
+    except ImportError as error:
+        raise RequestError("probes and clusters need scikit-learn; run `pip install 'capim[probes]'`") from error
 
 
 def _labels(data: AnalysisInput) -> list[list[str]]:
@@ -199,5 +194,4 @@ def _labels(data: AnalysisInput) -> list[list[str]]:
     for row in data.corpus.relevance.to_pylist():
         if row["ground_truth"] == LABEL:
             found.setdefault(row["query_id"], []).append(groups[row["item_id"]])
-    outcomes: Outcomes = data.queries
-    return [found[query] for query in outcomes.query_ids]
+    return [found[query] for query in data.queries.query_ids]

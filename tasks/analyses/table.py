@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
@@ -22,8 +23,6 @@ Need: TypeAlias = Literal["vectors", "specs", "truncated"]
 PROMISES = "promises"  # the slices of `capim certify`
 
 _RETRIEVAL: frozenset[Kind] = frozenset({"retrieval"})
-_TEXT_TO_IMAGE: frozenset[Direction] = frozenset({"t2i"})
-_VECTORS: frozenset[Need] = frozenset({"vectors"})
 
 
 @dataclass(frozen=True)
@@ -113,170 +112,111 @@ def _of_package(plugin: Plugin, found: object) -> Analysis:
     return replace(found, function=function, version=f"{found.version} of {plugin.package} {plugin.version}")
 
 
+_T2I: frozenset[Direction] = frozenset({"t2i"})
+_LABELS: frozenset[Kind] = frozenset({"labels"})
+_VECTORS: frozenset[Need] = frozenset({"vectors"})
+_VECTORS_AND_SPECS: frozenset[Need] = frozenset({"vectors", "specs"})
+
+
+def _own(name: str, function: str | None, tables: str | Mapping[str, str], **facts: Any) -> Analysis:
+    """An analysis of capim; one with a single table of its own name gives the heading of that alone."""
+    return Analysis(name, function, {name: tables} if isinstance(tables, str) else tables, **facts)
+
+
+_ablation = partial(_own, section="ablations")
+_of_classes = partial(_ablation, kinds=_LABELS, directions=frozenset({"i2t"}), needs=_VECTORS)
+_OF_OTHER_COMMANDS = {
+    PROMISES: "What is promised, simulated on this corpus",
+    "hardware": "Other hardware",
+    "two-stage": "Retrieve with one, re-rank with another",
+    "fusion": "Fused scores",
+    "ann": "Compressed vectors and approximate search",
+    "distractors": "More images in the gallery, relevant to nothing",
+}
+_FORMS = {
+    "precision": "Precision of the stored vectors",
+    "normalisation": "Normalisation",
+    "truncation": "Truncated vectors (Matryoshka)",
+    "pca": "Projection onto principal components",
+    "pooling": "Pooled multi-vectors",
+    "quantisation": "Quantised multi-vectors",
+}
+_OF_CAPTIONS = {
+    "complexity": "Features of the caption",
+    "length": "Length of the caption",
+    "ordinal": "Position of the caption",
+}
+_OF_OBJECTS = {
+    "supercategory": "Objects in the image",
+    "category": "Objects in the image, by category",
+    "category-inferred": "Objects named in the caption (inferred from words)",
+    "agreement": "Inferred and annotated categories",
+}
 _OWN = (
-    Analysis(
-        "complexity",
-        "content:complexity",
-        {
-            "complexity": "Features of the caption",
-            "length": "Length of the caption",
-            "ordinal": "Position of the caption",
-        },
-        directions=_TEXT_TO_IMAGE,
-        of_parts=True,
-    ),
-    Analysis(
-        "categories",
-        "content:categories",
-        {
-            "supercategory": "Objects in the image",
-            "category": "Objects in the image, by category",
-            "category-inferred": "Objects named in the caption (inferred from words)",
-            "agreement": "Inferred and annotated categories",
-        },
-        scope="all encoders",
-        of_parts=True,
-    ),
-    Analysis(
+    _own("complexity", "content:complexity", _OF_CAPTIONS, directions=_T2I, of_parts=True),
+    _own("categories", "content:categories", _OF_OBJECTS, scope="all encoders", of_parts=True),
+    _own(
         "truncated-captions",
         "content:truncated_captions",
-        {"truncated-captions": "Captions longer than the model reads"},
+        "Captions longer than the model reads",
         needs=frozenset({"truncated"}),
     ),
-    Analysis(
+    _own(
         "judged",
         "content:judged_queries",
-        {"judged": "By language, kind of query, relevant documents and page"},
+        "By language, kind of query, relevant documents and page",
         kinds=frozenset({"judged"}),
-        directions=_TEXT_TO_IMAGE,
+        directions=_T2I,
     ),
-    Analysis(
-        "errors",
-        "misses:error_kinds",
-        {"errors": "Kinds of errors"},
-        kinds=frozenset({"retrieval", "judged", "labels"}),
-    ),
-    Analysis(
-        "disagreement",
-        "misses:disagreement",
-        {"disagreement": "Correct where another encoder is wrong"},
-        scope="all encoders",
-    ),
-    Analysis("tags", "content:tags", {"tags": "By tag"}, kinds=frozenset({"quadruples"}), of_parts=True),
-    Analysis(
+    _own("errors", "misses:error_kinds", "Kinds of errors", kinds=_LABELS | {"retrieval", "judged"}),
+    _own("disagreement", "misses:disagreement", "Correct where another encoder is wrong", scope="all encoders"),
+    _own("tags", "content:tags", "By tag", kinds=frozenset({"quadruples"}), of_parts=True),
+    _own(
         "baselines",
         "content:caption_baselines",
         {"baseline": "Captions alone, without the image"},
         kinds=frozenset({"pairs", "quadruples"}),
         scope="all encoders",
     ),
-    Analysis(
-        "classes",
-        "labels:classes",
-        {"class": "By class", "confusion": "Classes taken for others"},
-        kinds=frozenset({"labels"}),
-    ),
-    Analysis(
-        "prompts",
-        "labels:prompts",
-        {"prompts": "Prompts of the classes"},
-        kinds=frozenset({"labels"}),
-        directions=frozenset({"i2t"}),
-        needs=_VECTORS,
-        version=2,
-        section="ablations",
-    ),
-    Analysis(
-        "probes",
-        "labels:probes",
-        {"probes": "Linear probes and nearest neighbours"},
-        kinds=frozenset({"labels"}),
-        directions=frozenset({"i2t"}),
-        needs=_VECTORS,
-        section="ablations",
-        on_request=True,
-    ),
-    Analysis(
-        "clusters",
-        "labels:clusters",
-        {"clusters": "Clusters and classes"},
-        kinds=frozenset({"labels"}),
-        directions=frozenset({"i2t"}),
-        needs=_VECTORS,
-        section="ablations",
-        on_request=True,
-    ),
-    Analysis(
+    _own("classes", "labels:classes", {"class": "By class", "confusion": "Classes taken for others"}, kinds=_LABELS),
+    _of_classes("prompts", "labels:prompts", "Prompts of the classes", version=2),
+    _of_classes("probes", "labels:probes", "Linear probes and nearest neighbours", on_request=True),
+    _of_classes("clusters", "labels:clusters", "Clusters and classes", on_request=True),
+    _ablation(
         "composed",
         "image_queries:composed",
-        {"composed": "Image and text in one query"},
+        "Image and text in one query",
         kinds=frozenset({"images"}),
-        directions=_TEXT_TO_IMAGE,
+        directions=_T2I,
         needs=_VECTORS,
-        section="ablations",
     ),
-    Analysis(
+    _ablation(
         "duplicates",
         "image_queries:without_duplicates",
-        {"duplicates": "Without near-duplicate images"},
-        kinds=frozenset({"retrieval", "labels"}),
+        "Without near-duplicate images",
+        kinds=_LABELS | {"retrieval"},
         needs=_VECTORS,
-        section="ablations",
         on_request=True,
     ),
-    Analysis("hubs", "gallery:hubs", {"hubs": "Hubs"}),
-    Analysis("families", "misses:confusable_images", {"families": "Confused images"}),
-    Analysis("margins", "calibration:score_margins", {"margin": "Score margin"}),
-    Analysis("gap", "gallery:modality_gap", {"gap": "Modality gap"}, directions=_TEXT_TO_IMAGE, needs=_VECTORS),
-    Analysis(
-        "ablations",
-        "ablations:vector_forms",
-        {
-            "precision": "Precision of the stored vectors",
-            "normalisation": "Normalisation",
-            "truncation": "Truncated vectors (Matryoshka)",
-            "pca": "Projection onto principal components",
-            "pooling": "Pooled multi-vectors",
-            "quantisation": "Quantised multi-vectors",
-        },
-        directions=_TEXT_TO_IMAGE,
-        needs=frozenset({"vectors", "specs"}),
-        section="ablations",
-    ),
-    Analysis(
+    _own("hubs", "gallery:hubs", "Hubs"),
+    _own("families", "misses:confusable_images", "Confused images"),
+    _own("margins", "calibration:score_margins", {"margin": "Score margin"}),
+    _own("gap", "gallery:modality_gap", "Modality gap", directions=_T2I, needs=_VECTORS),
+    _ablation("ablations", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
+    _ablation(
         "forward-precision",
         "ablations:forward_precision",
         {"forward precision": "Precision of the forward pass"},
         scope="all encoders",
-        needs=frozenset({"vectors", "specs"}),
-        section="ablations",
+        needs=_VECTORS_AND_SPECS,
     ),
-    Analysis(PROMISES, None, {PROMISES: "What is promised, simulated on this corpus"}, section="ablations"),
-    Analysis("hardware", None, {"hardware": "Other hardware"}, section="ablations"),
-    Analysis("two-stage", None, {"two-stage": "Retrieve with one, re-rank with another"}, section="ablations"),
-    Analysis("fusion", None, {"fusion": "Fused scores"}, section="ablations"),
-    Analysis("ann", None, {"ann": "Compressed vectors and approximate search"}, section="ablations"),
-    Analysis(
-        "distractors", None, {"distractors": "More images in the gallery, relevant to nothing"}, section="ablations"
+    *(_ablation(name, None, heading) for name, heading in _OF_OTHER_COMMANDS.items()),
+    _ablation(
+        "temperatures", "calibration:temperatures", {"temperature": "Temperature and calibration"}, needs=_VECTORS
     ),
-    Analysis(
-        "temperatures",
-        "calibration:temperatures",
-        {"temperature": "Temperature and calibration"},
-        needs=_VECTORS,
-        section="ablations",
-    ),
-    Analysis(
-        "thresholds", "calibration:thresholds", {"threshold": "Answering only above a threshold"}, section="ablations"
-    ),
-    Analysis("ambiguous", "misses:ambiguous", {"ambiguous": "Ambiguous"}, scope="all encoders", section="ablations"),
-    Analysis(
-        "resampled-gallery",
-        "gallery:resampled_gallery",
-        {"resampled-gallery": "Resampled gallery"},
-        section="ablations",
-        on_request=True,
-    ),
+    _ablation("thresholds", "calibration:thresholds", {"threshold": "Answering only above a threshold"}),
+    _ablation("ambiguous", "misses:ambiguous", "Ambiguous", scope="all encoders"),
+    _ablation("resampled-gallery", "gallery:resampled_gallery", "Resampled gallery", on_request=True),
 )
 ANALYSES = PluginTable("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
 """Every analysis by name, those of packages last."""
@@ -297,15 +237,19 @@ def of_parts() -> list[str]:
     return [name for name, analysis in ANALYSES.items() if analysis.of_parts]
 
 
+def _runnable() -> dict[str, Analysis]:
+    """Those whose slices are not written by another command."""
+    return {name: analysis for name, analysis in ANALYSES.items() if analysis.function is not None}
+
+
 def check_analyses(names: Sequence[str]) -> None:
     """Check the names of analyses.
 
     Raises:
         RequestError: An unknown name.
     """
-    strange = sorted(name for name in {*names} if name not in ANALYSES or ANALYSES[name].function is None)
-    if strange:
-        known = [name for name, analysis in ANALYSES.items() if analysis.function is not None]
+    known = _runnable()
+    if strange := sorted({*names} - known.keys()):
         raise RequestError([unknown("analysis", name, known) for name in strange])
 
 
@@ -318,10 +262,8 @@ def applying(protocol: Protocol, names: Sequence[str] = ()) -> list[Analysis]:
     check_analyses(names)
     return [
         analysis
-        for name, analysis in ANALYSES.items()
-        if analysis.function is not None
-        and (name in names if names else not analysis.on_request)
-        and analysis.applies(protocol)
+        for name, analysis in _runnable().items()
+        if (name in names if names else not analysis.on_request) and analysis.applies(protocol)
     ]
 
 

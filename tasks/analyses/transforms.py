@@ -1,7 +1,7 @@
 """Transforms of vectors: rounding, quantisation, centring, whitening, truncation, pooling.
 
 Every function takes float32 rows of unit norm and returns float32 rows that a scorer can use. Where parameters come
-from vectors (means, covariance, axes, ranges), other vectors may be changed by them: see ``cross_fit``.
+from vectors (means, covariance, axes, ranges), other vectors may be changed by them: see ``ablations.cross_fitted``.
 """
 
 from __future__ import annotations

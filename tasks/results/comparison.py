@@ -27,11 +27,26 @@ from capim.tasks.statistics.decision import Ends
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import MedianFlips
 from capim.tasks.statistics.intervals import Interval
-from capim.tasks.statistics.pairs import Effect, Pair, PairFacts, Scale, Tally, all_pair_facts, compare_encoders
+from capim.tasks.statistics.pairs import (
+    Comparison,
+    Effect,
+    Pair,
+    PairFacts,
+    Scale,
+    Tally,
+    all_pair_facts,
+    compare_encoders,
+)
 
 SIDES = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
 EFFECT_SIZES = ("p_mcnemar", "cohen_dz", "cohen_h", "odds_ratio")  # fields of ``statistics.pairs.Effect``, and columns
-_OF_PAIR = ("p_adjusted", "p_equivalent", "detectable_effect", "n_queries", "n_clusters", "n_effective", "reason")
+_OF_PAIR = ("p_adjusted", "detectable_effect", "n_queries", "n_clusters", "n_effective", "reason")
+_OF_INTERVAL = {
+    "low": "ci_low", "high": "ci_high", "standard_error": "standard_error", "method": "interval_method",
+    "reason": "interval_reason",
+}  # fmt: skip
+"""Field of an interval -> its column."""
+_CODEC: Final = "zstd"
 NO_FACTS: Mapping[Figure, Mapping[Pair, PairFacts]] = {}
 
 
@@ -56,41 +71,21 @@ class ComparedFigure:
     scale: Scale
 
 
-def comparison_rows(
-    encoders: Mapping[str, Outcomes],
-    metrics: Sequence[Metric],
-    *,
-    corpus: str,
-    corpus_fingerprint: str,
-    run: str,
-    drawn: SamplingFrame,
-    resampling: Resampling,
-    headline: Collection[Figure] = (),
-) -> pa.Table:
-    """One row of ``schema.COMPARISONS`` per metric and pair of encoders; no rows for fewer than two encoders.
+def compared_figures(
+    encoders: Mapping[str, Outcomes], metrics: Sequence[Metric], drawn: SamplingFrame
+) -> list[ComparedFigure]:
+    """The values of encoders by each metric; no figures for fewer than two encoders.
 
-    p-values are adjusted over all pairs of one metric. A query counts where a metric has a value of both encoders; an
-    encoder without any value of a metric, or of which imported outcomes leave it open, is not compared by it.
-    Comparisons by a figure of ``headline`` are marked as such, all others as exploratory.
+    A query counts where a metric has a value of both encoders; an encoder without any value of a metric, or of which
+    imported outcomes leave it open, is not compared by it.
 
     Args:
         encoders: :func:`encoder_key` -> outcomes under one protocol.
         drawn: Clusters of the corpus, so that the draws are those of the results.
-        headline: Figures of planned comparisons.
 
     Raises:
         RequestError: Encoders under different protocols, or with different queries.
     """
-    figures = compared_figures(encoders, metrics, drawn)
-    return figure_rows(
-        figures, corpus=corpus, corpus_fingerprint=corpus_fingerprint, run=run, resampling=resampling, headline=headline
-    )
-
-
-def compared_figures(
-    encoders: Mapping[str, Outcomes], metrics: Sequence[Metric], drawn: SamplingFrame
-) -> list[ComparedFigure]:
-    """The values of encoders by each metric; arguments are those of :func:`comparison_rows`."""
     if len(encoders) < 2:
         return []
     _check_same_queries(encoders)
@@ -131,7 +126,8 @@ def figure_rows(
 ) -> pa.Table:
     """One row of ``schema.COMPARISONS`` per figure and pair of encoders.
 
-    ``facts``: of all pairs of a figure, where they are known.
+    p-values are adjusted over all pairs of one figure. Comparisons by a planned figure, of ``headline``, are marked as
+    such, all others as exploratory. ``facts``: of all pairs of a figure, where they are known.
     """
     created, planned = datetime.now(UTC), {figure.metric for figure in headline}
     rows = []
@@ -152,10 +148,7 @@ def figure_rows(
                     "fingerprint_a": fingerprint_a,
                     "encoder_b": b,
                     "fingerprint_b": fingerprint_b,
-                    "difference": pair.difference.value if np.isfinite(pair.difference.value) else None,
-                    "ci_low": pair.difference.low,
-                    "ci_high": pair.difference.high,
-                    "interval_method": pair.difference.method,
+                    **_of_facts(pair),
                     "simultaneous_low": pair.simultaneous and pair.simultaneous[0],
                     "simultaneous_high": pair.simultaneous and pair.simultaneous[1],
                     **(_shared(pair.shared) if each.figure.metric in planned else {}),
@@ -163,16 +156,25 @@ def figure_rows(
                     "p_exact": pair.flip_test.exact,
                     "family": "headline" if each.figure in headline else "exploratory",
                     "margin": None if each.scale.span is None else resampling.margin / 100 * each.scale.span,
-                    **(pair.effect.tally._asdict() if pair.effect.tally else {}),
                     "permutations": pair.flip_test.flips,
                     **{name: getattr(pair, name) for name in _OF_PAIR},
-                    **{name: getattr(pair.effect, name) for name in EFFECT_SIZES},
                     **{name: getattr(resampling, name) for name in ("adjustment", "level", "replicates", "seed")},
                     "run": run,
                     "created": created,
                 }
             )
     return pa.Table.from_pylist(rows, schema=COMPARISONS)
+
+
+def _of_facts(pair: Comparison | PairFacts) -> dict[str, Any]:
+    """The columns that the tables of comparisons and of facts share; each takes those of its schema."""
+    return {
+        "difference": pair.difference.value if np.isfinite(pair.difference.value) else None,
+        **{column: getattr(pair.difference, field) for field, column in _OF_INTERVAL.items()},
+        **(pair.effect.tally._asdict() if pair.effect.tally else {}),
+        **{name: getattr(pair.effect, name) for name in EFFECT_SIZES},
+        "p_equivalent": pair.p_equivalent,
+    }
 
 
 def _shared(ends: Sequence[Ends]) -> dict[str, list[float]]:
@@ -208,14 +210,6 @@ def _is_share(metric: Metric, encoders: Iterable[Outcomes]) -> bool:
     return not metric.reference and all(
         bool(np.isin(metric.per_query(outcomes, "lost"), (0.0, 1.0)).all()) for outcomes in encoders
     )
-
-
-_CODEC: Final = "zstd"
-_OF_INTERVAL = {
-    "low": "ci_low", "high": "ci_high", "standard_error": "standard_error", "method": "interval_method",
-    "reason": "interval_reason",
-}  # fmt: skip
-"""Field of an interval -> its column."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -258,12 +252,8 @@ def pair_rows(pairs: Iterable[EncoderPair], facts: Iterable[PairFacts], *, run: 
             "evaluation_b": pair.evaluations[1],
             "protocol": pair.figure.figure.protocol,
             "metric": pair.figure.figure.metric,
-            "difference": of_pair.difference.value if np.isfinite(of_pair.difference.value) else None,
-            **{column: getattr(of_pair.difference, field) for field, column in _OF_INTERVAL.items()},
-            **(of_pair.effect.tally._asdict() if of_pair.effect.tally else {}),
-            **{name: getattr(of_pair.effect, name) for name in EFFECT_SIZES},
+            **_of_facts(of_pair),
             "effect_reasons": of_pair.effect.reasons,
-            "p_equivalent": of_pair.p_equivalent,
             **(_packed(of_pair.flips) if of_pair.flips else {}),
             "run": run,
             "created": created,

@@ -33,11 +33,8 @@ from capim.tasks.analyses.transforms import (
 )
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
-from capim.tasks.ranking.evaluate import evaluate
-from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
-from capim.tasks.statistics.draws import Resampling
-from tests.results.thirty import captioned, retrieval_task
+from tests.results.thirty import analysed, captioned, ranked, retrieval_task
 
 N, K, DIM = 40, 2, 12
 IMAGE_OF = np.repeat(np.arange(N), K)
@@ -56,15 +53,9 @@ def vectors() -> SingleVectors:
 @pytest.fixture(scope="module")
 def data(vectors: SingleVectors) -> AnalysisInput:
     of = captioned(N, K)
-    [protocol] = select_protocols(of, ["t2i/all"])
-    return AnalysisInput(
-        corpus=of,
-        protocol=protocol,
-        outcomes={"a": evaluate(of, [protocol], images=vectors.images, captions=vectors.captions)["t2i/all"]},
-        specs={"a": EncoderSpec(name="a", adapter="x", checkpoint="x", revision="1", dim=DIM, storage="float32")},
-        resampling=Resampling(replicates=100),
-        vectors=lambda _: vectors,
-    )
+    specs = {"a": EncoderSpec(name="a", adapter="x", checkpoint="x", revision="1", dim=DIM, storage="float32")}
+    outcomes = {"a": ranked(of, vectors.images, vectors.captions)}
+    return analysed(of, outcomes, specs=specs, vectors=lambda _: vectors)
 
 
 def by_hand(data: AnalysisInput, of: SingleVectors, change: Any) -> float:

@@ -32,10 +32,9 @@ from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.translations import read_urban1k
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
-from capim.tasks.ranking.cosine import score_dense
-from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.ranking.ranker import score_given
-from capim.tasks.statistics.draws import Resampling
+from tests.results.thirty import analysed, ranked
 
 RIGHT = np.array([[1, 0], [0, 1]], np.float32)  # the two images, and what a right caption says
 LEVEL = np.array([[1, 1], [1, 1]], np.float32)
@@ -55,12 +54,9 @@ def quadruples(tags_of: Mapping[str, Sequence[str]]) -> Corpus:
     )
 
 
-def subject(corpus: Corpus, captions: np.ndarray, protocol_id: str, **changed: Any) -> AnalysisInput:
-    [protocol] = select_protocols(corpus, [protocol_id])
+def subject(corpus: Corpus, captions: np.ndarray, protocol: str) -> AnalysisInput:
     images = np.tile(RIGHT, (len(corpus.images) // 2, 1))
-    outcomes = score_dense(images, captions.astype(np.float32), [build_task(corpus, protocol)])[protocol_id]
-    how = Resampling(replicates=50)
-    return AnalysisInput(corpus=corpus, protocol=protocol, outcomes={"a": outcomes}, resampling=how, **changed)
+    return analysed(corpus, {"a": ranked(corpus, images, captions, protocol)}, 50)
 
 
 def test_a_score_per_tag_is_over_the_examples_with_the_tag() -> None:
@@ -155,7 +151,7 @@ def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:
     protocol = protocols_of(corpus)[0]
     scores = np.array([[1, 4, 3, 2], [4, 3, 2, 1], [4, 3, 2, 1]], dtype=np.float32)
     outcomes = score_given(scores, [build_task(corpus, protocol)])[protocol.id]
-    slices = list(diagnose(AnalysisInput(corpus=corpus, protocol=protocol, outcomes={"model": outcomes})))
+    slices = list(diagnose(analysed(corpus, {"model": outcomes})))
     assert {each.analysis for each in slices} == {"judged", "errors"}
     judged = [each for each in slices if each.analysis == "judged"]
     assert {(s.feature, s.level_name): s.n_queries for s in judged} == {
@@ -183,15 +179,12 @@ def street(tmp_path: Path) -> Corpus:
     return read_urban1k(tmp_path)
 
 
-def cut_off(street: Corpus, protocol_id: str, truncated: dict[str, np.ndarray]) -> list[Slice]:
+def cut_off(street: Corpus, protocol: str, truncated: dict[str, np.ndarray]) -> list[Slice]:
     """Image and caption vectors are equal where the caption is short, and opposite where it is long."""
-    [protocol] = select_protocols(street, [protocol_id])
-    images = np.eye(6, dtype=np.float32)
+    images = np.eye(6)
     captions = np.where((np.arange(6) % 2 == 1)[:, None], -images, images)
-    outcomes = score_dense(images, captions, [build_task(street, protocol)])[protocol_id]
-    both, how = dict.fromkeys(("short-context", "long-context"), outcomes), Resampling(replicates=50)
-    data = AnalysisInput(corpus=street, protocol=protocol, outcomes=both, resampling=how, truncated=truncated)
-    return list(diagnose(data, ["truncated-captions"]))
+    both = dict.fromkeys(("short-context", "long-context"), ranked(street, images, captions, protocol))
+    return list(diagnose(analysed(street, both, 50, truncated=truncated), ["truncated-captions"]))
 
 
 @pytest.mark.parametrize("protocol", ["t2i/all", "i2t/any"])

@@ -27,11 +27,8 @@ from capim.tasks.analyses.misses import (
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.shapes import Scene, parse_scene, read_shapes, wordings
-from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_task, select_protocols
-from capim.tasks.statistics.draws import Resampling
-from tests.results.thirty import captioned
+from tests.results.thirty import analysed, captioned, ranked
 
 N = 12
 TWELVE = captioned(N)
@@ -39,17 +36,14 @@ TWELVE = captioned(N)
 
 def outcomes_of(scores: np.ndarray, of: Corpus = TWELVE, protocol: str = "t2i/all") -> Outcomes:
     """Outcomes whose score matrix (captions by images) is, up to a shift, the given one."""
-    [asked] = select_protocols(of, [protocol])
     n_captions, n_images = scores.shape
-    captions = np.concatenate([scores, np.ones((n_captions, 1))], axis=1).astype(np.float32)
-    images = np.concatenate([np.eye(n_images), np.full((n_images, 1), 0.5)], axis=1).astype(np.float32)
-    return score_dense(images, captions, [build_task(of, asked)])[protocol]
+    captions = np.concatenate([scores, np.ones((n_captions, 1))], axis=1)
+    images = np.concatenate([np.eye(n_images), np.full((n_images, 1), 0.5)], axis=1)
+    return ranked(of, images, captions, protocol)
 
 
 def subject(of: Corpus = TWELVE, **encoders: np.ndarray) -> AnalysisInput:
-    [protocol] = select_protocols(of, ["t2i/all"])
-    outcomes = {name: outcomes_of(scores, of) for name, scores in encoders.items()}
-    return AnalysisInput(corpus=of, protocol=protocol, outcomes=outcomes, resampling=Resampling(replicates=200))
+    return analysed(of, {name: outcomes_of(scores, of) for name, scores in encoders.items()}, 200)
 
 
 def wrong(*pairs: tuple[int, int], score: float = 2.0) -> np.ndarray:
@@ -119,9 +113,7 @@ def test_the_interval_of_a_share_stays_within_0_and_1(seed: int, size: int, bias
     else:
         images /= np.linalg.norm(images, axis=1, keepdims=True)
     of = captioned(n)
-    [protocol] = select_protocols(of, ["t2i/all"])
-    outcomes = score_dense(images, captions, [build_task(of, protocol)])["t2i/all"]
-    data = AnalysisInput(corpus=of, protocol=protocol, outcomes={"a": outcomes})
+    data = analysed(of, {"a": ranked(of, images, captions)})
     [share] = [s.interval for s in hubs(data) if s.feature == "share never found"]
     assert share.low is not None and share.high is not None
     assert 0 <= share.low <= share.value < share.high <= 1
@@ -272,7 +264,6 @@ def test_an_encoder_without_result_lists_has_no_rows() -> None:
 
 def in_shapes(of: Corpus, seed: int, protocol: str = "t2i/all") -> AnalysisInput:
     """An encoder that sees sizes, shapes and places better than colours: which it confuses."""
-    [chosen] = select_protocols(of, [protocol])
     rng = np.random.default_rng(seed)
     scenes = [parse_scene(str(key).partition(".")[0]) for key in of.images["key"].to_pylist()]
     seen = [(s.relation, s.first.size, s.first.shape, s.second.size, s.second.shape) for s in scenes]
@@ -280,9 +271,8 @@ def in_shapes(of: Corpus, seed: int, protocol: str = "t2i/all") -> AnalysisInput
     images = rng.normal(size=(len(place), 24))[[place[what] for what in seen]] * 2 + rng.normal(size=(len(seen), 24))
     own = np.repeat(np.arange(len(of.images)), 5)
     captions = images[own] + rng.normal(scale=4.0, size=(len(own), 24))
-    images, captions = ((x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32) for x in (images, captions))
-    outcomes = score_dense(images, captions, [build_task(of, chosen)])[protocol]
-    return AnalysisInput(corpus=of, protocol=chosen, outcomes={"a": outcomes}, resampling=Resampling(replicates=100))
+    images, captions = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (images, captions))
+    return analysed(of, {"a": ranked(of, images, captions, protocol)})
 
 
 def is_true(caption: str, scene: Scene) -> bool:

@@ -9,13 +9,10 @@ import pytest
 from scipy.stats import binomtest
 
 from capim.store.errors import RequestError
-from capim.store.schema import OUTCOMES
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.ranking.layout import drawn_images
-from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
-from capim.tasks.results.combined import rsum_row
-from capim.tasks.results.comparison import comparison_rows, encoder_key
+from capim.tasks.ranking.outcomes import outcomes_of
+from capim.tasks.results.comparison import compared_figures, encoder_key, figure_rows
 from capim.tasks.results.imported.sources import Imported, encoder_of_outcomes, evaluation_of
 from capim.tasks.results.imported.tables import outcomes_of_hits, read_hit_lists
 from capim.tasks.results.summary import Evaluated, result_rows
@@ -34,12 +31,6 @@ DISCORDANT = {"t2i/all": (2089, 1667), "i2t/any": (430, 331)}
 
 
 SOURCE = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
-
-
-def test_the_folder_holds_both_directions_of_both_models(lists) -> None:
-    assert {model: {p: sorted(hits) for p, hits in ps.items()} for model, ps in lists.items()} == {
-        model: {"t2i/all": [1, 5, 10], "i2t/any": [1, 5, 10]} for model in ("ALBEF", "TCL")
-    }
 
 
 @pytest.mark.parametrize("model", ["ALBEF", "TCL"])
@@ -76,10 +67,10 @@ def test_recalls_of_real_models_are_the_published_ones(outcomes, coco, model: st
 @pytest.mark.parametrize("protocol", DISCORDANT)
 def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(outcomes, coco, protocol: str) -> None:
     encoders = {encoder_key(m, m): outcomes[m, protocol] for m in ("ALBEF", "TCL")}
-    [row] = comparison_rows(
-        encoders, [METRICS["R@1"]], corpus=coco.name, corpus_fingerprint=coco.fingerprint, run="r",
-        drawn=5_000, resampling=Resampling(replicates=2_000, permutations=4_999),
-    ).to_pylist()  # fmt: skip
+    how = Resampling(replicates=2_000, permutations=4_999)
+    figures = compared_figures(encoders, [METRICS["R@1"]], 5_000)
+    rows = figure_rows(figures, corpus=coco.name, corpus_fingerprint=coco.fingerprint, run="r", resampling=how)
+    [row] = rows.to_pylist()
     wins, losses = DISCORDANT[protocol]
     n_queries = {"t2i/all": 25_010, "i2t/any": 5_000}[protocol]
     assert (row["wins"], row["losses"], row["ties"]) == (wins, losses, n_queries - wins - losses)
@@ -92,28 +83,6 @@ def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(outcomes, coco, 
     else:
         assert row["p_mcnemar"] == pytest.approx(binomtest(wins, wins + losses).pvalue, rel=1e-9)
         assert row["p_sign_flip"] == pytest.approx(row["p_mcnemar"], abs=0.002)
-
-
-def test_the_recalls_of_both_directions_add_up_to_rsum(outcomes, coco) -> None:
-    both = [outcomes["ALBEF", protocol] for protocol in ("t2i/all", "i2t/any")]
-    source = dict.fromkeys((*SOURCE, "run"), "x")
-    rows = rsum_row(both[0], both[1], source, drawn=drawn_images(coco), resampling=Resampling(replicates=200))
-    [row] = rows.to_pylist()
-    expected = sum(sum(PUBLISHED["ALBEF", protocol]) for protocol in ("t2i/all", "i2t/any"))
-    assert row["value"] == pytest.approx(expected, abs=0.03)
-    assert row["tie_share"] is None  # the ranges of ranks are no ties
-
-
-def test_hit_lists_become_storable_outcomes_and_come_back(outcomes) -> None:
-    known = outcomes["ALBEF", "i2t/any"]
-    rows = known.to_arrow(**dict.fromkeys(SOURCE, "x"))
-    rows.validate(full=True)
-    assert rows.schema.equals(OUTCOMES)
-    back = Outcomes.from_arrow(rows, known.protocol)
-    ranks = ("rank_best", "rank_worst", "n_relevant", "relevant_rank_best", "relevant_rank_worst")
-    for name in (*ranks, "clusters", "best_score"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(known, name))
-    assert back.top_ords is None
 
 
 # Twelve images, four of them with a caption.

@@ -20,7 +20,7 @@ from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
-from capim.tasks.results.comparison import compared_metrics, comparison_rows, encoder_key
+from capim.tasks.results.comparison import compared_figures, compared_metrics, encoder_key, figure_rows
 from capim.tasks.results.imported import sources
 from capim.tasks.results.imported.runs import outcomes_of_run, read_run
 from capim.tasks.results.imported.tables import FoundRows, named_rows, outcomes_of_rows
@@ -241,10 +241,9 @@ def test_a_model_that_leaves_a_metric_open_does_not_keep_others_from_it() -> Non
     whole = [of_matrix(table, "t2i/all").outcomes[0] for table in (SCORES, (SCORES + noise).astype(np.float32))]
     models = [*whole, *outcomes_of_run(lists(SCORES[: 2 * N_IMAGES], DESCRIBING, IMAGES, 3), CORPUS).outcomes]
     encoders = {encoder_key(n, n): o for n, o in zip("abc", models, strict=True)}
-    rows = comparison_rows(
-        encoders, compared_metrics(encoders.values()), corpus="thirty", corpus_fingerprint="f", run="r",
-        drawn=N_IMAGES, resampling=Resampling(replicates=200, permutations=99),
-    ).to_pylist()  # fmt: skip
+    figures = compared_figures(encoders, compared_metrics(encoders.values()), N_IMAGES)
+    how = Resampling(replicates=200, permutations=99)
+    rows = figure_rows(figures, corpus="thirty", corpus_fingerprint="f", run="r", resampling=how).to_pylist()
     differences = {(row["metric"], row["encoder_a"] + row["encoder_b"]): row["difference"] for row in rows}
     assert [pair for metric, pair in differences if metric == "R@1"] == ["ab", "ac", "bc"]
     assert [pair for metric, pair in differences if metric == "MRR"] == ["ab"]

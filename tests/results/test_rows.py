@@ -18,7 +18,7 @@ from capim.tasks.metrics.metric import RETRIEVAL, Metric
 from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import rsum_row
-from capim.tasks.results.comparison import comparison_rows, encoder_key
+from capim.tasks.results.comparison import compared_figures, encoder_key, figure_rows
 from capim.tasks.results.summary import ANY_SCORES, NOT_DEFINED, Evaluated, replicate_rows, result_rows
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
@@ -93,14 +93,6 @@ def test_shares_have_wilsons_interval_unless_another_is_requested(method: Any, o
         assert [row["standard_error"] for row in rows[:3]] == [row["robust_error"] for row in rows[:3]]
 
 
-def test_errors_and_intervals_are_close_to_those_of_the_literature() -> None:
-    resampling = replace(draws(4_000), method="percentile")
-    [row] = result_rows([evaluated(captions(400), RECALLS[:1], drawn=400)], resampling).to_pylist()
-    assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.05)
-    [row] = rows_of(outcomes_of([[1]] * 30 + [[2]] * 10), RECALLS[:1], 50).to_pylist()  # independent hits
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx((0.5981, 0.8581), abs=0.02)  # statsmodels
-
-
 @pytest.mark.parametrize("method", ["wilson", "percentile", "bca"])
 def test_what_is_said_of_chance_does_not_depend_on_the_level_of_the_intervals(method: Any) -> None:
     guesser = outcomes_of([[1 + k % 50] for k in range(100)], n_gallery=50)
@@ -163,9 +155,9 @@ def outcomes_by(encoder: str, outcomes: Outcomes, fingerprint: str = "") -> dict
 
 
 def compared(*encoders: dict[str, Outcomes], metrics=RECALLS, **change):  # type: ignore[no-untyped-def]
-    request = {"corpus": "shapes", "corpus_fingerprint": "c", "run": "r", "drawn": 40}
-    request["resampling"] = replace(draws(300), permutations=300)
-    return comparison_rows({key: of for each in encoders for key, of in each.items()}, metrics, **{**request, **change})
+    figures = compared_figures({key: of for each in encoders for key, of in each.items()}, metrics, 40)
+    request = {"corpus": "shapes", "corpus_fingerprint": "c", "run": "r"}
+    return figure_rows(figures, **{**request, "resampling": replace(draws(300), permutations=300), **change})
 
 
 X, Y, Z = (outcomes_by(name, captions(seed=seed)) for name, seed in (("x", 1), ("y", 2), ("z", 3)))
@@ -270,15 +262,17 @@ def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_pa
     assert (subtracted.low, subtracted.high) == (pair.difference.low, pair.difference.high)
 
 
-def test_protocols_computed_together_get_the_rows_of_each_alone() -> None:
+def test_protocols_and_metrics_computed_together_get_the_rows_of_each_alone() -> None:
     metrics = [METRICS["R@1"], METRICS["median_rank"], METRICS["MRR"]]
     together = [
         evaluated(captions(seed=1), metrics),
         evaluated(outcomes_of([[1]] * 30), RECALLS, drawn=30),
         evaluated(captions(seed=2, skill=9.0), metrics[::-1]),
         evaluated(captions(seed=3), []),
+        evaluated(captions(seed=4), [SOME, *RECALLS, SPREAD]),
     ]
-    alone = pa.concat_tables([result_rows([each], draws(200)) for each in together])
+    every = [replace(each, metrics=[metric]) for each in together for metric in each.metrics]
+    alone = pa.concat_tables([result_rows([each], draws(200)) for each in every])
     assert result_rows(together, draws(200)).drop_columns(["created"]).equals(alone.drop_columns(["created"]))
 
 
@@ -329,32 +323,19 @@ def plain_rows(outcomes: Outcomes, metric: Metric) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("reduce", ["mean", "median"])
-def test_a_result_is_that_of_the_known_queries_alone(weighted: bool, reduce: Any) -> None:
+@pytest.mark.parametrize("kind", [{}, {"reduce": "median"}, {"share": True}])
+def test_a_result_is_that_of_the_known_queries_alone(weighted: bool, kind: Any) -> None:
     outcomes = captions()
     if weighted:
         outcomes = replace(outcomes, weights=np.where(outcomes.query_ords < 60, 2.0, 0.25))
-    [row] = plain_rows(outcomes, replace(SOME, reduce=reduce))
-    assert [row] == plain_rows(known(outcomes), replace(WHOLE, reduce=reduce))
+    [row] = plain_rows(outcomes, replace(SOME, **kind))
+    assert [row] == plain_rows(known(outcomes), replace(WHOLE, **kind))
     assert (row["n_queries"], row["n_clusters"]) == (len(known(outcomes)), 25)
-
-
-def test_wilsons_interval_counts_the_known_queries() -> None:
-    outcomes = captions(40, 1)
-    [row] = plain_rows(outcomes, replace(SOME, share=True))
-    assert row["interval_method"] == "wilson"
-    assert [row] == plain_rows(known(outcomes), replace(WHOLE, share=True))
 
 
 def test_a_metric_that_applies_to_no_query_has_no_row_and_stops_nothing() -> None:
     assert rows_of(captions(), [NONE, *RECALLS], 100)["metric"].to_pylist() == ["R@1", "R@5", "R@10"]
     assert np.isnan(NONE.value(captions()))
-
-
-def test_other_metrics_of_the_evaluation_are_unchanged_to_the_last_digit() -> None:
-    beside = [SOME, *RECALLS, SPREAD]
-    alone, together = (rows_of(captions(), each, 300).drop_columns(["created"]) for each in (RECALLS, beside))
-    assert together.slice(1, 3).equals(alone)
 
 
 def test_kept_replicates_are_of_the_known_queries_and_none_where_there_are_none() -> None:
@@ -369,13 +350,6 @@ def test_kept_replicates_are_of_the_known_queries_and_none_where_there_are_none(
 def compared_by(metric: Metric, *outcomes: Outcomes) -> pa.Table:
     encoders = [outcomes_by(name, each) for name, each in zip("xyz", outcomes, strict=False)]
     return compared(*encoders, metrics=[metric]).drop_columns(["created"])
-
-
-def test_a_comparison_is_that_of_the_known_queries_alone() -> None:
-    first, second = captions(seed=1), captions(seed=2)
-    of_known = compared_by(WHOLE, known(first), known(second))
-    assert compared_by(SOME, first, second).equals(of_known)
-    assert of_known["n_queries"].to_pylist() == [len(known(first))]
 
 
 def test_an_encoder_without_any_value_is_not_compared_by() -> None:

@@ -28,18 +28,18 @@ NAMES = (
     "query", "id", "_id", "Example ID", "qid", "uid", "item", "nummer", "row_of_the_paper", "index", "score_of_it",
 )  # fmt: skip
 Rows = Sequence[Mapping[str, Any]]
+Figures = dict[tuple[str, str], float]
 
 
-def figures(rows: Rows, corpus: Corpus) -> dict[tuple[str, str], float]:
+def figures(rows: Rows, corpus: Corpus) -> Figures:
     """Every figure that rows give, to the last digit."""
     found = outcomes_of_rows(named_rows(rows), corpus)
     return {(o.protocol.id, metric.name): metric.value(o) for o in found.outcomes for metric in metrics_of(o)}
 
 
-def check(rows: Rows, corpus: Corpus, renamed: Mapping[str, str], *, seed: int = 0) -> bool:
-    """Whether shuffled rows under other names are taken; their figures are equal then."""
-    expected = figures(rows, corpus)
-    order = np.random.default_rng(seed).permutation(len(rows))
+def check(rows: Rows, corpus: Corpus, expected: Figures, renamed: Mapping[str, str]) -> bool:
+    """Whether shuffled rows under other names are taken; their figures are those in order then."""
+    order = np.random.default_rng(0).permutation(len(rows))
     shuffled = [{renamed.get(name, name): cell for name, cell in rows[at].items()} for at in order]
     try:
         found = figures(shuffled, corpus)
@@ -47,6 +47,13 @@ def check(rows: Rows, corpus: Corpus, renamed: Mapping[str, str], *, seed: int =
         return False
     assert found == pytest.approx(expected, rel=0, abs=1e-12), renamed
     return True
+
+
+@pytest.fixture(scope="module")
+def models(shared_data: Path, bivlc: Corpus) -> list[tuple[Rows, Figures]]:  # noqa: F811
+    """The rows of two models' files, and their figures in the order of the file."""
+    files = [read_row_file(shared_data / "bivlc" / f"{model}.csv") for model in ("ViT-B-32", "CLIP_TROHN-Text")]
+    return [(rows, figures(rows, bivlc)) for rows in files]
 
 
 @pytest.mark.parametrize(
@@ -62,10 +69,9 @@ def check(rows: Rows, corpus: Corpus, renamed: Mapping[str, str], *, seed: int =
         ({"type": "kind", "subtype": "kind of kind"}, True),
     ],
 )  # fmt: skip
-def test_bivlc_s_answers(shared_data: Path, bivlc: Corpus, renamed: dict[str, str], taken: bool) -> None:  # noqa: F811
-    for model in ("ViT-B-32", "CLIP_TROHN-Text"):
-        rows = read_row_file(shared_data / "bivlc" / f"{model}.csv")
-        assert check(rows, bivlc, renamed) or not taken
+def test_bivlc_s_answers(bivlc: Corpus, models: Any, renamed: dict[str, str], taken: bool) -> None:  # noqa: F811
+    for rows, expected in models:
+        assert check(rows, bivlc, expected, renamed) or not taken
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,9 +80,10 @@ def test_winoground_s_tags_as_answers(shared_data: Path, name: str) -> None:
     tags = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
     corpus = quadruples({example: own or ["No Tag"] for example, own in tags.items()})
     rows = [{"id": int(example), "text": not own, "image": not own, "group": not own} for example, own in tags.items()]
-    check(rows, corpus, {"id": name})
-    assert check(rows, corpus, {"id": "Example-ID"})
-    text = {protocol: value for (protocol, metric), value in figures(rows, corpus).items() if metric.endswith("text")}
+    expected = figures(rows, corpus)
+    check(rows, corpus, expected, {"id": name})
+    assert check(rows, corpus, expected, {"id": "Example-ID"})
+    text = {protocol: value for (protocol, metric), value in expected.items() if metric.endswith("text")}
     assert (text.pop("winoground"), text.pop("winoground/No-Tag"), {*text.values()}) == (0.43, 1, {0})
 
 
@@ -84,8 +91,11 @@ FOLDERS = {"sugarcrepe": "sugar_crepe", "sugarcrepe-pp": "sugarcrepe_pp"}
 
 
 @cache
-def answers(reader: str, shared_data: Path) -> tuple[Corpus, list[dict[str, Any]]]:
-    """The pairs of a folder's files, and answers that depend on the pair; a set of two right captions is one query."""
+def answers(reader: str, shared_data: Path) -> tuple[Corpus, list[dict[str, Any]], Figures]:
+    """The pairs of a folder's files, answers that depend on the pair, and their figures.
+
+    A set of two right captions is one query.
+    """
     folder = shared_data / FOLDERS[reader]
     corpus = table_reader(reader)(folder, categories=[path.stem for path in sorted(folder.glob("*_*.json"))])
     text_of = dict(zip(corpus.captions["id"].to_pylist(), corpus.captions["text"].to_pylist(), strict=True))
@@ -95,24 +105,24 @@ def answers(reader: str, shared_data: Path) -> tuple[Corpus, list[dict[str, Any]
          "negative_caption": text_of[row["negative_id"]], "category": row["category"]}
         for row in corpus.pairs.to_pylist() if row["id"] in queries
     ]  # fmt: skip
-    return corpus, rows
+    return corpus, rows, figures(rows, corpus)
 
 
 @pytest.mark.parametrize("reader", FOLDERS)
-@pytest.mark.parametrize("name", ["an unusual name", *NAMES, "text", "image"])
+@pytest.mark.parametrize("name", ["an unusual name", "query", "pair_id", "index", "nummer", "text", "image"])
 def test_sugarcrepe_s_and_its_successor_s_pairs(shared_data: Path, reader: str, name: str) -> None:
     """By id, by a number of the row, or by texts."""
-    corpus, rows = answers(reader, shared_data)
-    taken = check([{name: row[name] for name in ("id", "correct")} for row in rows], corpus, {"id": name})
-    assert taken or name != "an unusual name"  # which names every query once
-    check(rows, corpus, {"id": name, "caption": "a", "negative_caption": "b"})
+    corpus, rows, expected = answers(reader, shared_data)
+    by_id = [{name: row[name] for name in ("id", "correct")} for row in rows]
+    taken = check(by_id, corpus, expected, {"id": name})
+    assert taken or name not in ("an unusual name", "pair_id")  # which name every query once
+    check(rows, corpus, expected, {"id": name, "caption": "a", "negative_caption": "b"})
 
 
 @pytest.mark.parametrize("reader", FOLDERS)
-def test_pairs_by_their_texts_alone_and_under_a_usual_name(shared_data: Path, reader: str) -> None:
-    corpus, rows = answers(reader, shared_data)
-    assert check([{name: row[name] for name in ("id", "correct")} for row in rows], corpus, {"id": "pair_id"})
-    assert check([{key: cell for key, cell in row.items() if key != "id"} for row in rows], corpus, {})
+def test_pairs_by_their_texts_alone(shared_data: Path, reader: str) -> None:
+    corpus, rows, expected = answers(reader, shared_data)
+    assert check([{key: cell for key, cell in row.items() if key != "id"} for row in rows], corpus, expected, {})
 
 
 def test_hit_lists_have_no_order_and_other_names_are_not_theirs(coco: Corpus, lists: Lists, tmp_path: Path) -> None:

@@ -10,17 +10,15 @@ import pytest
 from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.content import categories, complexity, content_of
 from capim.tasks.analyses.misses import error_kinds
-from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED
+from tests.results.thirty import analysed
 
 CATEGORY_COUNTS = {"person": 2764, "furniture": 1540, "vehicle": 1206, "animal": 1085}
 
 
 @pytest.fixture(scope="module")
 def data(coco, outcomes) -> AnalysisInput:
-    t2i = {model: outcomes[model, "t2i/all"] for model in ("ALBEF", "TCL")}
-    how = Resampling(replicates=400)
-    return AnalysisInput(corpus=coco, protocol=t2i["TCL"].protocol, outcomes=t2i, resampling=how)
+    return analysed(coco, {model: outcomes[model, "t2i/all"] for model in ("ALBEF", "TCL")}, 400)
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from capim.store.types import Corpus
+from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
+from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.statistics.draws import Resampling
 
 N_IMAGES = 30
 
@@ -27,6 +30,19 @@ def retrieval_task(corpus: Corpus, protocol: str = "t2i/all") -> RetrievalTask:
     task = build_task(corpus, *select_protocols(corpus, [protocol]))
     assert isinstance(task, RetrievalTask)
     return task
+
+
+def ranked(corpus: Corpus, images: np.ndarray, captions: np.ndarray, protocol: str = "t2i/all") -> Outcomes:
+    """The outcomes of vectors under one protocol."""
+    tasks = [build_task(corpus, *select_protocols(corpus, [protocol]))]
+    return score_dense(images.astype(np.float32), captions.astype(np.float32), tasks)[protocol]
+
+
+def analysed(corpus: Corpus, outcomes: dict[str, Outcomes], replicates: int = 100, **more: Any) -> AnalysisInput:
+    """The outcomes of encoders under one protocol as analyses get them."""
+    how = Resampling(replicates=replicates)
+    [protocol] = {each.protocol for each in outcomes.values()}
+    return AnalysisInput(corpus=corpus, protocol=protocol, outcomes=outcomes, resampling=how, **more)
 
 
 def thirty_images() -> Corpus:

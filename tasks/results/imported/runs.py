@@ -18,11 +18,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
@@ -55,22 +54,35 @@ _TABLES = (".csv", ".tsv", ".parquet", ".parq", ".jsonl")
 UNJUDGED = "no document is judged relevant to this query"
 
 
+class _Form(NamedTuple):
+    """One kind of file: its lines, where query, item and number stand in one of so many words, columns of numbers."""
+
+    line: str
+    places: Mapping[int, tuple[int, int, int]]
+    columns: tuple[str, ...]
+
+
+_RUN = _Form("`query Q0 item rank score tag`", {6: (0, 2, 4), 3: (0, 1, 2)}, SCORE)
+_QRELS = _Form("`query iteration item grade`", {4: (0, 2, 3)}, GRADE)
+_MOST_FAULTS = 5  # that are named
+
+
 def read_run(path: Path) -> Run:
     """The lists of a run, in any of the forms above.
 
     Raises:
         RequestError: There is no such file, or a line has another form; the first lines at fault are named.
     """
-    return _lists(path, "`query Q0 item rank score tag`", {6: (0, 2, 4), 3: (0, 1, 2)}, SCORE)
+    return _lists(path, _RUN)
 
 
 def tag_of(path: Path) -> str:
     """The name of the system that a run in TREC's format was made by: its last column; else that of the file."""
+    tag = path.stem
     if path.suffix not in (*_TABLES, ".json"):
         words = next((line.split() for line in _lines(path) if line.strip()), [])
-        if len(words) == 6:
-            return re.sub(r"[^A-Za-z0-9._-]+", "-", words[5])
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem)
+        tag = words[5] if len(words) == 6 else tag
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", tag)
 
 
 def read_qrels(path: Path) -> Qrels:
@@ -79,7 +91,7 @@ def read_qrels(path: Path) -> Qrels:
     Raises:
         RequestError: There is no such file, a line has another form, or a grade is no whole number.
     """
-    grades = _lists(path, "`query iteration item grade`", {4: (0, 2, 3)}, GRADE)
+    grades = _lists(path, _QRELS)
     wrong = [(q, d, g) for q, items in grades.items() for d, g in items.items() if not float(g).is_integer()]
     if wrong:
         query, item, grade = wrong[0]
@@ -92,24 +104,26 @@ def _lines(path: Path) -> Iterator[str]:
         yield from lines
 
 
-def _lists(path: Path, form: str, places: Mapping[int, tuple[int, int, int]], last: Sequence[str]) -> Run:
-    """Query -> item -> number, from lines of so many words with these three at these places, a table or JSON."""
+def _lists(path: Path, form: _Form) -> Run:
+    """Query -> item -> number, of lines, a table or JSON."""
     existing_file(path)
+    if path.suffix == ".json":
+        return _numbered(path, _of_json(path), form)
+    if path.suffix == ".jsonl" and list_columns(next(read_json_lines(path), None)) is not None:
+        return _numbered(path, _lists_of(path, read_row_file(path)), form)
     faults: list[str] = []
     found: Run = {}
-    if path.suffix == ".json":
-        return _numbered(path, _of_json(path), judged=last is GRADE)
-    if path.suffix == ".jsonl" and list_columns(next(read_json_lines(path), None)) is not None:
-        return _numbered(path, _lists_of(path, read_row_file(path)), judged=last is GRADE)
-    for where, query, item, number, by_rank in _cells(path, form, places, last, faults):
+    for where, query, item, number, is_rank in _cells(path, form):
         value = _number(number)
-        if value is None:
-            faults.append(f"{path}: {where}: expected {form}, got the number {number!r}")
+        if value is None or item is None:
+            faults.append(
+                f"{path}: {where}: expected {form.line}, got {'' if item is None else 'the number '}{number!r}"
+            )
         elif item in (items := found.setdefault(query, {})):
             faults.append(f"{path}: {where}: item {item!r} comes twice in the list of {query!r}")
         else:
-            items[item] = -value if by_rank else value
-        if len(faults) > 4:
+            items[item] = -value if is_rank else value
+        if len(faults) == _MOST_FAULTS:
             break
     if not found and not faults:
         faults.append(f"{path}: no list in it")
@@ -118,42 +132,37 @@ def _lists(path: Path, form: str, places: Mapping[int, tuple[int, int, int]], la
     return found
 
 
-def _cells(
-    path: Path, form: str, places: Mapping[int, tuple[int, int, int]], last: Sequence[str], faults: list[str]
-) -> Iterator[tuple[str, str, str, object, bool]]:
-    """Where, query, item, number, and whether the number is a rank, of every line or row."""
-    first = next((line for line in _lines(path) if line.strip()), "") if path.suffix != ".parquet" else ""
-    header = path.suffix in _TABLES and (path.suffix in (".parquet", ".parq", ".jsonl") or _is_header(first, last))
-    if header:
+def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, object, bool]]:
+    """Where, query, item, number, and whether the number is a rank, of every line or row; no item: another line."""
+    if _is_table(path, form):
         rows = read_row_file(path)
-        names = {
-            role: next((n for n in usual if n in rows[0]), "")
-            for role, usual in (("q", QUERY), ("d", ITEM), ("s", last))
-        }
-        rank = "rank" if not names["s"] and "rank" in rows[0] and last is SCORE else ""
-        if not (names["q"] and names["d"] and (names["s"] or rank)):
-            columns = f"columns query_id, doc_id and {last[0]}"
-            faults.append(f"{path}: expected {form}, or {columns}; got the columns {', '.join(rows[0])}")
-            return
+        query, item, score = (
+            next((name for name in usual if name in rows[0]), "") for usual in (QUERY, ITEM, form.columns)
+        )
+        rank = "rank" if not score and "rank" in rows[0] and form is _RUN else ""
+        if not (query and item and (score or rank)):
+            columns = f"columns query_id, doc_id and {form.columns[0]}"
+            raise RequestError(f"{path}: expected {form.line}, or {columns}; got the columns {', '.join(rows[0])}")
         for number, row in enumerate(rows, start=1):
-            yield f"row {number}", str(row[names["q"]]), str(row[names["d"]]), row[names["s"] or rank], bool(rank)
+            yield f"row {number}", str(row[query]), str(row[item]), row[score or rank], bool(rank)
         return
     for number, line in enumerate(_lines(path), start=1):
         words = line.split()
-        if not words:
-            continue
-        if len(words) not in places:
-            faults.append(f"{path}: line {number}: expected {form}, got {line.strip()!r}")
-            if len(faults) > 4:
-                return
-            continue
-        query, item, score = (words[place] for place in places[len(words)])
-        yield f"line {number}", query, item, score, len(words) == 3
+        places = form.places.get(len(words))
+        if places is not None:
+            query, item, score = (words[place] for place in places)
+            yield f"line {number}", query, item, score, len(words) == 3
+        elif words:
+            yield f"line {number}", "", None, line.strip(), False
 
 
-def _is_header(line: str, last: Sequence[str]) -> bool:
-    cells = {cell.strip().strip('"') for cell in re.split(r"[\t,]", line)}
-    return bool(cells & {*QUERY}) and bool(cells & {*last, "rank"})
+def _is_table(path: Path, form: _Form) -> bool:
+    """Whether a file is a table: by its suffix, and if that is one of lines, too, by the names in its first line."""
+    if path.suffix not in _TABLES or path.suffix in (".parquet", ".parq", ".jsonl"):
+        return path.suffix in _TABLES
+    first = next((line for line in _lines(path) if line.strip()), "")
+    cells = {cell.strip().strip('"') for cell in re.split(r"[\t,]", first)}
+    return bool(cells & {*QUERY}) and bool(cells & {*form.columns, "rank"})
 
 
 def _of_json(path: Path) -> dict[str, Any]:
@@ -172,18 +181,17 @@ def _of_json(path: Path) -> dict[str, Any]:
     return {query: items for one in lists for query, items in one.items()}
 
 
-def _numbered(path: Path, run: Mapping[str, Any], *, judged: bool) -> Run:
-    """Query -> item -> number; items without numbers are in their order, or if ``judged`` all relevant."""
-    if twice := [
-        query for query, items in run.items() if isinstance(items, list) and len({*map(str, items)}) < len(items)
-    ]:
-        raise RequestError(f"{path}: an item comes twice in the list of {twice[0]!r}")
-    return {
-        query: {str(item): float(score) for item, score in items.items()}
-        if isinstance(items, dict)
-        else {str(item): 1.0 if judged else -float(rank) for rank, item in enumerate(items, start=1)}
-        for query, items in run.items()
-    }
+def _numbered(path: Path, run: Mapping[str, Any], form: _Form) -> Run:
+    """Query -> item -> number; items without numbers are in their order, or all relevant."""
+    found: Run = {}
+    for query, items in run.items():
+        numbers = items if isinstance(items, dict) else {}
+        if isinstance(items, list):
+            numbers = {str(item): 1 if form is _QRELS else -rank for rank, item in enumerate(items, start=1)}
+            if len(numbers) < len(items):
+                raise RequestError(f"{path}: an item comes twice in the list of {query!r}")
+        found[query] = {str(item): float(number) for item, number in numbers.items()}
+    return found
 
 
 def json_lists(value: object) -> Iterator[dict[str, Any]]:
@@ -410,11 +418,10 @@ def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcome
     Its bpref (Buckley and Voorhees 2004) takes documents of grade 0 as judged not relevant, and none below.
     """
     ids = texts(corpus.images["id"])
-    rows = corpus.relevance.filter(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED)))
+    rows = corpus.relevance.filter((pc.field("ground_truth") == JUDGED) & (pc.field("grade") == 0))
     dismissed: dict[str, set[str]] = {}
-    for query, item, grade in zip(*(rows[name].to_pylist() for name in ("query_id", "item_id", "grade")), strict=True):
-        if grade == 0:
-            dismissed.setdefault(query, set()).add(item)
+    for query, item in zip(texts(rows["query_id"]), texts(rows["item_id"]), strict=True):
+        dismissed.setdefault(query, set()).add(item)
     ranks = np.empty(len(task.relevant), dtype=np.int32)
     grades = np.empty_like(ranks)
     bpref = np.zeros(len(task.queries))

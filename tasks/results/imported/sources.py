@@ -108,29 +108,20 @@ def outcomes_of_source(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
 
 
 def _of_tables(path: Path, corpus: Corpus, source: Source) -> FoundRows:
-    protocols = source.protocols
-    files = [path]
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix in READ_SUFFIXES)
-        if not files:
-            raise RequestError(
-                f"{path}: no hit lists (MODEL_ir1_rank_index.npy) and no {', '.join(READ_SUFFIXES)} in it"
-            )
+    files = sorted(file for file in path.iterdir() if file.suffix in READ_SUFFIXES) if path.is_dir() else [path]
+    if not files:
+        raise RequestError(f"{path}: no hit lists (MODEL_ir1_rank_index.npy) and no {', '.join(READ_SUFFIXES)} in it")
     try:
         rows: list[Row] = []
         for file in files:
             contents = _contents(file)
-            if isinstance(contents, pa.Table) and len(files) > 1:
+            if not isinstance(contents, pa.Table):
+                rows += named_rows(contents, file.name if len(files) > 1 else "")
+            elif len(files) > 1:
                 raise RequestError("exported outcomes are imported one file at a time")
-            if isinstance(contents, pa.Table):
-                exported = outcomes_of_export(contents, corpus, protocols=protocols)
-                how = [
-                    f"{each.protocol.id}: {len(each):,} exported queries, the same as those of the corpus"
-                    for each in exported
-                ]
-                return FoundRows(exported, [], how, {each.protocol.id: "query_id" for each in exported})
-            rows += named_rows(contents, file.name if len(files) > 1 else "")
-        return outcomes_of_rows(rows, corpus, protocols=protocols, by_position=source.by_position)
+            else:
+                return outcomes_of_export(contents, corpus, protocols=source.protocols)
+        return outcomes_of_rows(rows, corpus, protocols=source.protocols, by_position=source.by_position)
     except RequestError as fault:
         raise RequestError([line if str(path) in line else f"{path}: {line}" for line in fault.faults]) from fault
 
@@ -176,7 +167,7 @@ def _typed(cell: object, field: pa.Field) -> object:
     return float(cell) if pa.types.is_floating(kind) else int(cell)
 
 
-def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection[str] = ()) -> list[Outcomes]:
+def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
     """The outcomes of one encoder on a corpus, protocol by protocol.
 
     Args:
@@ -223,7 +214,8 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
             )
     if faults:
         raise RequestError(faults)
-    return found
+    how = [f"{each.protocol.id}: {len(each):,} exported queries, the same as those of the corpus" for each in found]
+    return FoundRows(found, [], how, {each.protocol.id: "query_id" for each in found})
 
 
 def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
