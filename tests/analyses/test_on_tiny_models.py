@@ -1,4 +1,4 @@
-"""Diagnosis and ablations on the tiny models: tables that are not empty and point the right way."""
+"""Diagnosis, ablations and the gate on the tiny models: tables that are not empty and point the right way."""
 
 from __future__ import annotations
 
@@ -27,15 +27,36 @@ from capim.tasks.analyses.table import ANALYSES, diagnose
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_winoground
 from capim.tasks.encoders import encode_captions, encode_images, load_encoder, resolve, spec_of
-from capim.tasks.encoders.encoder import Encoder
+from capim.tasks.encoders.encoder import Encoder, Prepared
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.protocols import select_protocols
-from tests.results.thirty import analysed, retrieval_task
+from capim.tasks.reference.published import Published, judge_results
+from capim.tasks.results.summary import Evaluated, result_rows
+from capim.tasks.statistics.draws import Resampling
+from tests.results.thirty import retrieval_task
 
 pytestmark = pytest.mark.slow
 MODELS = ("tiny-clip", "tiny-clip-plain", "tiny-colpali")
 SCENES = 150
+
+
+class LeftPadded:
+    """A loader's fault like the V28 seed's with SigLIP: captions padded where the model does not expect it, no mask."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self.spec = encoder.spec
+
+    def prepare_captions(self, captions: list[str]) -> Prepared:
+        prepared = self._encoder.prepare_captions(captions)
+        ids: Any = prepared.inputs["input_ids"]
+        rolled = [np.roll(row, len(row) - seen) for row, seen in zip(np.asarray(ids), prepared.n_tokens, strict=True)]
+        inputs = {"input_ids": type(ids)(np.stack(rolled).tolist()).long()}
+        return replace(prepared, inputs=inputs)
+
+    def embed(self, prepared: Prepared):  # type: ignore[no-untyped-def]
+        return self._encoder.embed(prepared)
 
 
 def embed(encoder: Encoder, corpus: Corpus) -> StoredVectors:
@@ -58,17 +79,23 @@ def embed(encoder: Encoder, corpus: Corpus) -> StoredVectors:
 def subject_of(
     corpus: Corpus, embedded: dict[str, StoredVectors], protocol_id: str, specs: dict[str, EncoderSpec]
 ) -> AnalysisInput:
-    protocols = select_protocols(corpus, [protocol_id])
+    [protocol] = select_protocols(corpus, [protocol_id])
 
     def read(side: Any) -> Any:
         """The vectors, or all of them or some as the store gives blocks of several."""
         return (lambda ords=None: [side if ords is None else side.take(ords)]) if isinstance(side, Ragged) else side
 
-    outcomes = {
-        name: evaluate(corpus, protocols, images=read(of.images), captions=read(of.captions))[protocol_id]
-        for name, of in embedded.items()
-    }
-    return analysed(corpus, outcomes, specs=specs, vectors=embedded.__getitem__)
+    return AnalysisInput(
+        corpus=corpus,
+        protocol=protocol,
+        outcomes={
+            name: evaluate(corpus, [protocol], images=read(of.images), captions=read(of.captions))[protocol_id]
+            for name, of in embedded.items()
+        },
+        specs=specs,
+        resampling=Resampling(replicates=100),
+        vectors=embedded.__getitem__,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +260,26 @@ def test_a_forward_pass_in_another_precision_is_compared_pairwise(shapes, specs)
     assert {s.encoder for s in rows.values()} == {"tiny-clip-bf16"}
     assert abs(rows["minus tiny-clip", ""].interval.value) < 0.05
     assert 0.99 < rows["cosine with tiny-clip", "images"].interval.value < 1
+
+
+def test_a_loader_that_pads_wrongly_ends_as_suspect_in_the_gate(shapes, encoders, specs) -> None:
+    spec, corpus, embedded = specs["tiny-clip"], shapes.corpus, shapes.vectors("tiny-clip")
+    right = METRICS["R@1"].value(shapes.outcomes["tiny-clip"])
+    table = [Published(spec.checkpoint, "shapes", "t2i/all", "R@1", right, "this test")]
+    wrong: Any = LeftPadded(encoders["tiny-clip"])
+    padded = encode_captions(wrong, corpus.captions["text"].to_pylist()).values
+    source = {
+        **dict.fromkeys(("evaluation", "image_tag", "caption_tag", "run"), "x"),
+        "encoder": "tiny-clip", "encoder_fingerprint": spec.fingerprint,
+        "corpus": "shapes", "corpus_fingerprint": corpus.fingerprint,
+    }  # fmt: skip
+    for captions, verdict in ((embedded.captions, "reproduced"), (padded, "suspect")):
+        outcomes = evaluate(corpus, [shapes.protocol], images=embedded.images, captions=captions)["t2i/all"]
+        evaluated = Evaluated.of(outcomes, corpus, source, [METRICS["R@1"]])
+        rows = result_rows([evaluated], Resampling(replicates=100))
+        own, n_images = {spec.fingerprint: spec}, {corpus.fingerprint: SCENES}
+        [judged] = judge_results(rows.to_pylist(), specs=own, n_images=n_images, references=table)
+        assert judged.check.verdict == verdict
 
 
 def test_throughput_is_given_per_device() -> None:

@@ -198,9 +198,11 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
 
 def _are_components(columns: Sequence[str]) -> bool:
     """Whether columns are the components of vectors, counted in order (``0``, ``1``, …; ``dim_0``, …), and no items."""
-    ends = [re.fullmatch(r"(.*?)(\d*)", name) for name in columns]
-    counted = [(end[1], int(end[2] or -2)) for end in ends if end is not None]
-    steps = sum(a == b and j == i + 1 for (a, i), (b, j) in itertools.pairwise(counted))
+
+    def following(name: str) -> str:
+        return re.sub(r"\d+$", lambda count: str(int(count[0]) + 1).zfill(len(count[0])), name)
+
+    steps = sum(following(one) == other for one, other in itertools.pairwise(columns))
     return 2 * steps >= len(columns) - 1
 
 
