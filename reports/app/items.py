@@ -184,7 +184,7 @@ def _asked(state: State, wanted: WantedItems) -> dict[str, Any]:
     items = state.store.items(wanted.corpus, kind)
     if position >= items.num_rows:
         like = wanted.query["like"]
-        raise RequestError(f"like={like}: corpus {wanted.corpus!r} has {items.num_rows} {MODALITIES[kind]}")
+        raise RequestError(f"like={like}: corpus {wanted.corpus!r} has {items.num_rows} {MODALITIES[kind]}, from 0 on")
     return {"kind": kind, **items.slice(position, 1).to_pylist()[0]}
 
 

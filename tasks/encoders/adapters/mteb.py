@@ -68,7 +68,8 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     modules = [_without_gaps(network) for network in _networks(model)]
     own = next((weights.dtype for module in modules for weights in module.parameters()), DTYPES[spec.precision])
     if own != DTYPES[spec.precision]:
-        raise RequestError(f"{where} is loaded in {str(own).removeprefix('torch.')} by mteb; set precision to that")
+        kind = str(own).removeprefix("torch.")
+        raise RequestError(f'{where} is loaded in {kind} by mteb, not in {spec.precision}; write precision = "{kind}"')
     task = mteb.get_task(str(spec.options["task"])).metadata
     return LoadedEncoder(
         spec,
