@@ -182,9 +182,10 @@ def _probes(least: int, n: int) -> dict[tuple[str, str], tuple[Any, int | None]]
 def _sklearn(module: str) -> Any:
     """A module of scikit-learn."""
     try:
-        return import_module(f"sklearn.{module}")
+        import sklearn
     except ImportError as error:
         raise RequestError("probes and clusters need scikit-learn; run `pip install 'capim[probes]'`") from error
+    return import_module(f"{sklearn.__name__}.{module}")
 
 
 def _labels(data: AnalysisInput) -> list[list[str]]:

@@ -15,8 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import SKIPPED
@@ -171,10 +169,17 @@ def first_linked(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
         >>> first_linked(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
         [0, 1, 1, 1, 4]
     """
-    linked: list[tuple[int, int]] = []
+    above = list(range(len(columns[0])))  # of every row one that it is linked to, none after it: a forest
+
+    def lowest(row: int) -> int:
+        while above[row] != row:
+            above[row] = row = above[above[row]]
+        return row
+
     for column in columns:
         first: dict[Hashable, int] = {}
-        linked += [(first.setdefault(value, at), at) for at, value in enumerate(column) if value is not None]
-    n, ends = len(columns[0]), np.array(linked, dtype=np.int32).reshape(-1, 2).T
-    _, group = connected_components(coo_array((np.ones(len(linked)), tuple(ends)), shape=(n, n)), directed=False)
-    return np.unique(group, return_index=True)[1][group].astype(np.int32)
+        for at, value in enumerate(column):
+            if value is not None and (other := first.setdefault(value, at)) != at:
+                one, two = lowest(other), lowest(at)
+                above[max(one, two)] = min(one, two)
+    return np.array([lowest(row) for row in range(len(above))], dtype=np.int32)

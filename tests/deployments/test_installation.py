@@ -184,15 +184,15 @@ def test_a_cancelled_encode_goes_on_where_it_stopped_and_so_does_one_that_took_t
         assert installation.ended(run, seconds=30) == "CANCELLED"
         rows = EmbeddingStore.open(f"{installation.workspace}/store").rows("runs", flow_run=run).to_pylist()
         assert [(row["state"], row["message"]) for row in rows] == [("cancelled", None)]
-        kept = stored(installation, "cancelled")
-        assert 0 < kept < ITEMS
-        late = installation.begin("embed/encode-on-gpu", slow("cancelled"), hours=3 / 3600)
+        assert 0 < stored(installation, "cancelled") < ITEMS
+        late = installation.begin("embed/encode-on-gpu", slow("late"), hours=3 / 3600)
         assert installation.ended(late) == "FAILED"
         assert installation.get(f"/flow_runs/{late}")["state"]["name"] == "TimedOut"
-        assert kept <= stored(installation, "cancelled") < ITEMS
-        again = installation.begin("embed/encode-on-gpu", {**slow("cancelled"), "batch_size": 64})
+        both = [*slow("cancelled")["corpora"], *slow("late")["corpora"]]
+        again = installation.begin("embed/encode-on-gpu", {**slow(""), "corpora": both, "batch_size": 64})
         assert installation.ended(again) == "COMPLETED"
     assert is_whole(installation, "cancelled")
+    assert is_whole(installation, "late")
 
 
 def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(installation: Any) -> None:
