@@ -257,6 +257,7 @@ WAYS: dict[str, Way] = {
     "lists in JSON": Way(text("t2i.json", json.dumps({q: sorted(items, key=items.__getitem__, reverse=True) for q, items in RUN.items()})), "24 queries matched by their ids"),
     "lists of files by text": Way(text("t2i.json", json.dumps({TEXTS[QUERIES.index(q)]: [f"/data/{FILES[IMAGES.index(item)]}" for item in sorted(items, key=items.__getitem__, reverse=True)] for q, items in RUN.items()})), "matched by their texts, their items by file names"),
     "rows with a list each": Way(table("t2i.jsonl", [{"query_id": q, "retrieved": sorted(RUN[q], key=RUN[q].__getitem__, reverse=True)} for q in of(QUERIES, PQ)]), "24 queries matched by their ids"),
+    "rows with a list each, in Parquet": Way(parquet("t2i.parquet", query_id=of(QUERIES, PQ), retrieved=[sorted(RUN[q], key=RUN[q].__getitem__, reverse=True) for q in of(QUERIES, PQ)]), "24 queries matched by their ids"),
     "ranx in Parquet": Way(parquet("run.parquet", q_id=[r["q_id"] for r in TRIPLES], doc_id=[r["doc_id"] for r in TRIPLES], score=[r["score"] for r in TRIPLES]), "24 queries matched by their ids"),
     "ranx in LZ4": Way(text("run.lz4", b"\x04"), refused="write its rows as Parquet"),
     "predictions of mteb": Way(text("predictions.json", json.dumps({"mteb_model_meta": {"revision": "1"}, "default": {"test": RUN}})), "24 queries matched by their ids"),

@@ -16,6 +16,7 @@ from capim.store.errors import RequestError
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.retrieval import TREC_EVAL
 from capim.tasks.ranking.protocols import TREC_EVAL as PROTOCOL
+from capim.tasks.results.imported.recognised import recognise
 from capim.tasks.results.imported.runs import Qrels, Run, corpus_of_qrels, outcomes_of_run, read_qrels, read_run, tag_of
 from tests.command import command, json_rows
 
@@ -218,3 +219,10 @@ def test_precision_and_r_precision_of_judged_documents_are_means_over_the_orders
     [outcomes, _] = outcomes_of_run(run, corpus).outcomes
     values = {name: METRICS[name].value(outcomes) for name in ("P@1", "P@5", "R-Precision", "AP")}
     assert values == {"P@1": 1, "P@5": 0.4, "R-Precision": 0.75, "AP": pytest.approx((1 + 5 / 6) / 2)}
+
+
+def test_lists_in_a_file_called_qrels_are_what_is_relevant(tmp_path: Path) -> None:
+    file = tmp_path / "qrels.jsonl"
+    file.write_text('{"query_id": "q1", "relevant": ["d1", "d2"]}\n{"query_id": "q2", "relevant": ["d2"]}\n')
+    assert [found.what for found in recognise(file)] == ["qrels"]
+    assert read_qrels(file) == {"q1": {"d1": 1, "d2": 1}, "q2": {"d2": 1}}

@@ -180,7 +180,7 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
         return Recognised("published", path)
     listed = list_columns(dict(zip(header, cells, strict=False))) is not None
     if listed or (names & _ITEMS and names & (_GRADES | {"rank"})):
-        judged = not listed and (_QRELS.search(path.stem.lower()) or names & {"grade", "relevance"})
+        judged = _QRELS.search(path.stem.lower()) or (not listed and names & {"grade", "relevance"})
         return Recognised("qrels" if judged else "run", path)
     if kind_of(dict.fromkeys(map(our_name, names))) is not None:
         return Recognised("outcomes", path)
@@ -222,12 +222,10 @@ def _of_lines(path: Path) -> Recognised:
 def _header(path: Path) -> tuple[list[str], list[Any]]:
     """The names of the columns of a table, and the cells of its first row."""
     if path.suffix in (".parquet", ".parq"):
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         schema = pq.read_schema(path)
-        is_list, is_float = pa.types.is_nested, pa.types.is_floating
-        return schema.names, [[0.0] if is_list(of) else 0.0 if is_float(of) else None for of in schema.types]
+        return schema.names, [_like(of) for of in schema.types]
     with path.open(newline="", encoding="utf-8-sig") as file:
         if path.suffix == ".jsonl":
             first = json.loads(next((line for line in file if line.strip()), "{}"))
@@ -237,6 +235,16 @@ def _header(path: Path) -> tuple[list[str], list[Any]]:
     if path.suffix == ".tsv" and len(header) in (3, 4) and is_number(header[-1]):
         return [], []  # lines of a run or qrels
     return header, first_row
+
+
+def _like(type_: Any) -> object:
+    """A cell as those of a column of an Arrow type; None where nothing is told by it."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(type_):
+        inner = getattr(type_, "value_type", None)
+        return ["text"] if inner in (pa.string(), pa.large_string()) else [0] if inner == pa.int64() else [0.0]
+    return 0.0 if pa.types.is_floating(type_) else None
 
 
 def _is_published(loaded: Mapping[str, Any]) -> bool:

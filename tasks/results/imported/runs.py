@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
-from capim.store.files import existing_file, read_row_file
+from capim.store.files import existing_file, read_row_file, reading
 from capim.store.schema import JUDGED, TOP, texts
 from capim.store.sets.matching import Items, key_of, left_out_of
 from capim.store.types import Corpus
@@ -109,7 +109,7 @@ def _lists(path: Path, form: _Form) -> Run:
     existing_file(path)
     if path.suffix == ".json":
         return _numbered(path, _of_json(path), form)
-    if path.suffix == ".jsonl" and list_columns(next(read_json_lines(path), None)) is not None:
+    if list_columns(_first_row(path)) is not None:
         return _numbered(path, _lists_of(path, read_row_file(path)), form)
     faults: list[str] = []
     found: Run = {}
@@ -130,6 +130,18 @@ def _lists(path: Path, form: _Form) -> Run:
     if faults:
         raise RequestError(faults)
     return found
+
+
+def _first_row(path: Path) -> object:
+    """The first row of a table whose cells may be lists; None of any other file."""
+    if path.suffix == ".jsonl":
+        return next(read_json_lines(path), None)
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        with reading(path):
+            return next((row for batch in pq.ParquetFile(path).iter_batches(1) for row in batch.to_pylist()), None)
+    return None
 
 
 def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, object, bool]]:
