@@ -307,14 +307,16 @@ Score: TypeAlias = Callable[[Part, VectorRows, Sequence[RetrievalTask]], dict[st
 def scorings(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part, list[RetrievalTask]]:
     """What is scored of each part: its tasks, and of a part that others are compared with both directions.
 
-    Captions are named by their position in the part.
+    Captions are named by their position in the part. A task with the queries and the gallery of one of both directions
+    is left out: its outcomes are the same.
     """
     found: dict[Part, list[RetrievalTask]] = {}
     for part, of_part in _by_part(layout, tasks).items():
         reference = _reference_part(layout, part)
         if reference is not None and reference not in found:
             found[reference] = _both_directions(layout, reference)
-        found[part] = found.get(part, []) + of_part
+        both = found.get(part, [])
+        found[part] = both + [task for task in of_part if not any(_is_same(task, one) for one in both)]
     return found
 
 
@@ -349,7 +351,9 @@ def score_parts(
                 vectors = captions[layout.parts[part]]
                 scored = score(part, vectors, todo[part])
             for task in by_part[part]:
-                found = scored[task.protocol.id]
+                found = scored.get(task.protocol.id)
+                if found is None:
+                    found = replace(scored[_id_of_all(task, part)], protocol=task.protocol)
                 if part == reference_part:  # agrees with itself by definition, whatever ties there are
                     found = replace(found, reference_ndcg=np.ones(len(found)), reference_rbo=np.ones(len(found)))
                 elif reference is not None:
@@ -389,6 +393,13 @@ def _both_directions(layout: CorpusLayout, part: Part) -> list[RetrievalTask]:
 def _id_of_all(task: RetrievalTask, part: Part) -> str:
     """The protocol of :func:`_both_directions` that has the direction of a task."""
     return f"all {task.protocol.direction}/{'/'.join(part)}"
+
+
+def _is_same(task: RetrievalTask, other: RetrievalTask) -> bool:
+    """Whether two tasks of a part have the same direction, queries and gallery, which is one."""
+    same_gallery = len(task.galleries) == 1 and np.array_equal(task.galleries[0], other.galleries[0])
+    same_direction = task.protocol.direction == other.protocol.direction
+    return same_gallery and same_direction and np.array_equal(task.query_ids, other.query_ids)
 
 
 def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:

@@ -312,11 +312,12 @@ class Ranker:
         self._positive_scores = positive_scores or {}
         self.parts = {task.protocol.id: PartOutcomes.empty(task, top) for task in tasks}
         self._galleries = _galleries_of(tasks)
+        self._windows: dict[tuple[int, int], list[_SharedGallery]] = {}
 
     def add(self, rows: ScoreRows) -> None:
         """Fill in the outcomes of these rows' queries; the scores may be overwritten afterwards."""
         stop, n_items = rows.start + len(rows.scores), rows.scores.shape[1]
-        galleries = [g for each in self._galleries if len((g := each.within(rows.first, rows.first + n_items)).items)]
+        galleries = self._within(rows.first, rows.first + n_items)
         searched = [(g, queries) for g in galleries if (queries := g.queries_between(rows.start, stop))]
         best_of_all = _best_of_all(rows.scores, [gallery for gallery, _ in searched], self._top)
         for gallery, queries in searched:
@@ -330,6 +331,14 @@ class Ranker:
     def outcomes(self) -> dict[str, Outcomes]:
         """Protocol id -> outcomes, in the order of the tasks, once every pair was added."""
         return {task.protocol.id: self.parts[task.protocol.id].outcomes(task) for task in self._tasks}
+
+    def _within(self, first: int, stop: int) -> list[_SharedGallery]:
+        """The parts of all galleries in a window of the items, with ords counted from its start; kept."""
+        found = self._windows.get((first, stop))
+        if found is None:
+            found = [part for gallery in self._galleries if len((part := gallery.within(first, stop)).items)]
+            self._windows[first, stop] = found
+        return found
 
     def _fill(self, rows: ScoreRows, searched: _Searched, queries: Sequence[_Queries]) -> None:
         """The counts and lists of all tasks of which queries searched this gallery."""
