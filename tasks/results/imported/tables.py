@@ -274,20 +274,26 @@ class TablePart(NamedTuple):
 
 def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
     """The queries of a task: captions, which may also be named by their text, image or annotation; or images."""
-    captions, ids = corpus.captions, task.query_ids.tolist()
-    if task.protocol.direction == "t2i":
-        of_queries = captions.take(task.queries)
-        linked = {"images": by_id(of_queries["image_id"].to_pylist())}
-        linked["annotations"] = by_id(of_queries["annotation_id"].to_pylist())
-        linked |= names_of(corpus, "caption", task.queries)
-        return Items(
-            kind="queries", of="captions", ids=ids, linked=lambda: linked, left_out=left_out_of(corpus, "caption")
-        )
-    of_image = by_id(texts(corpus.images["id"].take(task.queries)))
-    described = zip(texts(captions["id"]), captions["image_id"].to_pylist(), strict=True)
-    linked = {"captions": {caption: of_image[image] for caption, image in described if image in of_image}}
-    linked |= names_of(corpus, "image", task.queries)
-    return Items(kind="queries", of="images", ids=ids, linked=lambda: linked, left_out=left_out_of(corpus, "image"))
+    modality: Modality = "caption" if task.protocol.direction == "t2i" else "image"
+
+    def linked() -> dict[str, Mapping[str, Sequence[int]]]:
+        captions = corpus.captions
+        if modality == "caption":
+            of_queries = captions.take(task.queries)
+            own = {
+                "images": by_id(of_queries["image_id"].to_pylist()),
+                "annotations": by_id(of_queries["annotation_id"].to_pylist()),
+            }
+        else:
+            of_image = by_id(texts(corpus.images["id"].take(task.queries)))
+            described = zip(texts(captions["id"]), captions["image_id"].to_pylist(), strict=True)
+            own = {"captions": {caption: of_image[image] for caption, image in described if image in of_image}}
+        return {**own, **names_of(corpus, modality, task.queries)}
+
+    ids, left_out = task.query_ids.tolist(), left_out_of(corpus, modality)
+    return Items(
+        kind="queries", of="captions" if modality == "caption" else "images", ids=ids, linked=linked, left_out=left_out
+    )
 
 
 def compositional_items(
