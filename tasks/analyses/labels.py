@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ def clusters(data: AnalysisInput) -> Iterator[Slice]:
     labels, seed = _labels(data), data.resampling.seed
     if max(map(len, labels)) > 1:
         return
-    k_means = _sklearn("cluster").MiniBatchKMeans
+    k_means = _sklearn().cluster.MiniBatchKMeans
     target = np.unique([label for [label] in labels], return_inverse=True)[1]
     rows = []
     for encoder, _, vectors in data.with_single_vectors():
@@ -165,7 +164,7 @@ def _probes(least: int, n: int) -> dict[tuple[str, str], tuple[Any, int | None]]
 
     ``least``: images of the smallest class that can teach; ``n``: of all images.
     """
-    linear, nearest = _sklearn("linear_model"), _sklearn("neighbors").KNeighborsClassifier
+    linear, nearest = _sklearn().linear_model, _sklearn().neighbors.KNeighborsClassifier
     chosen: dict[str, Any] = {"scoring": "accuracy", "l1_ratios": (0.0,), "use_legacy_attributes": False}
     probe = linear.LogisticRegressionCV(Cs=_STRENGTHS, cv=max(2, min(5, least)), max_iter=1000, **chosen)
     return {
@@ -179,13 +178,15 @@ def _probes(least: int, n: int) -> dict[tuple[str, str], tuple[Any, int | None]]
     }
 
 
-def _sklearn(module: str) -> Any:
-    """A module of scikit-learn."""
+def _sklearn() -> Any:
+    """scikit-learn, with the modules that are used here."""
     try:
-        import sklearn
+        import sklearn.cluster
+        import sklearn.linear_model
+        import sklearn.neighbors
     except ImportError as error:
         raise RequestError("probes and clusters need scikit-learn; run `pip install 'capim[probes]'`") from error
-    return import_module(f"{sklearn.__name__}.{module}")
+    return sklearn
 
 
 def _labels(data: AnalysisInput) -> list[list[str]]:
