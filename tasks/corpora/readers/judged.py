@@ -234,11 +234,17 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
         if row["id"] in (None, ""):
             faults.add("queries without an id", f"row {number}")
             continue
-        asked = CaptionRow(str(row["id"]), None, text_or_none(row.get("query")))
-        asked_in = _language(str(row.get("language") or ""), own)
-        if (types := row.get("types")) is not None:
-            types = [types] if isinstance(types, str) else [str(each) for each in types]
-        queries.append(asked._replace(language=asked_in, query_group=text_or_none(row.get("group")), query_types=types))
+        types = row.get("types")
+        queries.append(
+            CaptionRow(
+                str(row["id"]),
+                None,
+                text_or_none(row.get("query")),
+                language=_language(str(row.get("language") or ""), own),
+                query_group=text_or_none(row.get("group")),
+                query_types=[types] if isinstance(types, str) else types and [str(each) for each in types],
+            )
+        )
     for query, count in Counter(row.id for row in queries).items():
         if count > 1:
             faults.add("duplicate query ids", repr(query))

@@ -68,7 +68,8 @@ def read_coco_karpathy(
         root: Captions file, or the folder with it; from the hub unless given.
         images: Folder with COCO images under any of their names (2014, 2017, with or without ``val2014/``). Without
             one, a local captions file gives texts and ids only, and images of the hub's rows are downloaded.
-        objects: COCO's boxes file, for the objects per image if the captions file has none.
+        objects: Objects per image, if the captions file has none: a COCO boxes file, or a list of
+            ``{"image_id", "objects"}``.
         ground_truths: ``cxc``, ``eccv``, both or none; they exist for the test split only.
         cache: Folder for downloaded images.
 

@@ -67,8 +67,14 @@ def read_pages(*, n_reports: Annotated[int, Field(ge=1, le=HELD_OUT_REPORTS)] = 
             for asked in question:
                 query = query_id(name, number, asked)
                 types = [asked.kind, *(["translated"] if asked.language != report.language else [])]
-                row = CaptionRow(query, None, asked.text, language=asked.language, query_group=f"{name}-q{number}")
-                queries.append(row._replace(query_types=types))
+                queries.append(
+                    CaptionRow(
+                        *(query, None, asked.text),
+                        language=asked.language,
+                        query_group=f"{name}-q{number}",
+                        query_types=types,
+                    )
+                )
                 for page, page_id in page_ids.items():
                     grade = 2 if page == asked.page else int(page == 1)
                     judgements.append(RelevanceRow(JUDGED, "t2i", query, page_id, grade))

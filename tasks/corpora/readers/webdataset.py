@@ -148,23 +148,27 @@ def samples_of(
 ) -> Iterator[tuple[Path, str, ImageRow | None, Sequence[str]]]:
     """Shard, name, image, and texts of the member with a suffix, of every sample of some shards below a folder."""
     for file in files:
-        shard = file.relative_to(folder).as_posix()
-        try:
-            with tarfile.open(file, "r:") as tar, file.open("rb") as data:
-                for sample, members in groupby(_named_members(tar), key=itemgetter(0)):
-                    image: ImageRow | None = None
-                    texts: Sequence[str] = ()
-                    for _, kind, member in members:
-                        if f".{kind}" in IMAGE_SUFFIXES and image is None:
-                            facts = image_facts(_contents(data, member, file))
-                            image = ImageRow(sample, f"{member.offset_data}+{member.size}@{shard}", *facts)
-                        elif kind == suffix and member.size <= _LARGEST_TEXT:
-                            texts = _texts(_contents(data, member, file), suffix, f"{file}: {member.name}")
-                    yield file, sample, image, texts
-                _require_end(tar.offset, data, file)
-        except tarfile.ReadError as error:
-            message = f"{file}: not an uncompressed tar file, or damaged ({error}); unpack .gz first"
-            raise RequestError(message) from error
+        for sample, image, texts in _samples(file, file.relative_to(folder).as_posix(), suffix):
+            yield file, sample, image, texts
+
+
+def _samples(file: Path, shard: str, caption: str) -> Iterator[tuple[str, ImageRow | None, Sequence[str]]]:
+    try:
+        with tarfile.open(file, "r:") as tar, file.open("rb") as data:
+            for identifier, members in groupby(_named_members(tar), key=itemgetter(0)):
+                image: ImageRow | None = None
+                texts: Sequence[str] = ()
+                for _, suffix, member in members:
+                    if f".{suffix}" in IMAGE_SUFFIXES and image is None:
+                        facts = image_facts(_contents(data, member, file))
+                        image = ImageRow(identifier, f"{member.offset_data}+{member.size}@{shard}", *facts)
+                    elif suffix == caption and member.size <= _LARGEST_TEXT:
+                        where = f"{file}: {member.name}"
+                        texts = _texts(_contents(data, member, file), caption, where)
+                yield identifier, image, texts
+            _require_end(tar.offset, data, file)
+    except tarfile.ReadError as error:
+        raise RequestError(f"{file}: not an uncompressed tar file, or damaged ({error}); unpack .gz first") from error
 
 
 def _named_members(tar: tarfile.TarFile) -> Iterator[tuple[str, str, tarfile.TarInfo]]:
