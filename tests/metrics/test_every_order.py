@@ -116,6 +116,27 @@ def test_every_metric_is_the_mean_over_every_order_of_all_ties_and_its_bounds_ar
                 assert ends == pytest.approx([min(values), max(values)], abs=1e-12), name
 
 
+def test_without_ties_every_metric_equals_trec_eval() -> None:
+    peer = pytest.importorskip("pytrec_eval")
+    rng = np.random.default_rng(3)
+    n_queries, n_items = 50, 40
+    scores = rng.permuted(np.tile(np.arange(n_items) / 64, (n_queries, 1)), axis=1).astype(np.float32)
+    relevant = [rng.choice(n_items, rng.integers(1, 9), replace=False).tolist() for _ in range(n_queries)]
+    found = ours(score_table(scores, relevant))
+    judged = {f"q{k}": {f"d{item}": 1 for item in items} for k, items in enumerate(relevant)}
+    run = {f"q{k}": {f"d{item}": float(s) for item, s in enumerate(row)} for k, row in enumerate(scores)}
+    names = {"MRR": "recip_rank", "AP": "map", "R-Precision": "Rprec"} | {
+        f"{ours}@{k}": f"{theirs}_{k}"
+        for k in KS
+        for ours, theirs in (("R", "success"), ("recall_all", "recall"), ("nDCG", "ndcg_cut"))
+    }
+    measures = {"recip_rank", "map", "Rprec", *(f"{m}.1,2,3,5,10" for m in ("success", "recall", "ndcg_cut"))}
+    theirs = peer.RelevanceEvaluator(judged, measures).evaluate(run)
+    for name, measure in names.items():
+        expected = [theirs[f"q{k}"][measure] for k in range(n_queries)]
+        np.testing.assert_allclose(found[name], expected, atol=1e-12, err_msg=name)
+
+
 def test_images_that_search_captions_equal_trec_eval_to_the_last_item() -> None:
     """``i2t/any`` has five relevant captions; AP looks at the whole list, behind the 100 stored items too."""
     peer = pytest.importorskip("pytrec_eval")
@@ -137,24 +158,3 @@ def test_images_that_search_captions_equal_trec_eval_to_the_last_item() -> None:
     found |= {measure: METRICS[name].per_query(outcomes) for measure, name in names.items()}
     for name, values in found.items():
         assert values == pytest.approx([theirs[str(k)][name] for k in range(30)], abs=1e-9), name
-
-
-def test_without_ties_every_metric_equals_trec_eval() -> None:
-    peer = pytest.importorskip("pytrec_eval")
-    rng = np.random.default_rng(3)
-    n_queries, n_items = 50, 40
-    scores = rng.permuted(np.tile(np.arange(n_items) / 64, (n_queries, 1)), axis=1).astype(np.float32)
-    relevant = [rng.choice(n_items, rng.integers(1, 9), replace=False).tolist() for _ in range(n_queries)]
-    found = ours(score_table(scores, relevant))
-    judged = {f"q{k}": {f"d{item}": 1 for item in items} for k, items in enumerate(relevant)}
-    run = {f"q{k}": {f"d{item}": float(s) for item, s in enumerate(row)} for k, row in enumerate(scores)}
-    names = {"MRR": "recip_rank", "AP": "map", "R-Precision": "Rprec"} | {
-        f"{ours}@{k}": f"{theirs}_{k}"
-        for k in KS
-        for ours, theirs in (("R", "success"), ("recall_all", "recall"), ("nDCG", "ndcg_cut"))
-    }
-    measures = {"recip_rank", "map", "Rprec", *(f"{m}.1,2,3,5,10" for m in ("success", "recall", "ndcg_cut"))}
-    theirs = peer.RelevanceEvaluator(judged, measures).evaluate(run)
-    for name, measure in names.items():
-        expected = [theirs[f"q{k}"][measure] for k in range(n_queries)]
-        np.testing.assert_allclose(found[name], expected, atol=1e-12, err_msg=name)

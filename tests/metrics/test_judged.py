@@ -138,6 +138,22 @@ def test_without_ties_every_metric_equals_pytrec_eval(
         np.testing.assert_allclose(found, [theirs[f"q{q}"][measure] for q in range(60)], atol=1e-9, err_msg=name)
 
 
+@pytest.mark.peers
+@pytest.mark.slow
+def test_without_ties_metrics_equal_those_of_mtebs_evaluator(
+    random_case: tuple[NDArray[np.float32], list[list[int | None]]],
+) -> None:
+    mteb = pytest.importorskip("mteb._evaluators.retrieval_metrics", reason="the peers extra is not installed")
+    scores, grades = random_case
+    outcomes = outcomes_of_scores(scores, grades)
+    judged, run = _peers(grades, scores)
+    theirs = mteb.calculate_retrieval_scores(run, judged, [1, 5, 10]).all_scores
+    for name, measure in TREC.items():
+        if measure in theirs["q0"]:  # not AP of the whole list, and MRR only as a mean
+            found = METRICS[name].per_query(outcomes)
+            np.testing.assert_allclose(found, [theirs[f"q{q}"][measure] for q in range(60)], atol=1e-6, err_msg=name)
+
+
 def test_dense_and_late_interaction_are_ranked_alike() -> None:
     rng = np.random.default_rng(6)
     grades = [[int(g) if g >= 0 else None for g in row] for row in rng.integers(-4, 3, (9, 40))]
@@ -257,19 +273,3 @@ def test_where_n_cuts_a_tie_of_the_first_encoder_every_grade_counts_once() -> No
     assert sorted(depth.outcomes.relevant_grades.tolist()) == [1, 1, 2, 2, 3, 3]
     assert depth.outcomes.relevant_grades.tolist()[:3] == [2, 1, 3]  # items 2, 1 and 0 by the second encoder
     assert depth.outcomes.relevant_grades.tolist()[3:] == [2, 1, 3]
-
-
-@pytest.mark.peers
-@pytest.mark.slow
-def test_without_ties_metrics_equal_those_of_mtebs_evaluator(
-    random_case: tuple[NDArray[np.float32], list[list[int | None]]],
-) -> None:
-    mteb = pytest.importorskip("mteb._evaluators.retrieval_metrics", reason="the peers extra is not installed")
-    scores, grades = random_case
-    outcomes = outcomes_of_scores(scores, grades)
-    judged, run = _peers(grades, scores)
-    theirs = mteb.calculate_retrieval_scores(run, judged, [1, 5, 10]).all_scores
-    for name, measure in TREC.items():
-        if measure in theirs["q0"]:  # not AP of the whole list, and MRR only as a mean
-            found = METRICS[name].per_query(outcomes)
-            np.testing.assert_allclose(found, [theirs[f"q{q}"][measure] for q in range(60)], atol=1e-6, err_msg=name)

@@ -57,6 +57,26 @@ def test_bivlc_files_give_the_published_scores_and_those_of_every_type(bivlc: Co
         assert whole.judgements[:, 0].tolist() == [row["text_score_i0"] == "True" for row in rows]
 
 
+def test_rows_may_have_the_names_of_the_later_publication_another_order_or_no_texts(bivlc, shared_data) -> None:
+    rows = read_row_file(shared_data / "bivlc" / "CLIP_TROHN-Text.csv")
+    later = {
+        "text_score_i0": "Ipos_2T", "text_score_i1": "Ineg_2T", "image_score_c0": "Tpos_2I",
+        "image_score_c1": "Tneg_2I", "text_score": "I2T", "image_score": "T2I",
+    }  # fmt: skip
+    renamed = [{later.get(name, name): cell for name, cell in row.items()} for row in rows]
+    scores = [{name: cell for name, cell in row.items() if "caption" not in name} for row in rows]
+    shuffled = [{"example_id": str(at), **scores[at]} for at in np.random.default_rng(1).permutation(len(rows))]
+    expected = figures(outcomes_of_rows(named_rows(rows), bivlc).outcomes)
+    for given, how in (
+        (renamed, "2,933 of 2,933 rows matched by their texts"),
+        (rows[::-1], "2,933 of 2,933 rows matched by their texts"),
+        (shuffled, "2,933 of 2,933 rows matched by `example_id`"),
+        (scores, "2,933 rows taken in the corpus' order; no column of ids"),
+    ):
+        found = outcomes_of_rows(named_rows(given), bivlc)
+        assert (figures(found.outcomes), [*found.how]) == (expected, [how])
+
+
 def test_the_file_holds_its_corpus(shared_data: Path, tmp_path: Path) -> None:
     path = str(shared_data / "bivlc" / "ViT-B-32.csv")
     source = Source("outcomes", path, "x")
@@ -110,23 +130,3 @@ def test_a_folder_of_all_categories_gives_the_means_over_them_too(answers: Path,
     macro = values.pop("sugarcrepe/macro")
     assert len(values) == 7
     assert macro == pytest.approx(np.mean([*values.values()]), abs=1e-4)
-
-
-def test_rows_may_have_the_names_of_the_later_publication_another_order_or_no_texts(bivlc, shared_data) -> None:
-    rows = read_row_file(shared_data / "bivlc" / "CLIP_TROHN-Text.csv")
-    later = {
-        "text_score_i0": "Ipos_2T", "text_score_i1": "Ineg_2T", "image_score_c0": "Tpos_2I",
-        "image_score_c1": "Tneg_2I", "text_score": "I2T", "image_score": "T2I",
-    }  # fmt: skip
-    renamed = [{later.get(name, name): cell for name, cell in row.items()} for row in rows]
-    scores = [{name: cell for name, cell in row.items() if "caption" not in name} for row in rows]
-    shuffled = [{"example_id": str(at), **scores[at]} for at in np.random.default_rng(1).permutation(len(rows))]
-    expected = figures(outcomes_of_rows(named_rows(rows), bivlc).outcomes)
-    for given, how in (
-        (renamed, "2,933 of 2,933 rows matched by their texts"),
-        (rows[::-1], "2,933 of 2,933 rows matched by their texts"),
-        (shuffled, "2,933 of 2,933 rows matched by `example_id`"),
-        (scores, "2,933 rows taken in the corpus' order; no column of ids"),
-    ):
-        found = outcomes_of_rows(named_rows(given), bivlc)
-        assert (figures(found.outcomes), [*found.how]) == (expected, [how])

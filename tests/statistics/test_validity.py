@@ -102,13 +102,13 @@ def test_many_equally_good_encoders_are_rarely_called_different_and_far_ones_are
     assert int(best.split()[-1]) < 10 and int(worst.split()[0]) > 24
 
 
-def test_constant_scorers_get_no_false_statement_and_chance_is_that_of_random_orders() -> None:
-    assert constant_scorers()[0] == 0
-    chance = simulated_chance("median_rank", "i2t", 20, seed=7)
-    assert coco_chance("median_rank", "i2t") == pytest.approx(chance, rel=0.02)
-
-
 def test_a_study_with_one_win_detects_what_it_says() -> None:
     stated, rate = sparse_power(200, N, seed=6)
     assert stated == pytest.approx(0.039, abs=0.001)
     assert rate.rate == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / N))
+
+
+def test_constant_scorers_get_no_false_statement_and_chance_is_that_of_random_orders() -> None:
+    assert constant_scorers()[0] == 0
+    chance = simulated_chance("median_rank", "i2t", 20, seed=7)
+    assert coco_chance("median_rank", "i2t") == pytest.approx(chance, rel=0.02)
