@@ -286,7 +286,7 @@ def _task_run(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[Task
 
 
 class _NoResults(dict[int, Any]):
-    """In place of what Prefect infers from, who made an argument: the identity of texts and tuples, which many have."""
+    """Stays empty where Prefect notes who made an object, by its identity: texts and tuples may be one object."""
 
     def __setitem__(self, key: int, value: object) -> None:
         pass

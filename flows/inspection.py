@@ -352,7 +352,7 @@ def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int
         checks += [asdict(each.check if isinstance(each, anew.Wrong) else each) for each in anew.recompute(store)]
     Rows(rows=checks).print(form)
     damaged = sum(check["state"] in ("damaged", "lost") for check in checks)
-    remedy = ": `capim store repair --all` and the same run again heal what can be made again" if damaged else ""
+    remedy = ": `capim store repair --all` and the same run again bring back what can be computed" if damaged else ""
     sys.stderr.write(f"{len(checks)} parts checked, {damaged} damaged or lost{remedy}\n")
     return 1 if damaged else 0
 

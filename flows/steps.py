@@ -271,7 +271,7 @@ def _evaluate_metric(
     results: bool,
     first: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Store a user's metric; returns its results, each with its test against the best, or without them comparisons.
+    """Store a user's metric; returns its results, each tested against the best; without ``results`` its comparisons.
 
     Raises:
         RequestError: There is no figure because every encoder was left out, or the metric fails.
@@ -726,8 +726,8 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
         names = []
     if len(names) != 1:
         held = f": it holds {', '.join(names)}" if names else ""
-        raise RequestError(f"an import of {kind} needs --corpus NAME, a folder or a TOML file, or --qrels FILE{held}"
-                           if kind == "runs" else f"an import of {kind} needs --corpus NAME{held}")  # fmt: skip
+        or_qrels = ", a folder or a TOML file, or --qrels FILE" if kind == "runs" else ""
+        raise RequestError(f"an import of {kind} needs --corpus NAME{or_qrels}{held}")
     say(f"corpus: {names[0]}, the only one of the store")
     return {"corpus": names[0]}
 
@@ -773,11 +773,9 @@ def rerank(
     *,
     first: str,
     second: str,
-    depths: Annotated[tuple[str, ...], "N,M"] = (
-        "1", "5", "10", "20", "50", "100",
-    ),
+    depths: Annotated[tuple[str, ...], "N,M"] = ("1", "5", "10", "20", "50", "100"),
     quiet: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Retrieve with one encoder and re-rank its first N results with another, at several depths N.
 
     The largest depth is stored as the encoder FIRST-then-SECOND, which `capim compare` and `capim report` treat like

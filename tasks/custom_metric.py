@@ -30,7 +30,7 @@ from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.report import is_diagnosed
-from capim.tasks.results.comparison import SIDES, compared_figures, encoder_key, figure_rows
+from capim.tasks.results.comparison import PAIR, compared_figures, encoder_key, figure_rows
 from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
 from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
@@ -192,7 +192,7 @@ class _OwnMetric:
             ("results", one),
             ("replicates", one),
             ("slices", one),
-            ("comparisons", SIDES),
+            ("comparisons", PAIR),
         ):
             equals = {
                 "corpus_fingerprint": [self.corpus.fingerprint],

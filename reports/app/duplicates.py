@@ -22,7 +22,7 @@ PLACES = {"within": "in one corpus", "between": "of two corpora (training and te
 NOTHING = "-"  # in the address: no encoder
 AT_ONCE = 20_000  # images, up to which all corpora and the first encoder are compared unasked
 _BITS = ("0", "2", "4", "8")
-SIDES = ("", "other_")  # prefixes of the columns of a pair
+_PREFIXES = ("", "other_")  # prefixes of the columns of a pair
 
 
 class WantedPairs(NamedTuple):
@@ -111,7 +111,7 @@ def duplicates(request: Request) -> Response:
         fault = str(error)
     rows = [row for row in found if wanted.by in ("", row["by"]) and wanted.place in ("", _place(row))]
     rows = rows[::-1] if wanted.reverse else rows
-    paired = {(row[f"{side}corpus"], row[f"{side}image"]) for row in rows for side in SIDES}
+    paired = {(row[f"{side}corpus"], row[f"{side}image"]) for row in rows for side in _PREFIXES}
     n_paired = Counter(corpus for corpus, _ in paired)
     start = PAGE * (wanted.page - 1)
     values = {
@@ -148,7 +148,7 @@ def _shown(state: State, rows: list[dict[str, Any]], wanted: WantedPairs) -> lis
     images: dict[tuple[str, str], dict[str, Any]] = {}
     for corpus in wanted.corpora:
         items = state.store.items(corpus, "image")
-        ids = {row[f"{side}image"] for row in rows for side in SIDES if row[f"{side}corpus"] == corpus}
+        ids = {row[f"{side}image"] for row in rows for side in _PREFIXES if row[f"{side}corpus"] == corpus}
         places = pc.index_in(pa.array(sorted(ids), pa.string()), items["id"].combine_chunks())
         for at, item in zip(places.to_pylist(), items.select(["id", "sha"]).take(places).to_pylist(), strict=True):
             like = {"corpus": corpus, "encoders": wanted.encoder, "like": f"image:{at}"}
@@ -157,7 +157,7 @@ def _shown(state: State, rows: list[dict[str, Any]], wanted: WantedPairs) -> lis
         {
             "by": WAYS[row["by"]],
             "cosine": row["cosine"],
-            "sides": [images[row[f"{side}corpus"], row[f"{side}image"]] for side in SIDES],
+            "sides": [images[row[f"{side}corpus"], row[f"{side}image"]] for side in _PREFIXES],
         }
         for row in rows
     ]

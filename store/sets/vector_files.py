@@ -30,7 +30,7 @@ COLUMN_TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "
 VECTOR_NAMES = (
     "embedding", "embeddings", "vector", "vectors", "features", "feats", "emb", "embs", "embeds",
 )  # fmt: skip
-SIDES: Mapping[Modality, frozenset[str]] = {
+_WORDS: Mapping[Modality, frozenset[str]] = {
     "image": frozenset({
         "image", "images", "img", "imgs", "visual", "vision", "photo", "photos", "page", "pages", "doc", "docs",
         "document", "documents", "corpus",
@@ -81,7 +81,7 @@ def side_of(name: str) -> Modality | None:
         ('image', 'caption', None, None)
     """
     words = {*re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())}
-    sides: list[Modality] = [side for side, said in SIDES.items() if words & said]
+    sides: list[Modality] = [side for side, said in _WORDS.items() if words & said]
     return sides[0] if len(sides) == 1 else None
 
 

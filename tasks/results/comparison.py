@@ -38,7 +38,7 @@ from capim.tasks.statistics.pairs import (
     compare_encoders,
 )
 
-SIDES = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
+PAIR = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
 EFFECT_SIZES = ("p_mcnemar", "cohen_dz", "cohen_h", "odds_ratio")  # fields of ``statistics.pairs.Effect``, and columns
 _OF_PAIR = ("p_adjusted", "detectable_effect", "n_queries", "n_clusters", "n_effective", "reason")
 _OF_INTERVAL = {

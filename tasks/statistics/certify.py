@@ -86,9 +86,11 @@ def certify(
     stated = [effect for _, effect in _tests(population, rng, 2 * _AT_ONCE, better_by=0.0) if effect is not None]
     difference = float(np.median(stated)) if stated else np.nan
     if not difference < (1 - population.values.mean() if population.share else np.inf):
-        effective = f"no detectable difference is stated: as many as {population.clusters.n_effective:.1f} images"
-        note = f"the detectable difference, {difference:.4g}, is larger than these encoders can be better"
-        yield Check("power", pair, None, None, POWER, None, note if stated else effective)
+        n = population.clusters.n_effective
+        note = f"no detectable difference is stated; effective number of images {n:.1f}"
+        if stated:
+            note = f"the detectable difference, {difference:.4g}, is larger than these encoders can be better"
+        yield Check("power", pair, None, None, POWER, None, note)
         return
     found = [p < ALPHA for p, _ in _tests(population, rng, n_datasets, better_by=difference)]
     yield _check("power", pair, found, POWER, at_least=LEAST_POWER, note=f"of a difference of {difference:.4g}, alone")
@@ -120,7 +122,8 @@ def _covered(
     if not held:
         return Check("coverage", name, None, None, 0.95, None, intervals[0].reason or "")
     hidden = 1 - len(held) / len(intervals)
-    note = f"as many as {clusters.n_effective:.1f} images" + (f"; none is shown in {hidden:.0%}" if hidden else "")
+    unseen = f"; none is shown in {hidden:.0%}" if hidden else ""
+    note = f"effective number of images {clusters.n_effective:.1f}{unseen}"
     check = _check("coverage", name, held, 0.95, at_least=LEAST_COVERAGE, note=note)
     effective = clusters.n_queries / (
         1 + (clusters.n_queries / clusters.n_effective - 1) * _correlation(population, row)

@@ -32,7 +32,7 @@ def test_one_image_with_most_captions_has_no_interval_and_no_detectable_differen
     hits = (np.random.default_rng(2).random((2, 59)) < 0.6).astype(float)
     found = checks(hits, [50] + [1] * 9, share=True)
     assert found["coverage a"].rate is None and "the heaviest holds 85%" in found["coverage a"].note
-    assert found["power a - b"].rate is None and "as many as 1.4 images" in found["power a - b"].note
+    assert found["power a - b"].rate is None and "effective number of images 1.4" in found["power a - b"].note
     error = found["type I error a - b"].rate
     assert error is not None and error < 0.1  # a flip test is exact whatever the weights
 

@@ -84,9 +84,8 @@ def _load_weights(model: Any, tensors: dict[str, Any]) -> None:
     if "positional_embedding" in state and not hasattr(model, "positional_embedding"):
         state = convert_to_custom_text_state_dict(state)
     own = model.state_dict()
-    for name in (
-        {"logit_scale", "logit_bias"} & own.keys() & state.keys()
-    ):  # files have them with a dimension or without
+    for name in {"logit_scale", "logit_bias"} & own.keys() & state.keys():
+        # files have them with a dimension or without
         state[name] = state[name].reshape(own[name].shape) if state[name].numel() == 1 else state[name]
     computed = {name for name in state.keys() - own.keys() if matches(name, COMPUTED)}
     model.load_state_dict({name: tensor for name, tensor in state.items() if name not in computed})
