@@ -162,7 +162,8 @@ def test_by_keyboard_alone_through_the_decision_and_the_failures_by_addresses_th
     assert viewer.locator(".save").get_attribute("download") == "judgements.csv"
     at.keyboard.press("Escape")
     assert not viewer.is_visible()
-    assert gallery.locator(".wall a").first.evaluate("link => link === document.activeElement")
+    # the event of a closed dialog comes later
+    at.wait_for_function("() => document.activeElement === document.querySelector('.gallery .wall a')")
     at.go_back()
     assert "case=" not in at.url
     assert select.input_value() == chosen
