@@ -254,7 +254,7 @@ class Watching(Permutations, Scoring, Encoding):
 
 
 def _describe(schema: dict[str, Any]) -> None:
-    """Write the help of every option and the names in the store into the schema of Prefect's form.
+    """Write the help of every option, and the names that are known, into the schema of Prefect's form.
 
     A run with another name than these is refused when it is created.
     """

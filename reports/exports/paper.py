@@ -180,7 +180,7 @@ def _of_tests(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
     sentences = [
         f"Two encoders are compared on the same queries by a sign-flip test over images{cite('good2005')}{flips}.",
         f"The p-values are adjusted over all pairs of a figure by {ways}.",
-        f"The headline figures of all corpora shown, fixed before any data were seen, share a level of 5\\,\\%{cited}.",
+        f"The headline figures of all corpora shown, fixed in advance, share a family-wise error of 5\\,\\%{cited}.",
     ]
     if margins:
         plural = "point" if margins == ["1"] else "points"

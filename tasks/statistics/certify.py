@@ -86,14 +86,16 @@ def certify(
     stated = [effect for _, effect in _tests(population, rng, 2 * _AT_ONCE, better_by=0.0) if effect is not None]
     difference = float(np.median(stated)) if stated else np.nan
     if not difference < (1 - population.values.mean() if population.share else np.inf):
-        n = population.clusters.n_effective
-        note = f"no detectable difference is stated; effective number of images {n:.1f}"
-        if stated:
-            note = f"the detectable difference, {difference:.4g}, is larger than these encoders can be better"
-        yield Check("power", pair, None, None, POWER, None, note)
+        unstated = f"no detectable difference is stated; {_effective(population.clusters)}"
+        note = f"the detectable difference, {difference:.4g}, is larger than these encoders can be better"
+        yield Check("power", pair, None, None, POWER, None, note if stated else unstated)
         return
     found = [p < ALPHA for p, _ in _tests(population, rng, n_datasets, better_by=difference)]
     yield _check("power", pair, found, POWER, at_least=LEAST_POWER, note=f"of a difference of {difference:.4g}, alone")
+
+
+def _effective(clusters: Clusters) -> str:
+    return f"effective number of images {clusters.n_effective:.1f}"
 
 
 def _coverage(
@@ -122,8 +124,7 @@ def _covered(
     if not held:
         return Check("coverage", name, None, None, 0.95, None, intervals[0].reason or "")
     hidden = 1 - len(held) / len(intervals)
-    unseen = f"; none is shown in {hidden:.0%}" if hidden else ""
-    note = f"effective number of images {clusters.n_effective:.1f}{unseen}"
+    note = _effective(clusters) + (f"; none is shown in {hidden:.0%}" if hidden else "")
     check = _check("coverage", name, held, 0.95, at_least=LEAST_COVERAGE, note=note)
     effective = clusters.n_queries / (
         1 + (clusters.n_queries / clusters.n_effective - 1) * _correlation(population, row)

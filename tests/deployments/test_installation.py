@@ -43,9 +43,9 @@ FEW = {
 }
 
 
-def slow(name: str, n_scenes: int = SCENES) -> dict[str, Any]:
-    """A run of six items a scene, one per commit: long enough to be stopped in the middle."""
-    corpora = [{"name": name, "reader": "shapes", "n_scenes": n_scenes}]
+def slow(name: str, times: int = 1) -> dict[str, Any]:
+    """A run of 480 items, or so many times as many, one per commit: long enough to be stopped in the middle."""
+    corpora = [{"name": name, "reader": "shapes", "n_scenes": times * SCENES}]
     return {"corpora": corpora, "encoders": ["tiny-clip"], "batch_size": 1, "device": "cpu"}
 
 
@@ -186,7 +186,7 @@ def test_a_cancelled_encode_goes_on_where_it_stopped_and_so_does_one_that_took_t
         assert [(row["state"], row["message"]) for row in rows] == [("cancelled", None)]
         assert 0 < stored(installation, "cancelled") < ITEMS
         # so many items that no machine encodes them one by one in three seconds
-        config = slow("late", 5 * SCENES)
+        config = slow("late", times=5)
         late = installation.begin("embed/encode-on-gpu", config, hours=3 / 3600)
         assert installation.ended(late) == "FAILED"
         assert installation.get(f"/flow_runs/{late}")["state"]["name"] == "TimedOut"
