@@ -140,7 +140,7 @@ def test_warm_up_batches_do_not_count(demo_store: StandIn) -> None:
 def test_an_encoder_has_one_speed_over_all_its_sets_whose_batches_count_once(demo_store: StandIn) -> None:
     data = timed(read_report_data(demo_store), {"tiny-clip": [100, 200, 400]})
     [found] = speeds(data)
-    assert found.stages["forward"].by_corpus == pytest.approx({"c0": 100, "c1": 200, "c2": 400})  # medians
+    assert found.stages["forward"].by_corpus == pytest.approx({"shapes": 100, "pages": 200, "signs": 400})  # medians
     assert found.stages["forward"].mean == pytest.approx(200)
     [line] = texts(block(speed.section(data), "throughput-stages"))
     assert line[:3] == ["tiny-clip", "images", "9"]
