@@ -117,7 +117,7 @@ def _sets(data: ReportData) -> Table:
         texts("Corpus", lambda s: s.key.corpus),
         texts("Items", lambda s: f"{s.key.modality}s"),
         numbers("Rows", lambda s: show.number(s.n_rows, 0)),
-        measures("Size", lambda s: s.n_bytes, show.size),
+        measures("Size on disk", lambda s: s.n_bytes, show.size),
         numbers("Version", lambda s: str(s.version)),
         texts("Tag", lambda s: s.tag),
         texts("Digest", lambda s: Cell(text=s.digest[:16], title=s.digest)),
