@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.schema import COMPOSED, REVISITED, SIMILARITY, SUBSET
+from capim.store.schema import COMPOSED, REVISITED, SIMILARITY, SUBSET, texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.source import photograph_key
@@ -50,7 +50,7 @@ from tests.results.thirty import thirty_images
 
 SOURCE = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run"), "x")
 QUICK = Resampling(replicates=50, permutations=99)
-SIDES, ENCODERS = ("images", "captions"), ("one", "two")
+ENCODERS = ("one", "two")
 DIM = 8
 FIRST = 5  # protocols of a corpus that are looked at, and as many of the last: some have over a hundred
 N = 20  # images that ask, or are asked for
@@ -59,12 +59,12 @@ N = 20  # images that ask, or are asked for
 def image_queries() -> Corpus:
     """Texts that change images, with hard subsets; images that search images; and rated pairs."""
     ids = [f"i{k}" for k in range(N)]
-    texts = [CaptionRow(f"t{k}", None, f"darker {k}", query_group=ids[k]) for k in range(N)]
+    changes = [CaptionRow(f"t{k}", None, f"darker {k}", query_group=ids[k]) for k in range(N)]
     relevance = [RelevanceRow(COMPOSED, "t2i", f"t{k}", ids[k - 3]) for k in range(N)]
     relevance += [RelevanceRow(SUBSET, "t2i", f"t{k}", ids[k - at]) for k in range(N) for at in range(1, 5)]
     relevance += [RelevanceRow(SIMILARITY, "i2i", ids[k], ids[k - 1], 7 * k % 11) for k in range(1, N, 2)]
     relevance += [RelevanceRow(REVISITED, "i2i", ids[k], ids[10 + k % 9], 1 + k % 2) for k in (*range(9), N - 1)]
-    return build_corpus("queries", [ImageRow(id_) for id_ in ids], texts, source=None, relevance=relevance)
+    return build_corpus("queries", [ImageRow(id_) for id_ in ids], changes, source=None, relevance=relevance)
 
 
 KINDS: Mapping[str, Callable[[], Corpus]] = {
@@ -91,7 +91,7 @@ def repeated(corpus: Corpus) -> Corpus:
 def photographs(corpus: Corpus) -> NDArray[np.int64]:
     """The number of the photograph that each image shows: of images with equal bytes, or of boxes of one file, one."""
     shown = np.arange(len(corpus.images))
-    for column in (corpus.images["sha"].to_pylist(), map(photograph_key, corpus.images["key"].to_pylist())):
+    for column in (corpus.images["sha"].to_pylist(), map(photograph_key, texts(corpus.images["key"]))):
         first: dict[Any, int] = {}
         for at, value in enumerate(column):
             if value is not None:
@@ -99,9 +99,10 @@ def photographs(corpus: Corpus) -> NDArray[np.int64]:
     return shown
 
 
-def vectors_of(corpus: Corpus, seed: int) -> dict[str, NDArray[np.float32]]:
+def vectors_of(corpus: Corpus, seed: int) -> dict[str, Any]:
     """Random unit vectors; of equal bytes the same."""
-    sides = {side: np.random.default_rng(seed).normal(size=(len(corpus.items(side[:-1])), DIM)) for side in SIDES}
+    counts = {"images": len(corpus.images), "captions": len(corpus.captions)}
+    sides = {side: np.random.default_rng(seed).normal(size=(n, DIM)) for side, n in counts.items()}
     shas = corpus.images["sha"].to_pylist()
     sides["images"] = sides["images"][[at if sha is None else shas.index(sha) for at, sha in enumerate(shas)]]
     return {side: (of / np.linalg.norm(of, axis=1, keepdims=True)).astype(np.float32) for side, of in sides.items()}
@@ -171,7 +172,7 @@ def combined_of(corpus: Corpus, outcomes: Mapping[str, Outcomes]) -> tuple[list[
     if outcomes.keys() >= set(MAIN):
         both, frame = [outcomes[id_] for id_ in MAIN], drawn_images(corpus)
         values |= rsum_values(both, drawn=frame)
-        rows += rsum_row(*both, SOURCE, drawn=frame, resampling=QUICK).to_pylist()
+        rows += rsum_row(both[0], both[1], SOURCE, drawn=frame, resampling=QUICK).to_pylist()
         recalls = [np.average(metric.per_query(each), weights=each.weights) for each in both for metric in RECALLS]
         assert rows[0]["value"] == pytest.approx(100 * np.sum(recalls)) == values[RSUM][0].mean()
         assert rows[0]["n_clusters"] == len({*clusters_of(corpus, both[0]), *clusters_of(corpus, both[1])})
