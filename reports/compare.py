@@ -100,8 +100,10 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
 
 def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange], *, folded: bool = False) -> Table:
     def difference(c: FigureChange) -> Cell:
+        facts = metrics[c.key[2]]
         mark: Mark = "" if not c.significant else "bad" if c.worse else "good"
-        return value(c.difference, words.difference(metrics[c.key[2]], c.difference, 2), mark=mark)
+        text, unit = words.difference(facts, c.difference, 2), words.unit(facts, difference=True)
+        return value(c.difference, text, mark=mark, unit=unit)
 
     def p_cell(p: float | None, c: FigureChange, bound: str = "") -> Cell:
         return value(p, f"{bound}{show.p_value(p)}", mark="" if c.significant else "muted")
