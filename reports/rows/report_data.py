@@ -132,6 +132,12 @@ class ReportData:
         return {sha: f"p{number}" for number, sha in enumerate(self.thumbnails)}
 
     @cached_property
+    def first_captions(self) -> Mapping[tuple[str, str], str]:
+        """Corpus and image to the text of its first caption, of images with one: it stands for a missing picture."""
+        of = {name: corpus.captions.select(["image_id", "text"]).to_pylist() for name, corpus in self.corpora.items()}
+        return {(name, row["image_id"]): row["text"] for name in of for row in reversed(of[name]) if row["text"]}
+
+    @cached_property
     def _rows(self) -> Mapping[tuple[str, str, str, str], Row]:
         return {(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in self.results}
 

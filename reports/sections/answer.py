@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Block, Board, Cell, Evidence, Mark, Notice, Pair, Section, Table
+from capim.reports.elements.page import Block, Board, Cell, Column, Evidence, Mark, Notice, Pair, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, result_cell, texts
 from capim.reports.rows import choice, standing
 from capim.reports.rows.report_data import ReportData, Row, detail_of, ends
@@ -357,7 +357,7 @@ def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
         worst[:WORST],
         texts("Slice", slice_of),
         numbers(first, lambda key: slice_cell(data, parts[key][first])),
-        *([numbers("best other", best_other)] if len(encoders) > 1 else []),
+        *([(Column(heading="best other", numeric=True, says="encoder"), best_other)] if len(encoders) > 1 else []),
         note="Percent with interval; slices with too few images for an interval are left out.",
     )
     return [table]

@@ -157,7 +157,7 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
             return tables.absent()
         span = words.ties(data.metric(metric), row)
         note = f"{metric} {span}" if span else ""
-        return tables.value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted")
+        return tables.value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted", unit="percent")
 
     explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
     return [tables.numbers("ties", cell, group=Protocol.of(protocol).titled, explain=explain)]
@@ -299,6 +299,7 @@ def _statistic(row: Row) -> Cell:
         title=row["reason"] or f"{row['interval_method']} interval",
         state="can be first" if row["tied_with_best"] and row["rank"] != 1 else "",
         mark="best" if row["rank"] == 1 else "",
+        unit="percent",
     )
 
 
