@@ -183,9 +183,11 @@ def result_key(source: Source, protocol: str, metric: str) -> str:
 def tie_share(*outcomes: Outcomes, several: bool = False) -> float | None:
     """Share of queries whose best relevant item is tied with an irrelevant one; with ``several``: any relevant item.
 
-    None where scores are missing: then a range is not a tie.
+    Items that an imported list leaves out are below it, not tied. 0 in trec_eval's order, where equal scores are
+    ordered by id. None where no scores were seen: imported ranks.
     """
-    if not all(np.isfinite(each.best_score).all() for each in outcomes):
+    lists = [each.top_scores is not None or each.bpref is not None for each in outcomes]
+    if not all(known or np.isfinite(each.best_score).all() for known, each in zip(lists, outcomes, strict=True)):
         return None
     return float(np.concatenate([each.any_tied if several else each.tied for each in outcomes]).mean())
 
