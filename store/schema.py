@@ -132,7 +132,7 @@ OUTCOMES = _columns(
     *optional(pa.list_(pa.float32()), "relevant_scores"),
     *optional(pa.float64(), "unjudged"),  # judged documents only: share of the top 10 that nobody judged
     *optional(pa.float64(), "bpref"),  # of an imported run in trec_eval's order, whose ranks are of that order too
-    *optional(pa.list_(pa.int32()), "top_ords"),  # gallery positions, best first, ties by position; at most TOP
+    *optional(pa.list_(pa.int32()), "top_ords"),  # ords in the corpus, best first, equal scores by ord; at most TOP
     *optional(pa.list_(pa.float32()), "top_scores"),
     *optional(pa.float64(), "reference_ndcg"),  # consistency with the same query in the reference language
     *optional(pa.float64(), "reference_rbo"),
