@@ -388,13 +388,13 @@ class CustomMetric:
         """One row per query, checked."""
         view = QueryOutcomes(outcomes, corpus)
         if "block" not in self.takes:
-            return self._checked(self._called(outcomes=view, corpus=corpus), outcomes.query_ids)
+            return self._called(view, corpus=corpus)
         if blocks is None:
             raise RequestError(f"metric {self.name!r} takes score blocks, which need the embeddings, not only outcomes")
         values: NDArray[np.float64] | None = None
         for block in blocks(outcomes):
             queries = view.at(block.rows)
-            part = self._checked(self._called(block=block, outcomes=queries, corpus=corpus), queries.query_id)
+            part = self._called(queries, block=block, corpus=corpus)
             if values is None:
                 values = np.full((len(outcomes), *part.shape[1:]), np.nan)
             if part.shape[1:] != values.shape[1:]:
@@ -405,14 +405,12 @@ class CustomMetric:
             values[block.rows] = part
         return np.full(len(outcomes), np.nan) if values is None else values
 
-    def _checked(self, returned: object, query_ids: NDArray[np.object_]) -> NDArray[np.float64]:
-        return checked_values(self.name, returned, query_ids, several=self.aggregate is not None)
-
-    def _called(self, **available: object) -> object:
+    def _called(self, outcomes: QueryOutcomes, **more: object) -> NDArray[np.float64]:
         try:
-            return self.function(**{name: available[name] for name in self.takes})
+            returned = self.function(**{name: more.get(name, outcomes) for name in self.takes})
         except Exception as error:
             raise RequestError(f"metric {self.name!r}: {what_failed(error, self.file)}") from error
+        return checked_values(self.name, returned, outcomes.query_id, several=self.aggregate is not None)
 
     def _aggregated(self, values: NDArray[np.float64]) -> float:
         """The user's aggregate; NaN where it is not a finite number."""

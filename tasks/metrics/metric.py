@@ -106,23 +106,22 @@ class Metric(MetricFacts):
         return float(np.average(values[known], weights=outcomes.weights[known]))
 
 
-def checked_values(
-    name: str, returned: object, query_ids: NDArray[np.object_], *, several: bool
-) -> NDArray[np.float64]:
+def checked_values(name: str, returned: Any, ids: NDArray[np.object_], *, several: bool) -> NDArray[np.float64]:
     """Return what a metric's function returned as float64 in the order of the queries, one number or row per query.
 
     A Series or frame of pandas is read by its index: the ids of the queries in any order, or 0, 1, 2 … in this order.
 
     Args:
         name: Of the metric, for messages.
+        ids: Of the queries.
         several: A query may have several numbers, in a row.
 
     Raises:
         RequestError: It has another length or index, is no numbers, or a value is infinite.
     """
-    n, kind = len(query_ids), type(returned).__name__
+    n, kind = len(ids), type(returned).__name__
     if hasattr(returned, "reindex"):
-        index, ids = list(returned.index), query_ids.tolist()  # type: ignore[attr-defined]
+        index = list(returned.index)
         if len(index) == n and {*index} == {*ids}:
             returned = returned.reindex(ids)
         elif index != [*range(len(index))]:
@@ -135,14 +134,12 @@ def checked_values(
     except (TypeError, ValueError) as error:
         raise RequestError(f"metric {name!r} returned {kind}, expected {n} numbers") from error
     if values.shape[:1] != (n,) or (values.ndim > 1 and not several):
-        more = " or one row per query" if several else ""
-        raise RequestError(
-            f"metric {name!r} returned shape {values.shape}, expected one number per query, ({n},){more}"
-        )
+        wanted = f"one number per query, ({n},)" + " or one row per query" * several
+        raise RequestError(f"metric {name!r} returned shape {values.shape}, expected {wanted}")
     if (infinite := np.isinf(values.reshape(n, -1)).any(axis=1)).any():
+        query = ids[int(np.argmax(infinite))]
         raise RequestError(
-            f"metric {name!r}: the value of query {query_ids[int(np.argmax(infinite))]!r} is infinite; return NaN "
-            "where the metric does not apply"
+            f"metric {name!r}: the value of query {query!r} is infinite; return NaN where the metric does not apply"
         )
     return values
 

@@ -186,8 +186,7 @@ def tie_share(*outcomes: Outcomes, several: bool = False) -> float | None:
     Items that an imported list leaves out are below it, not tied. 0 in trec_eval's order, where equal scores are
     ordered by id. None where no scores were seen: imported ranks.
     """
-    lists = [each.top_scores is not None or each.bpref is not None for each in outcomes]
-    if not all(known or np.isfinite(each.best_score).all() for known, each in zip(lists, outcomes, strict=True)):
+    if not all(o.top_scores is not None or o.bpref is not None or np.isfinite(o.best_score).all() for o in outcomes):
         return None
     return float(np.concatenate([each.any_tied if several else each.tied for each in outcomes]).mean())
 
