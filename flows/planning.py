@@ -174,7 +174,7 @@ class _Planning:
                     corpus_fingerprint=corpus.fingerprint,
                 )
                 protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
-                pairs.append(scored_sets(self.store, sets, corpus, protocols, sealed))
+                pairs.append(scored_sets(self.store, sets, corpus, protocols, sealed, spec.vectors))
             if any(part.to_do for part in self.parts if part.encoder == spec.name) and (files := downloads_of(spec)):
                 downloads = Part(
                     step="embed",

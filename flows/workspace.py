@@ -237,7 +237,12 @@ class Workspace:
     def outcomes(
         self, *, encoders: Texts | None = None, corpora: Texts | None = None, protocols: Texts | None = None
     ) -> Frame:
-        """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query."""
+        """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query.
+
+        ``top_ords`` are the best items, best first, as positions among all images or all captions of the corpus, also
+        where a protocol searches a part of them, such as the captions of one language. Their ids:
+        ``sql("SELECT id FROM items WHERE corpus = 'shapes' AND modality = 'image' ORDER BY ord").id``.
+        """
         names = {"encoder": encoders, "corpus": corpora, "protocol": protocols}
         store = self.store
         return frame_of(store.rows("outcomes", **stored.wanted_rows(store, "outcomes", **names)))

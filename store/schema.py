@@ -120,7 +120,7 @@ OUTCOMES = _columns(
     *required(pa.int32(), "query_ord"),  # of a quadruple or pair: its position in that table
     *required(pa.int32(), "cluster"),  # ord of the image of the query (pairs, quadruples: the first one that shares it)
     *required(pa.int32(), "rank_best"),  # 1 + items strictly above the best relevant one
-    *required(pa.int32(), "rank_worst"),  # rank_best + irrelevant items tied with it
+    *required(pa.int32(), "rank_worst"),  # rank_best + irrelevant items tied with it; n_ranked 0: the last it can be
     *required(pa.int32(), "n_relevant"),
     *required(pa.int32(), "n_tied_relevant"),  # relevant items tied with the best relevant one, itself included
     *required(pa.int32(), "n_gallery"),
@@ -132,7 +132,7 @@ OUTCOMES = _columns(
     *optional(pa.list_(pa.float32()), "relevant_scores"),
     *optional(pa.float64(), "unjudged"),  # judged documents only: share of the top 10 that nobody judged
     *optional(pa.float64(), "bpref"),  # of an imported run in trec_eval's order, whose ranks are of that order too
-    *optional(pa.list_(pa.int32()), "top_ords"),  # gallery positions, best first, ties by position; at most TOP
+    *optional(pa.list_(pa.int32()), "top_ords"),  # ords in the corpus, best first, equal scores by ord; at most TOP
     *optional(pa.list_(pa.float32()), "top_scores"),
     *optional(pa.float64(), "reference_ndcg"),  # consistency with the same query in the reference language
     *optional(pa.float64(), "reference_rbo"),
@@ -165,7 +165,7 @@ RESULTS = _columns(
     *optional(pa.float64(), "value_ties_lost"),  # if all ties are lost
     *optional(pa.float64(), "value_ties_won"),  # if all ties are won
     # share of queries whose best relevant item (of metrics of all relevant items: any) is tied with an irrelevant one;
-    # null: no scores (imported ranks)
+    # items that an imported list leaves out are not tied; 0 in trec_eval's order; null: no scores (imported ranks)
     *optional(pa.float64(), "tie_share"),
     *required(pa.int64(), "n_queries", "n_clusters"),
     # Kish's number of clusters of equal weight, and the share of the weight that the heaviest has; null: no clusters

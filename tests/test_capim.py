@@ -21,7 +21,7 @@ import capim
 from capim.flows.cli import build_parser
 from capim.flows.workspace import frame_of
 from capim.store.types import EncoderSpec
-from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.hub.progress import Progress, listening
 from capim.tasks.metrics.custom import load_metric
 from tests.flows.leaf_parsers import leaf_parsers
@@ -152,6 +152,24 @@ def test_vectors_outcomes_and_sql(workspace: capim.Workspace) -> None:
     ranks = workspace.outcomes(encoders=["one"], protocols="t2i/all").rank_worst
     counted = workspace.sql("SELECT rank_worst FROM outcomes WHERE encoder = 'one' AND protocol = 't2i/all'")
     np.testing.assert_array_equal(np.sort(ranks), np.sort(counted.rank_worst))
+
+
+def test_the_best_items_of_a_language_are_positions_among_all_captions_of_the_corpus(tmp_path: Path) -> None:
+    random_store(tmp_path / "store", read_shapes_multilingual(n_scenes=6), (SPECS[0],))
+    opened = capim.open(tmp_path, quiet=True)
+    opened.evaluate(replicates=100, protocols="i2t/de/plain")
+    outcomes = opened.outcomes(protocols="i2t/de/plain")
+    items = opened.sql("SELECT id, language, translator FROM items WHERE modality = 'caption' ORDER BY ord")
+    found = items.loc[[int(ord_) for ords in outcomes.top_ords for ord_ in ords]]
+    assert outcomes.top_ords.explode().max() >= outcomes.n_gallery.max()  # not positions in the gallery
+    assert {*zip(found.language, found.translator, strict=True)} == {("de", "plain")}
+    images, captions = (
+        opened.vectors(encoder="one", corpus="shapes-multilingual", modality=m) for m in ("image", "caption")
+    )
+    german = np.flatnonzero((items.language == "de") & (items.translator == "plain"))
+    nearest = [captions.ids[german[at]] for at in (images.matrix @ captions.matrix[german].T).argmax(axis=1)]
+    first = dict(zip(outcomes.query_id, [items.id[ords[0]] for ords in outcomes.top_ords], strict=True))
+    assert [first[image] for image in images.ids] == nearest
 
 
 def test_the_options_of_every_step_are_those_of_the_command_line() -> None:

@@ -39,7 +39,7 @@ SHRINKING += [(n, 1) for n in range(100, 0, -1)]
 MOST_MAPPED = 60  # queries that have maps: each map is a picture of the page
 COLUMNS = (
     "protocol", "query_id", "query_ord", "cluster", "rank_best", "rank_worst", "relevant_rank_best",
-    "relevant_rank_worst", "top_ords", "top_scores", "scores",
+    "relevant_rank_worst", "top_ords", "top_scores", "scores", "n_ranked",
 )  # fmt: skip
 EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
 
@@ -70,7 +70,8 @@ class RankedList:
     """One encoder's ranks of the relevant item, and the first items of its list (position, score).
 
     ``scores`` are those of a quadruple or pair, which have no list. ``relevant`` has the places of the relevant items
-    in the list, from 1; None where ties or an imported list leave them open.
+    in the list, from 1; None where ties or an imported list leave them open. ``is_known``: the rank of the best one is
+    known but for ties; an imported list that leaves it out tells only that it is below.
     """
 
     encoder: str
@@ -79,6 +80,7 @@ class RankedList:
     top: tuple[tuple[int, float], ...]
     scores: tuple[float, ...] = ()
     relevant: frozenset[int] | None = None
+    is_known: bool = True
 
     @staticmethod
     def of(encoder: str, outcome: Row, length: int = LONGEST_LIST) -> RankedList:
@@ -91,6 +93,7 @@ class RankedList:
             top=tuple(zip((outcome["top_ords"] or [])[:length], (outcome["top_scores"] or [])[:length], strict=True)),
             scores=tuple(outcome["scores"] or ()),
             relevant=frozenset(best) if best == worst else None,
+            is_known=outcome["n_ranked"] != 0,
         )
 
     @property

@@ -194,7 +194,7 @@ def _asked(
 def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: Mapping[str, str]) -> Answer:
     contents, answers = data.corpora[query.corpus], Protocol.of(query.protocol).sides[1]
     low, high = show.number(ranked.rank_best, 0), show.number(ranked.rank_worst, 0)
-    tied = f"tied for ranks {low} to {high}" if ranked.top else f"between ranks {low} and {high}"
+    tied = f"tied for ranks {low} to {high}" if ranked.is_known else f"between ranks {low} and {high}"
     rank = f"rank {low}" if low == high else tied
     maps: tuple[Hit, ...] = ()
     if query.direction in ("quadruples", "pairs"):

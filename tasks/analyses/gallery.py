@@ -234,10 +234,11 @@ def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
         width, listed = top_ords.shape[1], top_ords >= 0
         place, images = np.arange(width), image_of_item[np.maximum(top_ords, 0)]
         n_above, n_above_and_tied = outcomes.rank_best - 1, outcomes.rank_worst - 1 + outcomes.n_tied_relevant
-        incomplete = (n_above > width) | (outcomes.tied & (n_above_and_tied > listed.sum(axis=1)))
+        spread = outcomes.rank_worst > outcomes.rank_best  # ties, and ranks beyond an imported list
+        incomplete = (n_above > width) | (spread & (n_above_and_tied > listed.sum(axis=1)))
         is_above = listed & (place < n_above[:, None])
         is_tied = listed & ~is_above & (place < n_above_and_tied[:, None]) & (images != outcomes.clusters[:, None])
-        tied = np.flatnonzero(outcomes.tied & ~incomplete)
+        tied = np.flatnonzero(spread & ~incomplete)
         above = _per_image(images, is_above, clusters.n_clusters)
         level = _per_image(images[tied], is_tied[tied], clusters.n_clusters)
         recalls: dict[int, list[NDArray[np.float64]]] = {k: [] for k in CUTOFFS}

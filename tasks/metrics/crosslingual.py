@@ -20,10 +20,10 @@ SPEAKERS: dict[str, int] = {
 }  # fmt: skip
 
 
-def _reference(name: str, heading: str, title: str, column: str) -> Metric:
+def _reference(name: str, title: str, column: str) -> Metric:
     return Metric(
         name=name,
-        heading=heading,
+        heading=name.removeprefix("consistency_"),
         title=title,
         directions=RETRIEVAL,
         values=lambda o, _: stored_values(o, column, f": {name} needs captions in the reference language"),
@@ -32,10 +32,10 @@ def _reference(name: str, heading: str, title: str, column: str) -> Metric:
 
 
 CONSISTENCY_NDCG = _reference(
-    "consistency_nDCG@20", "nDCG@20", "nDCG@20 against the reference language's list (COCO-SM)", "reference_ndcg"
+    "consistency_nDCG@20", "nDCG@20 against the reference language's list (COCO-SM; MaxSim per token)", "reference_ndcg"
 )
 CONSISTENCY_RBO = _reference(
-    "consistency_RBO", "RBO", "Rank-biased overlap with the reference language's list, p = 0.9", "reference_rbo"
+    "consistency_RBO", "Rank-biased overlap with the reference language's list, p = 0.9", "reference_rbo"
 )
 
 

@@ -47,7 +47,7 @@ from capim.store.plugins import loaded_module, shown_path, what_failed
 from capim.store.schema import texts
 from capim.store.types import Corpus, digest16
 from capim.store.vectors import positions_within
-from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided
+from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, checked_values, decided
 from capim.tasks.protocols import Direction, Protocol
 from capim.tasks.ranking.outcomes import Outcomes, stored_attributes
 
@@ -211,6 +211,7 @@ class QueryColumn(np.ndarray[Any, np.dtype[Any]]):
 class QueryOutcomes:
     """Outcomes of one encoder under one protocol: ``outcomes["rank_worst"]`` or ``outcomes.rank_worst``.
 
+    ``top_ords`` are positions among all images or captions of the corpus, whose ids are ``items``, not in the gallery.
     Columns are named as in the stored table (``store.schema.OUTCOMES``) and have one value per query, with three
     exceptions: ``top_ords``, ``top_scores`` and ``scores`` are matrices with a row per query, padded with -1 and NaN;
     ``relevant_rank_best`` and ``relevant_rank_worst`` hold the ranks of all relevant items, query after query,
@@ -387,13 +388,13 @@ class CustomMetric:
         """One row per query, checked."""
         view = QueryOutcomes(outcomes, corpus)
         if "block" not in self.takes:
-            return self._checked(self._called(outcomes=view, corpus=corpus), view)
+            return self._called(view, corpus=corpus)
         if blocks is None:
             raise RequestError(f"metric {self.name!r} takes score blocks, which need the embeddings, not only outcomes")
         values: NDArray[np.float64] | None = None
         for block in blocks(outcomes):
             queries = view.at(block.rows)
-            part = self._checked(self._called(block=block, outcomes=queries, corpus=corpus), queries)
+            part = self._called(queries, block=block, corpus=corpus)
             if values is None:
                 values = np.full((len(outcomes), *part.shape[1:]), np.nan)
             if part.shape[1:] != values.shape[1:]:
@@ -404,11 +405,12 @@ class CustomMetric:
             values[block.rows] = part
         return np.full(len(outcomes), np.nan) if values is None else values
 
-    def _called(self, **available: object) -> object:
+    def _called(self, outcomes: QueryOutcomes, **more: object) -> NDArray[np.float64]:
         try:
-            return self.function(**{name: available[name] for name in self.takes})
+            returned = self.function(**{name: more.get(name, outcomes) for name in self.takes})
         except Exception as error:
             raise RequestError(f"metric {self.name!r}: {what_failed(error, self.file)}") from error
+        return checked_values(self.name, returned, outcomes.query_id, several=self.aggregate is not None)
 
     def _aggregated(self, values: NDArray[np.float64]) -> float:
         """The user's aggregate; NaN where it is not a finite number."""
@@ -419,26 +421,6 @@ class CustomMetric:
         except Exception as error:
             raise RequestError(f"metric {self.name!r}, aggregate: {what_failed(error, self.file)}") from error
         return figure if np.isfinite(figure) else float("nan")
-
-    def _checked(self, returned: object, queries: QueryOutcomes) -> NDArray[np.float64]:
-        n = len(queries)
-        try:
-            values = np.asarray(returned, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise RequestError(
-                f"metric {self.name!r} returned {type(returned).__name__}, expected {n} numbers"
-            ) from error
-        if values.shape[:1] != (n,) or (values.ndim > 1 and self.aggregate is None):
-            more = "" if self.aggregate is None else " or one row per query"
-            raise RequestError(
-                f"metric {self.name!r} returned shape {values.shape}, expected one number per query, ({n},){more}"
-            )
-        if (infinite := np.isinf(values.reshape(n, -1)).any(axis=1)).any():
-            raise RequestError(
-                f"metric {self.name!r}: the value of query {queries.query_id[int(np.argmax(infinite))]!r} is infinite; "
-                "return NaN where the metric does not apply"
-            )
-        return values
 
 
 def load_metric(requested: str | CustomMetric | Callable[..., object], *, folder: str | Path = ".") -> CustomMetric:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from capim.store.errors import RequestError
 from capim.store.types import MetricFacts
 from capim.store.vectors import positions_within
 from capim.tasks.protocols import Direction, Protocol
@@ -103,6 +104,44 @@ class Metric(MetricFacts):
         if self.reduce == "median":
             return float(np.median(values[known]))
         return float(np.average(values[known], weights=outcomes.weights[known]))
+
+
+def checked_values(name: str, returned: Any, ids: NDArray[np.object_], *, several: bool) -> NDArray[np.float64]:
+    """Return what a metric's function returned as float64 in the order of the queries, one number or row per query.
+
+    A Series or frame of pandas is read by its index: the ids of the queries in any order, or 0, 1, 2 … in this order.
+
+    Args:
+        name: Of the metric, for messages.
+        ids: Of the queries.
+        several: A query may have several numbers, in a row.
+
+    Raises:
+        RequestError: It has another length or index, is no numbers, or a value is infinite.
+    """
+    n, kind = len(ids), type(returned).__name__
+    if hasattr(returned, "reindex"):
+        index = list(returned.index)
+        if len(index) == n and {*index} == {*ids}:
+            returned = returned.reindex(ids)
+        elif index != [*range(len(index))]:
+            raise RequestError(
+                f"metric {name!r} returned a {kind} of length {len(index)} whose index ({index[0]!r}, …) does not name "
+                f"each of the {n} queries once; its index must be outcomes.query_id; or return an array in their order"
+            )
+    try:
+        values = np.asarray(returned, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise RequestError(f"metric {name!r} returned {kind}, expected {n} numbers") from error
+    if values.shape[:1] != (n,) or (values.ndim > 1 and not several):
+        wanted = f"one number per query, ({n},)" + " or one row per query" * several
+        raise RequestError(f"metric {name!r} returned shape {values.shape}, expected {wanted}")
+    if (infinite := np.isinf(values.reshape(n, -1)).any(axis=1)).any():
+        query = ids[int(np.argmax(infinite))]
+        raise RequestError(
+            f"metric {name!r}: the value of query {query!r} is infinite; return NaN where the metric does not apply"
+        )
+    return values
 
 
 def stored_values(outcomes: Outcomes, name: str, lacks: str) -> NDArray[Any]:

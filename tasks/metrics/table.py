@@ -18,7 +18,7 @@ from capim.store.plugins import Plugin, PluginTable
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.metrics.metric import Metric, Ties
+from capim.tasks.metrics.metric import Metric, Ties, checked_values
 from capim.tasks.metrics.retrieval import (
     AVERAGE_PRECISION,
     MAP_AT_R,
@@ -77,7 +77,8 @@ def _of_package(plugin: Plugin, found: object) -> Metric:
 
     def values(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
         with plugin.failures("metric"):
-            return found.values(outcomes, ties)
+            values, several = found.values(outcomes, ties), callable(found.reduce)
+            return checked_values(found.name, values, outcomes.query_ids, several=several)
 
     return replace(found, values=values, version=f"{found.version} of {plugin.package} {plugin.version}")
 

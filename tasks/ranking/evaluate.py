@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from capim.store.vectors import Ragged
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.apart import apart_rows, score_apart, sides_of
 from capim.tasks.ranking.cosine import VectorRows, dense_choices, dense_part, dense_score_rows, score_dense
-from capim.tasks.ranking.languages import Part, Score, score_parts, scorings
+from capim.tasks.ranking.languages import Part, Score, of_part, score_parts, scorings
 from capim.tasks.ranking.layout import CorpusLayout, layout_of
 from capim.tasks.ranking.maxsim import choices_of, maxsim_part, maxsim_score_rows, score_maxsim
 from capim.tasks.ranking.maxsim_products import Blocks
@@ -47,8 +47,8 @@ def evaluate(
         advance: Gets the shares of the work as they are done, in this thread; together at most 1.
 
     Returns:
-        Protocol id -> outcomes, in the order of ``protocols``. Where the corpus is in several languages, those of
-        single-vector encoders hold the consistency with the reference language.
+        Protocol id -> outcomes, in the order of ``protocols``. Where the corpus is in several languages, they hold the
+        consistency with the reference language.
 
     Raises:
         RequestError: A protocol does not fit the corpus.
@@ -56,18 +56,12 @@ def evaluate(
             single-vector encoder.
     """
     tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
-    if callable(images) and callable(captions):
-        return score_maxsim(images, captions, _for_multi_vectors(tasks), resources=resources, advance=advance)
-    if callable(images) or callable(captions):
-        raise TypeError(MIXED)
-    if oriented := [task.protocol.id for task in tasks if task.protocol.orientation]:
-        raise ValueError(f"{', '.join(oriented)}: only a multi-vector encoder has orientations")
+    score_with: Callable[..., dict[str, Outcomes]] = score_maxsim if _is_late(images, captions, tasks) else score_dense
     n_parts = len(_by_language(layout, _searches(tasks)))
 
-    def score(_part: Part, vectors: VectorRows, of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
-        return score_dense(
-            images, vectors, of_part, resources=resources, advance=lambda share: advance(share / n_parts)
-        )
+    def score(_part: Part, vectors: VectorRows | Blocks, of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
+        how: Any = {"resources": resources, "advance": lambda share: advance(share / n_parts)}
+        return score_with(images, vectors, of_part, **how)
 
     return _all_outcomes(layout, tasks, images, captions, score, resources)
 
@@ -83,14 +77,12 @@ def evaluate_part(
 ) -> dict[str, PartOutcomes]:
     """What a part of the images (ords) contributes to the retrieval protocols; other arguments as for `evaluate`."""
     tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
-    if callable(images) and callable(captions):
-        return maxsim_part(images, captions, tasks, part, resources=resources).part()
-    if callable(images) or callable(captions):
-        raise TypeError(MIXED)
+    score: Any = maxsim_part if _is_late(images, captions, tasks) else dense_part
     found: dict[str, PartOutcomes] = {}
     for language, of_language in _by_language(layout, _searches(tasks)).items():
-        vectors = captions[layout.parts[language]] if any(language) else captions
-        found |= dense_part(images, vectors, of_language, part, resources=resources).part()
+        if of_language:
+            vectors = of_part(captions, layout.parts[language]) if any(language) else captions
+            found |= score(images, vectors, of_language, part, resources=resources).part()
     return found
 
 
@@ -105,20 +97,11 @@ def evaluate_merged(
 ) -> dict[str, Outcomes]:
     """The outcomes that :func:`evaluate` gives, from :func:`evaluate_part` of all images, in any order."""
     tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
-    whole = {("", ""): _searches(tasks)}
-    merged = {
-        part: BidirectionalRanker(some)
-        for part, some in (whole if callable(captions) else _by_language(layout, _searches(tasks))).items()
-    }
+    _is_late(images, captions, tasks)
+    merged = {part: BidirectionalRanker(some) for part, some in _by_language(layout, _searches(tasks)).items()}
     for part in parts:
         for each in merged.values():
             each.merge(part)
-    if callable(images) and callable(captions):
-        choices = choices_of(images, captions, _for_multi_vectors(tasks), device=device)
-        outcomes = merged["", ""].outcomes() | choices
-        return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
-    if callable(images) or callable(captions):
-        raise TypeError(MIXED)
     return _all_outcomes(
         layout, tasks, images, captions, lambda part, *_: merged[part].outcomes(), Resources(device=device)
     )
@@ -127,21 +110,40 @@ def evaluate_merged(
 def _all_outcomes(
     layout: CorpusLayout,
     tasks: Sequence[ScoringTask],
-    images: VectorRows,
-    captions: VectorRows,
+    images: VectorRows | Blocks,
+    captions: VectorRows | Blocks,
     score: Score,
     resources: Resources,
 ) -> dict[str, Outcomes]:
-    """Outcomes of every task of single vectors, in their order; ``score`` is for those of :func:`_searches`."""
+    """Outcomes of every task, in their order; ``score`` is for those of :func:`_searches`."""
     searches = _searches(tasks)
     if len(layout.parts) > 1:
-        outcomes = score_parts(layout, searches, images[:], captions, score)
+        rows = images if callable(images) else images[:]
+        outcomes = score_parts(layout, searches, rows, captions, score, resources.device)
     else:
         outcomes = score(("", ""), captions, searches)
-    outcomes |= dense_choices(images, captions, tasks)
-    apart = [task for task in tasks if isinstance(task, RetrievalTask) and task.is_apart]
-    outcomes |= score_apart(apart, images, captions, resources=resources)
+    if callable(images) and callable(captions):
+        outcomes |= choices_of(images, captions, tasks, device=resources.device)
+    elif not (callable(images) or callable(captions)):
+        outcomes |= dense_choices(images, captions, tasks)
+        apart = [task for task in tasks if isinstance(task, RetrievalTask) and task.is_apart]
+        outcomes |= score_apart(apart, images, captions, resources=resources)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+
+
+def _is_late(images: VectorRows | Blocks, captions: VectorRows | Blocks, tasks: Sequence[ScoringTask]) -> bool:
+    """True for multi-vectors, False for one vector per item; tasks that these cannot be scored by are refused."""
+    if callable(images) != callable(captions):
+        raise TypeError(MIXED)
+    if callable(images):
+        wrong = [task.protocol.id for task in tasks if isinstance(task, RetrievalTask) and task.is_apart]
+        needed = "an encoder with one vector per item has classes of several prompts"
+    else:
+        wrong = [task.protocol.id for task in tasks if task.protocol.orientation]
+        needed = "a multi-vector encoder has orientations"
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)}: only {needed}")
+    return callable(images)
 
 
 def _by_language(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> Mapping[Part, Sequence[RetrievalTask]]:
@@ -152,13 +154,6 @@ def _by_language(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> Mappin
 def _searches(tasks: Iterable[ScoringTask]) -> list[RetrievalTask]:
     """The searches of captions and images by each other, as they are stored."""
     return [task for task in tasks if isinstance(task, RetrievalTask) and not task.is_apart]
-
-
-def _for_multi_vectors(tasks: Sequence[ScoringTask]) -> Sequence[ScoringTask]:
-    apart = [task.protocol.id for task in tasks if isinstance(task, RetrievalTask) and task.is_apart]
-    if apart:
-        raise ValueError(f"{', '.join(apart)}: only an encoder with one vector per item has classes of several prompts")
-    return tasks
 
 
 class ScoreBlock(NamedTuple):
@@ -190,7 +185,7 @@ def score_blocks(
     """
     corpus_queries, ords_of_items = task.queries, None
     if callable(images) and callable(captions):
-        _for_multi_vectors([task])
+        _is_late(images, captions, [task])
         task, of_captions = task.with_own_captions()
         if task.protocol.sides[1] == "caption":
             ords_of_items = of_captions

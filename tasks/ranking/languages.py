@@ -2,7 +2,8 @@
 
 The two measures do not show quality. nDCG@20 follows the ``eval.py`` of COCO-SM: the gain of an item is
 the reference query's softmax over its gallery at temperature 1/100, the list is the other language's top 20, and the
-ideal is the reference's own top 20. The denominator of the softmax cancels out.
+ideal is the reference's own top 20. The denominator of the softmax cancels out. The scores of late interaction, sums
+over the tokens of a caption, are divided by their number: cosines like those of other encoders.
 Rank-biased overlap (Webber, Moffat and Zobel 2010) does not depend on the scale of scores. Equal scores are taken in
 random order: with the order of the corpus, a model that gives all captions of a language the same vector would agree
 with the reference on whatever stands first in the corpus.
@@ -12,17 +13,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capim.store.vectors import Ragged
+from capim.tasks.encoders.device import full_float32
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.best_lists import TieSpan, tie_spans_among_all, tie_spans_of
 from capim.tasks.ranking.cosine import VectorRows
 from capim.tasks.ranking.layout import CorpusLayout
+from capim.tasks.ranking.maxsim import scores_of_pairs
+from capim.tasks.ranking.maxsim_products import Blocks, gather
 from capim.tasks.ranking.outcomes import Outcomes
+from capim.tasks.ranking.ranker import way_of
 from capim.tasks.ranking.resources import one_thread_each
 from capim.tasks.ranking.tasks import RetrievalTask, own_items
 
@@ -30,12 +36,14 @@ DEPTH = 20
 TEMPERATURE = 100.0
 PERSISTENCE = 0.9  # probability of looking one item further in a list
 _COMPONENTS_PER_PASS = 1 << 20
-_ROWS_PER_PASS = 1 << 10  # lists of a pass stay in the processor's caches
 _FULL_ROWS_PER_PASS = 1 << 6  # queries of which all scores are computed again
 
+Scores: TypeAlias = NDArray[np.floating]
 
-class ScoredDirection(NamedTuple):
-    """One direction of one language.
+
+@dataclass(frozen=True, eq=False)
+class ScoredDirection:
+    """One direction of one language, by one vector per item. :class:`LateDirection` has the same methods.
 
     ``outcomes``; ``queries`` and ``items``: the float32 vectors of its queries and gallery items. Items are named by
     their position in the part (captions) or in the corpus (images).
@@ -45,54 +53,99 @@ class ScoredDirection(NamedTuple):
     queries: NDArray[np.float32]
     items: NDArray[np.float32]
 
+    scale: ClassVar = np.ones(1, np.float32)
+    rows_per_pass: ClassVar = 1 << 10  # lists of a pass stay in the processor's caches
+
+    def of_pairs(self, queries: NDArray[np.integer], items: NDArray[np.integer]) -> Scores:
+        """The scores of pairs of a query and an item, shape ``(n_pairs,)``."""
+        scores = np.empty(len(items), dtype=np.float64)
+        step = max(1, _COMPONENTS_PER_PASS // self.items.shape[1])
+        for start in range(0, len(items), step):
+            part = slice(start, start + step)
+            scores[part] = np.einsum("nd,nd->n", self.queries[queries[part]], self.items[items[part]])
+        return scores
+
+    def exact(self, _n: int) -> Callable[[NDArray[np.integer]], Scores]:
+        """A function that scores some queries with all items, so that equal vectors have equal scores."""
+        items = self.items.astype(np.float64)
+        return lambda queries: (self.queries[queries].astype(np.float64) @ items.T).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class LateDirection:
+    """One direction of one language, by late interaction.
+
+    ``scale``: what the scores of each query are divided by, the number of tokens of its caption: they are then the mean
+    cosine of a token with its best patch. Image to text, where captions of different length compete, the mean number of
+    tokens of these captions, so that the order of a list stays.
+    """
+
+    outcomes: Outcomes
+    images: Blocks
+    captions: Ragged
+    scale: Scores
+    device: str
+
+    rows_per_pass: ClassVar = 1 << 30  # the images are read once
+
+    def of_pairs(self, queries: NDArray[np.integer], items: NDArray[np.integer]) -> Scores:
+        """The scores of pairs of a query and an item, shape ``(n_pairs,)``, as they were ranked."""
+        ords = self.outcomes.query_ords[queries]
+        pairs = np.stack((ords, items) if self.outcomes.protocol.direction == "t2i" else (items, ords), axis=1)
+        return np.asarray(scores_of_pairs(self.images, self.captions, pairs, self.device) / self.scale[queries])
+
+    def exact(self, n: int) -> Callable[[NDArray[np.integer]], Scores]:
+        """A function that scores some queries with all ``n`` items."""
+        return lambda queries: self.of_pairs(np.repeat(queries, n), np.tile(np.arange(n), len(queries))).reshape(-1, n)
+
+
+Side: TypeAlias = ScoredDirection | LateDirection
+
 
 def with_consistency(
     task: RetrievalTask,
-    own: ScoredDirection,
-    reference: ScoredDirection,
+    own: Side,
+    reference: Side,
     *,
     query_of: NDArray[np.int64],
-    item_of: NDArray[np.int32] | None,
+    item_of: NDArray[np.int32],
 ) -> Outcomes:
     """The outcomes of ``own`` with both measures filled in: expected values, equal scores in random order.
 
     Args:
-        own: One language; lists of at least 20 items, or of the whole gallery. One vector per query of its outcomes.
+        own: One language; lists of at least 20 items, or of the whole gallery.
         reference: The same direction of the reference language.
         query_of: int64, shape ``(n_queries,)``: the query of ``reference`` with the same meaning.
-        item_of: int32: the reference item of every item; None where the gallery is the same.
+        item_of: int32: the reference item of every item.
     """
     outcomes, theirs = own.outcomes, reference.outcomes
     if outcomes.top_ords is None or outcomes.top_scores is None or theirs.top_ords is None or theirs.top_scores is None:
         raise ValueError(f"protocol {outcomes.protocol.id!r}: no lists to compare with the reference language")
     top_ords, top_scores, other_ords, other_scores = (
-        outcomes.top_ords, outcomes.top_scores, theirs.top_ords, theirs.top_scores,
+        outcomes.top_ords, outcomes.top_scores, theirs.top_ords, theirs.top_scores / reference.scale[:, None],
     )  # fmt: skip
-    items = np.arange(len(own.items), dtype=np.int32) if item_of is None else item_of
     cut_off = np.flatnonzero(_cut_off(outcomes, top_scores) | _cut_off(theirs, other_scores)[query_of])
 
     def measures(start: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        part = slice(start, start + _ROWS_PER_PASS)
-        lists, query = Lists(items[top_ords[part]], top_scores[part]), query_of[part]
+        part = slice(start, start + own.rows_per_pass)
+        lists, query = Lists(item_of[top_ords[part]], top_scores[part]), query_of[part]
         return _measures(lists, Lists(other_ords[query], other_scores[query]), reference, query)
 
     def from_all_scores(start: int) -> list[tuple[float, float]]:
         queries = cut_off[start : start + _FULL_ROWS_PER_PASS]
-        all_scores = exact_scores(own.queries[queries], own_items)
-        of_reference = exact_scores(reference.queries[query_of[queries]], reference_items)
-        found = []
-        for query, own_scores, their_scores in zip(queries, all_scores, of_reference, strict=True):
-            scores = np.full(len(their_scores), -np.inf, dtype=np.float32)
+        found, scored = [], zip(queries, of_own(queries), of_reference(query_of[queries]), strict=True)
+        for query, own_scores, their_scores in scored:
+            scores = np.full(len(their_scores), -np.inf)
             gallery = task.galleries[task.gallery_of[query]]
-            scores[items[gallery]] = own_scores[gallery]
+            scores[item_of[gallery]] = own_scores[gallery]
             found.append(expected_measures(scores, their_scores, top_ords.shape[1]))
         return found
 
-    with one_thread_each("cpu") as each:
-        ndcg, rbo = zip(*each(measures, range(0, len(outcomes), _ROWS_PER_PASS)), strict=True)
+    with full_float32(), one_thread_each("cpu") as each:
+        ndcg, rbo = zip(*each(measures, range(0, len(outcomes), own.rows_per_pass)), strict=True)
         both = np.stack([np.concatenate(ndcg), np.concatenate(rbo)])
         if len(cut_off):
-            own_items, reference_items = own.items.astype(np.float64), reference.items.astype(np.float64)
+            of_own, of_reference = own.exact(len(item_of)), reference.exact(len(item_of))
             found = each(from_all_scores, range(0, len(cut_off), _FULL_ROWS_PER_PASS))
             both[:, cut_off] = np.concatenate(list(found)).T
     return replace(outcomes, reference_ndcg=both[0], reference_rbo=both[1])
@@ -102,10 +155,10 @@ class Lists(NamedTuple):
     """The best items of some queries and their scores, best first, shape ``(n_queries, depth)``."""
 
     items: NDArray[np.int32]
-    scores: NDArray[np.float32]
+    scores: Scores
 
 
-def _cut_off(outcomes: Outcomes, scores: NDArray[np.float32]) -> NDArray[np.bool_]:
+def _cut_off(outcomes: Outcomes, scores: Scores) -> NDArray[np.bool_]:
     """Whether a list ends with equal scores, which more items may have than it holds, shape ``(n_queries,)``.
 
     A tie of the last item alone is left aside: it weighs less than 1e-6 at depth 100.
@@ -116,14 +169,7 @@ def _cut_off(outcomes: Outcomes, scores: NDArray[np.float32]) -> NDArray[np.bool
     return cut_off
 
 
-def exact_scores(queries: NDArray[np.float32], items: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Scores of all items: float64 products rounded to float32, so that equal vectors have equal scores."""
-    return (queries.astype(np.float64) @ items.T).astype(np.float32)
-
-
-def expected_measures(
-    scores: NDArray[np.float32], of_reference: NDArray[np.float32], depth: int
-) -> tuple[float, float]:
+def expected_measures(scores: Scores, of_reference: Scores, depth: int) -> tuple[float, float]:
     """Both measures of one query from its scores of every item of the reference, shape ``(n_items,)``, -inf for none.
 
     Examples:
@@ -146,7 +192,7 @@ def expected_measures(
     return ndcg, float(_overlap((counts[:, None] * both).sum(axis=0)[None])[0])
 
 
-def _reaching_top(scores: NDArray[np.float32], depth: int) -> tuple[NDArray[np.intp], TieSpan]:
+def _reaching_top(scores: Scores, depth: int) -> tuple[NDArray[np.intp], TieSpan]:
     """The items of one query that may be among the first ``depth``, ascending, and their places."""
     least = np.partition(scores, len(scores) - depth)[-depth]
     items = np.flatnonzero(scores >= least)
@@ -167,7 +213,7 @@ def _mean_discounts(places: TieSpan, discounts: NDArray[np.float64]) -> NDArray[
 
 
 def _measures(
-    lists: Lists, other: Lists, reference: ScoredDirection, query_of: NDArray[np.int64]
+    lists: Lists, other: Lists, reference: Side, query_of: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Softmax nDCG and rank-biased overlap of some lists with the reference's lists of the same items."""
     own_places, other_places = tie_spans_of(lists.scores), tie_spans_of(other.scores)
@@ -178,7 +224,7 @@ def _measures(
     near = shared.place < counted.shape[1]
     of_list[shared.row[near], shared.place[near]] = other.scores[shared.row[near], shared.other_place[near]]
     row, place = np.nonzero(np.isnan(of_list) & (counted > 0))
-    of_list[row, place] = _scores(reference, query_of[row], lists.items[row, place])
+    of_list[row, place] = reference.of_pairs(query_of[row], lists.items[row, place])
     depth = min(DEPTH, lists.items.shape[1])
     ndcg = softmax_ndcg(of_list, other.scores[:, :depth].astype(np.float64), counted)
     own, others = own_places.at((shared.row, shared.place)), other_places.at((shared.row, shared.other_place))
@@ -274,16 +320,6 @@ def _overlap(shared: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.minimum(values, 1.0)  # equal lists sum to 1 and a rounding error
 
 
-def _scores(reference: ScoredDirection, queries: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Reference scores of pairs that are not in its lists, shape ``(n_pairs,)``."""
-    scores = np.empty(len(items), dtype=np.float64)
-    step = max(1, _COMPONENTS_PER_PASS // reference.items.shape[1])
-    for start in range(0, len(items), step):
-        part = slice(start, start + step)
-        scores[part] = np.einsum("nd,nd->n", reference.queries[queries[part]], reference.items[items[part]])
-    return scores
-
-
 # --- Corpora in several languages: one part (language and translator) is in memory at a time.
 
 
@@ -296,12 +332,12 @@ class _Reference(NamedTuple):
     """The reference part, scored in both directions; captions by their position in the part."""
 
     part: Part
-    vectors: NDArray[np.float32]
+    vectors: VectorRows | Blocks
     keys: NDArray[np.int64]
     outcomes: Mapping[str, Outcomes]
 
 
-Score: TypeAlias = Callable[[Part, VectorRows, Sequence[RetrievalTask]], dict[str, Outcomes]]
+Score: TypeAlias = Callable[[Part, VectorRows | Blocks, Sequence[RetrievalTask]], dict[str, Outcomes]]
 
 
 def scorings(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part, list[RetrievalTask]]:
@@ -323,9 +359,10 @@ def scorings(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part,
 def score_parts(
     layout: CorpusLayout,
     tasks: Sequence[RetrievalTask],
-    images: NDArray[np.float32],
-    captions: VectorRows,
+    images: VectorRows | Blocks,
+    captions: VectorRows | Blocks,
     score: Score,
+    device: str,
 ) -> dict[str, Outcomes]:
     """Outcomes of tasks that each stay within one part, with consistency with the reference language.
 
@@ -343,12 +380,12 @@ def score_parts(
         if reference_part is None:
             log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
         else:
-            vectors = captions[layout.parts[reference_part]]
+            vectors = of_part(captions, layout.parts[reference_part])
             scored = score(reference_part, vectors, todo[reference_part])
             reference = _Reference(reference_part, vectors, _keys(layout, reference_part), scored)
         for part in sorted(parts, key=lambda part: part != reference_part):  # the reference is scored already
             if part != reference_part:
-                vectors = captions[layout.parts[part]]
+                vectors = of_part(captions, layout.parts[part])
                 scored = score(part, vectors, todo[part])
             for task in by_part[part]:
                 found = scored.get(task.protocol.id)
@@ -357,7 +394,7 @@ def score_parts(
                 if part == reference_part:  # agrees with itself by definition, whatever ties there are
                     found = replace(found, reference_ndcg=np.ones(len(found)), reference_rbo=np.ones(len(found)))
                 elif reference is not None:
-                    found = _compared(found, reference, task, images, vectors, _keys(layout, part))
+                    found = _compared(found, reference, task, images, vectors, layout, _keys(layout, part), device)
                 outcomes[task.protocol.id] = _restored(found, layout.parts[part])
     return outcomes
 
@@ -396,10 +433,9 @@ def _id_of_all(task: RetrievalTask, part: Part) -> str:
 
 
 def _is_same(task: RetrievalTask, other: RetrievalTask) -> bool:
-    """Whether two tasks of a part have the same direction, queries and gallery, which is one."""
+    """True if two tasks of a part have the same way of scoring, queries and gallery, which is one."""
     same_gallery = len(task.galleries) == 1 and np.array_equal(task.galleries[0], other.galleries[0])
-    same_direction = task.protocol.direction == other.protocol.direction
-    return same_gallery and same_direction and np.array_equal(task.query_ids, other.query_ids)
+    return same_gallery and way_of(task) == way_of(other) and np.array_equal(task.query_ids, other.query_ids)
 
 
 def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:
@@ -412,11 +448,23 @@ def _compared(
     outcomes: Outcomes,
     reference: _Reference,
     task: RetrievalTask,
-    images: NDArray[np.float32],
-    captions: NDArray[np.float32],
+    images: VectorRows | Blocks,
+    captions: VectorRows | Blocks,
+    layout: CorpusLayout,
     keys: NDArray[np.int64],
+    device: str,
 ) -> Outcomes:
     """Outcomes with consistency measures, if every caption of the part has a counterpart in the reference."""
+    to_images = task.protocol.direction == "t2i"
+
+    def side(of: Outcomes, captions: VectorRows | Blocks) -> Side:
+        if callable(images) and callable(captions):
+            counts = (tokens := gather(captions())).counts
+            scale = counts[of.query_ords].astype(np.float64) if to_images else np.full(len(of), counts.mean())
+            return LateDirection(of, images, tokens, scale, device)
+        sides: tuple[Any, Any] = (captions, images) if to_images else (images, captions)
+        return ScoredDirection(of, sides[0][of.query_ords], sides[1])
+
     order = np.argsort(reference.keys, kind="stable")
     place = np.searchsorted(reference.keys[order], keys).clip(max=len(order) - 1)
     counterpart = order[place]
@@ -424,14 +472,19 @@ def _compared(
         log.warning("no consistency figures for %s: its captions are not those of the reference", outcomes.protocol.id)
         return outcomes
     of_reference = reference.outcomes[_id_of_all(task, reference.part)]
-    if task.protocol.direction == "t2i":
-        own = ScoredDirection(outcomes, captions[task.queries], images)
-        side = ScoredDirection(of_reference, reference.vectors, images)
-        return with_consistency(task, own, side, query_of=counterpart[task.queries], item_of=None)
-    own = ScoredDirection(outcomes, images[task.queries], captions)
-    side = ScoredDirection(of_reference, images[of_reference.query_ords], reference.vectors)
-    query_of = np.searchsorted(of_reference.query_ords, task.queries)
-    return with_consistency(task, own, side, query_of=query_of, item_of=counterpart.astype(np.int32))
+    both = side(outcomes, captions), side(of_reference, reference.vectors)
+    query_of = np.searchsorted(of_reference.query_ords, counterpart[task.queries] if to_images else task.queries)
+    item_of = np.arange(layout.n_images) if to_images else counterpart
+    return with_consistency(task, *both, query_of=query_of, item_of=item_of.astype(np.int32))
+
+
+def of_part(captions: VectorRows | Blocks, ords: NDArray[np.int32]) -> VectorRows | Blocks:
+    """The vectors of some captions, numbered from 0; ``ords`` ascend."""
+    if not callable(captions):
+        return captions[ords]
+    return lambda some=slice(None): (
+        replace(block, ords=np.searchsorted(ords, block.ords).astype(np.int32)) for block in captions(ords[some])
+    )
 
 
 def _localised(task: RetrievalTask, ords: NDArray[np.int32]) -> RetrievalTask:

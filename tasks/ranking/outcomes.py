@@ -112,13 +112,18 @@ class Outcomes:
 
     @property
     def tied(self) -> NDArray[np.bool_]:
-        """Whether the best relevant item is tied with an irrelevant one (or a comparison is a tie)."""
-        return self.rank_worst > self.rank_best
+        """True where the best relevant item is tied with an irrelevant one (or a comparison is a tie).
+
+        A rank that is not known is no tie: an item that an imported list leaves out is below the list.
+        """
+        known = self.bounds()[0]
+        return known.rank_worst > known.rank_best
 
     @property
     def any_tied(self) -> NDArray[np.bool_]:
-        """Whether any relevant item is tied with an irrelevant one, shape ``(n_queries,)``."""
-        tied = self.relevant_rank_worst > self.relevant_rank_best
+        """True where any relevant item is tied with an irrelevant one, shape ``(n_queries,)``; ranks as in `tied`."""
+        known = self.bounds()[0]
+        tied = known.relevant_rank_worst > known.relevant_rank_best
         return np.bincount(self.query_of_relevant, weights=tied, minlength=len(self)) > 0
 
     def bounds(self) -> tuple[Outcomes, Outcomes]:

@@ -235,12 +235,13 @@ class BidirectionalRanker:
 
     def set_positive_scores(self, pairs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         """Give the scores of :meth:`pairs`, before the first block."""
-        codes, found = (pairs[:, 0] << 32) | pairs[:, 1], {}
+        codes = np.append((pairs[:, 0] << 32) | pairs[:, 1], -1)  # the last one is no pair's
+        scores, found = np.append(scores, np.float32(np.nan)), {}
         for task in self.tasks:
             captions, images = _pairs(task)
             wanted = (captions << 32) | images
-            at = np.searchsorted(codes, wanted).clip(max=len(codes) - 1)
-            found[task.protocol.id] = np.where(codes[at] == wanted, scores[at], np.float32(np.nan))
+            at = np.searchsorted(codes[:-1], wanted)
+            found[task.protocol.id] = np.where(codes[at] == wanted, scores[at], scores[-1])
         self._rank_with(found)
 
     def part(self) -> dict[str, PartOutcomes]:

@@ -183,9 +183,10 @@ def result_key(source: Source, protocol: str, metric: str) -> str:
 def tie_share(*outcomes: Outcomes, several: bool = False) -> float | None:
     """Share of queries whose best relevant item is tied with an irrelevant one; with ``several``: any relevant item.
 
-    None where scores are missing: then a range is not a tie.
+    Items that an imported list leaves out are below it, not tied. 0 in trec_eval's order, where equal scores are
+    ordered by id. None where no scores were seen: imported ranks.
     """
-    if not all(np.isfinite(each.best_score).all() for each in outcomes):
+    if not all(o.top_scores is not None or o.bpref is not None or np.isfinite(o.best_score).all() for o in outcomes):
         return None
     return float(np.concatenate([each.any_tied if several else each.tied for each in outcomes]).mean())
 

@@ -23,6 +23,7 @@ from capim.store.vectors import positions_within
 from capim.tasks.metrics.table import METRICS, is_known
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.cosine import nearest_neighbours
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.runs import trec_id
@@ -212,7 +213,7 @@ def export_trec(
             _write_lines(qrels, _qrel_lines(task, ids))
         _write_lines(run, _run_lines(outcomes, ids, encoder))
         written |= {qrels: None, run: None}
-        if n_tied := int((outcomes["rank_worst"].to_numpy() > outcomes["rank_best"].to_numpy()).sum()):
+        if n_tied := int(Outcomes.from_arrow(outcomes, Protocol.of(protocol)).tied.sum()):
             ties.append(
                 (n_tied, f"{n_tied:,} of {outcomes.num_rows:,} queries of {encoder}, {protocol} on {corpus.name}")
             )

@@ -15,10 +15,11 @@ import pyarrow as pa
 from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import RequestError
 from capim.store.rows import drop_parts, in_order, read_parts, stored_parts, write_part
-from capim.store.types import MODALITIES, Corpus, Modality, SetKey, digest16
+from capim.store.types import MODALITIES, Corpus, Modality, SetKey, VectorKind, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import SCORER_VERSION, Outcomes
 from capim.tasks.ranking.protocols import query_counts, select_protocols
 from capim.tasks.ranking.resources import Advance, Resources, ignore
@@ -108,7 +109,7 @@ def open_sets(store: EmbeddingStore, sets: SetsRef, protocol_ids: Sequence[str])
         if found is None:
             raise RequestError(missing_sets(store, key, [modality]))
         sealed[modality] = found
-    return scored_sets(store, sets, corpus, protocols, sealed)
+    return scored_sets(store, sets, corpus, protocols, sealed, vectors)
 
 
 def scored_sets(
@@ -117,8 +118,11 @@ def scored_sets(
     corpus: Corpus,
     protocols: tuple[Protocol, ...],
     sealed: Mapping[Modality, SealedSet],
+    vectors: VectorKind,
 ) -> ScoredSets:
     """Sets with their evaluations; of those that are not sealed yet, with ids that nothing stored has."""
+    # late interaction has consistency across languages since the version after 4
+    version = SCORER_VERSION + (vectors == "multi" and len(layout_of(corpus).parts) > 1)
     digests = [sealed[modality].digest if modality in sealed else "" for modality in MODALITIES]
     source = [sets.encoder_fingerprint, sets.corpus_fingerprint, *digests]
     return ScoredSets(
@@ -126,7 +130,7 @@ def scored_sets(
         sets=sets,
         corpus=corpus,
         protocols=protocols,
-        evaluations={protocol.id: digest16([*source, protocol.id, SCORER_VERSION]) for protocol in protocols},
+        evaluations={protocol.id: digest16([*source, protocol.id, version]) for protocol in protocols},
         tags={f"{modality}_tag": one.tag for modality, one in sealed.items()},
     )
 

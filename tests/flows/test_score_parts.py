@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ from capim.flows.config import run_config
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import PARTS_PREFIX
+from capim.store.types import MODALITIES, digest16
 from capim.tasks.embed import check_corpora
 from capim.tasks.evaluate import find_sets, score_part
 from capim.tasks.ranking.evaluate import evaluate_part
+from capim.tasks.ranking.outcomes import SCORER_VERSION
 from capim.tasks.ranking.ranker import PartOutcomes
 from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.scoring import open_sets
 
 CORPORA = ["shapes-sample12", "shapes-winoground-sample12"]
 TINY = {"corpora": CORPORA, "encoders": ["tiny-clip", "tiny-colpali"], "replicates": 100, "device": "cpu"}
@@ -80,6 +84,25 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
     drawn = store.rows("slices", analysis="distractors").sort_by("slice")
     assert [again.n_scored for again in evaluate.fn(config)] == [0] * len(sets)
     assert store.rows("slices", analysis="distractors").sort_by("slice").equals(drawn)  # not drawn again
+
+
+def test_late_interaction_has_both_measures_of_agreement_with_english_and_their_means(small_demo: Path) -> None:
+    store, corpus = EmbeddingStore.open(small_demo / "store"), "shapes-multilingual-sample12"
+    for name in ("consistency_nDCG@20", "consistency_RBO"):
+        found = {}
+        for encoder in ("tiny-clip", "tiny-colpali"):
+            rows = store.rows("results", encoder=encoder, corpus=corpus, metric=name).to_pylist()
+            found[encoder] = {row["protocol"]: row["value"] for row in rows}
+        late = found["tiny-colpali"]
+        assert late.keys() == found["tiny-clip"].keys() >= {"t2i/de/plain", "i2t/de/plain", "t2i/*/*", "i2t/*/*"}
+        assert 0 < late["t2i/de/plain"] < 1 and 0 < late["i2t/de/plain"] < 1
+    for sets in find_sets.fn(store.uri, corpora=[corpus], encoders=["tiny-clip", "tiny-colpali"]):
+        key = partial(store.key, encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint)
+        digests = [sealed.digest for m in MODALITIES if (sealed := store.sealed(key(modality=m))) is not None]
+        earlier = [sets.encoder_fingerprint, sets.corpus_fingerprint, *digests, "t2i/de/plain", SCORER_VERSION]
+        [evaluation] = open_sets(store, sets, ["t2i/de/plain"]).evaluations.values()
+        # what earlier versions stored of late interaction, without these measures, is scored again, and nothing else
+        assert (evaluation == digest16(earlier)) == (sets.encoder == "tiny-clip")
 
 
 def test_distractors_that_are_unknown_or_have_no_vectors_are_refused_before_anything_is_scored(

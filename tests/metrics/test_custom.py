@@ -67,12 +67,36 @@ def test_a_function_of_blocks_gets_scores_and_gives_a_value_per_query(tmp_path: 
         ("[0.0] * (len(outcomes) + 1)", r"shape \(3,\)"),
         ("[0.0, float('inf')]", "query 'q1' is infinite; return NaN where the metric does not apply"),
         ("['a'] * len(outcomes)", "expected 2 numbers"),
+        ("dict.fromkeys(outcomes.query_id, 1.0)", "returned dict, expected 2 numbers"),
+        ("pandas.Series([1.0, 2.0, 3.0])", r"shape \(3,\), expected one number per query"),
+        ("pandas.DataFrame({'value': [1.0, 2.0]})", r"shape \(2, 1\), expected one number per query"),
+        (
+            "pandas.Series([1.0, 2.0], index=[1, 0])",
+            r"Series of length 2 whose index \(1, …\) does not",
+        ),
+        (
+            "pandas.Series([1.0], index=outcomes.query_id[:1])",
+            r"of length 1 whose index \('q0', …\) does not name",
+        ),
+        (
+            "pandas.Series([1.0, 2.0], index=['q1', 'q1'])",
+            "does not name each of the 2 queries once; its index must",
+        ),
     ],
 )
 def test_a_result_that_is_not_one_number_per_query_is_refused(tmp_path: Path, returned: str, message: str) -> None:
-    metric = loaded(tmp_path, f"{BODY}    return {returned}\n").metric()
+    metric = loaded(tmp_path, f"import pandas\n{BODY}    return {returned}\n").metric()
     with pytest.raises(ValueError, match=message):
         metric.per_query(outcomes_of([[1], [2]]))
+
+
+@pytest.mark.parametrize("order", ["[::-1]", ".sort_values(ascending=False)", ".reset_index(drop=True)"])
+def test_a_series_is_read_by_the_queries_that_its_index_names(tmp_path: Path, order: str) -> None:
+    series = f"pandas.Series(outcomes.rank_best, index=outcomes.query_id){order}"
+    frame = f"pandas.DataFrame({{'of': {series}, 'by': {series} + 1}})\nmetric.aggregate = max"
+    for returned, values in ((series, [4, 9, 2]), (frame, [[4, 5], [9, 10], [2, 3]])):
+        metric = loaded(tmp_path, f"import pandas\n{BODY}    return {returned}\n").metric()
+        assert metric.per_query(outcomes_of([[4], [9], [2]])).tolist() == values
 
 
 def test_weights_and_ties_apply_to_a_custom_metric(tmp_path: Path) -> None:

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.best_lists import TieSpan
 from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_part
-from capim.tasks.ranking.languages import rank_biased_overlap, shared_items
+from capim.tasks.ranking.languages import expected_measures, rank_biased_overlap, shared_items
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.ranking.protocols import protocols_of, select_protocols, with_orientations
 from tests.ranking.conftest import assert_same, corpus_in, stored_and_read, unit
+from tests.ranking.test_consistency_ties import plain_ndcg, plain_rbo
+from tests.ranking.test_maxsim import Items, by_definition
 
 N, K, DIM = 60, 5, 16
 PARTS = (("en", "google"), ("en", "bing"), ("de", "google"), ("de", "bing"), ("fr", "google"))
@@ -113,6 +115,49 @@ def test_without_the_reference_language_there_is_no_consistency_and_a_warning_sa
     assert "consistency_nDCG@20" not in names
     with pytest.raises(ValueError, match="needs captions in the reference language"):
         METRICS["consistency_RBO"].per_query(found["t2i/de/google"])
+
+
+@pytest.fixture(scope="module")
+def late() -> dict[str, Any]:
+    """Multi-vectors of 120 images and a caption of each: English, German by noise, and French, all captions alike."""
+    images, captions, noise = Items(0, 120, longest=6), Items(1, 360, longest=6), np.random.default_rng(2)
+    for at in range(120):
+        english = captions.vectors[at]
+        captions.vectors[120 + at] = unit(english + noise.standard_normal(english.shape) / 4).astype(np.float16)
+        captions.vectors[240 + at] = captions.vectors[240]
+    return {"images": images, "captions": captions}
+
+
+LATE = corpus_in([("en", "human"), ("de", "human"), ("fr", "human")], range(120))
+
+
+def test_late_interaction_agrees_with_english_by_scores_per_token_and_by_its_lists(late: dict[str, Any]) -> None:
+    """Plain numpy: English scores divided by the caption's tokens; image to text by the mean number of tokens."""
+    found = evaluate(LATE, select_protocols(LATE, ["t2i/*/human", "i2t/*/human"], vectors="multi"), **late)
+    table, tokens = by_definition(late["captions"], late["images"]), [len(v) for v in late["captions"].vectors[:120]]
+    t2i, i2t = table[:120] / np.array(tokens)[:, None], table[:120].T / np.mean(tokens)
+    for direction, english, german in (("t2i", t2i, table[120:240]), ("i2t", i2t, table[120:240].T)):
+        outcomes, order, best = found[f"{direction}/de/human"], np.argsort(-german), np.argsort(-english)
+        assert outcomes.top_ords is not None and outcomes.top_ords.shape == (120, 100)  # some scores are in no list
+        ndcg = [plain_ndcg(list(own), scores, 20) for own, scores in zip(order, english, strict=True)]
+        rbo = [plain_rbo(list(one), list(other), 100) for one, other in zip(order, best, strict=True)]
+        assert outcomes.reference_ndcg == pytest.approx(np.array(ndcg), abs=1e-4)
+        assert outcomes.reference_rbo == pytest.approx(np.array(rbo), abs=1e-3)  # two scores that are one float32
+        assert 0.2 < np.mean(ndcg) < 0.98
+        assert METRICS["consistency_RBO"].value(found[f"{direction}/en/human"]) == 1.0
+    alike = [expected_measures(np.zeros(120), scores, 100) for scores in i2t]
+    measured = np.stack([found["i2t/fr/human"].reference_ndcg, found["i2t/fr/human"].reference_rbo], axis=1)  # type: ignore[list-item]
+    assert measured == pytest.approx(np.array(alike), abs=1e-4)
+
+
+def test_parts_of_the_gallery_and_orientations_of_late_interaction_in_several_languages(late: dict[str, Any]) -> None:
+    protocols = with_orientations(select_protocols(LATE, ["i2t/any", "i2t/de/human", "t2i/fr/human"]))
+    whole = evaluate(LATE, protocols, **late)
+    parts = [evaluate_part(LATE, protocols, range(*cut), **late) for cut in pairwise([0, 50, 120])]
+    assert_same(evaluate_merged(LATE, protocols, parts[::-1], **late), whole)
+    by_image = by_definition(late["images"], late["captions"])[:, :120]
+    nearest = np.argsort(-by_image, axis=1, kind="stable")[:, :100]
+    np.testing.assert_array_equal(whole["i2t/any@image-as-query"].top_ords, nearest)
 
 
 def overlap(one: NDArray[np.int32], other: NDArray[np.int32]) -> float:

@@ -37,7 +37,7 @@ def table(low: list[int], high: list[int] | None = None, protocol: str = "t2i/al
         "rank_worst": high or low,
         "top_ords": [[1, 0, 2, 3, 4, 5]] * n,
         "top_scores": [[0.5, 0.4, 0.3, 0.2, 0.1, 0.0]] * n,
-        **dict.fromkeys(("relevant_rank_best", "relevant_rank_worst", "scores"), [None] * n),
+        **dict.fromkeys(("relevant_rank_best", "relevant_rank_worst", "scores", "n_ranked"), [None] * n),
         **columns,
     }
     return pa.table({name: pa.array(rows[name], schema.OUTCOMES.field(name).type) for name in COLUMNS})

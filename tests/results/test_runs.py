@@ -18,6 +18,7 @@ from capim.tasks.metrics.retrieval import TREC_EVAL
 from capim.tasks.ranking.protocols import TREC_EVAL as PROTOCOL
 from capim.tasks.results.imported.recognised import recognise
 from capim.tasks.results.imported.runs import Qrels, Run, corpus_of_qrels, outcomes_of_run, read_qrels, read_run, tag_of
+from capim.tasks.results.summary import tie_share
 from tests.command import command, json_rows
 
 pytrec_eval = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
@@ -210,6 +211,24 @@ def test_wrong_qrels_are_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "qrels.txt").write_text(text)
     with pytest.raises(RequestError, match=message):
         read_qrels(tmp_path / "qrels.txt")
+
+
+def test_documents_that_a_run_does_not_list_are_below_its_list_and_are_no_ties() -> None:
+    """Three of nine documents listed. By hand: only `a` of q1 ties, with `x`; before, `b`, `d` and `c` tied as well."""
+    qrels: Qrels = {"q1": {"a": 1, "b": 1}, "q2": {"c": 1, "d": 1}, "q3": {"c": 1}, "q4": {"y": 1}, "none": {"z": 0}}
+    run: Run = {
+        "q1": {"a": 2.0, "x": 2.0, "y": 1.0},
+        "q2": {"c": 3.0, "x": 2.0, "y": 2.0},
+        "q3": {"x": 3.0, "y": 2.0, "z": 2.0},
+        "q4": {"y": 1.0, "v": 0.5, "w": 0.5},
+    }
+    corpus = corpus_of_qrels(qrels, [run], "trec", origin="q")
+    ours, theirs = outcomes_of_run(run, corpus).outcomes
+    assert (ours.n_gallery[0], ours.n_ranked.tolist()) == (9, [1, 1, 0, 1])  # type: ignore[union-attr]
+    known = {metric.name: metric for metric in metrics_of(ours)}
+    assert [tie_share(ours, several=known[name].several) for name in ("P@1", "success@1")] == [0.25, 0.25]
+    assert [known["P@1"].value(ours, ties) for ties in ("lost", "expected", "won")] == [0.5, 0.625, 0.75]
+    assert tie_share(theirs) == 0.0  # trec_eval orders equal scores by id
 
 
 def test_precision_and_r_precision_of_judged_documents_are_means_over_the_orders_of_ties() -> None:
