@@ -198,7 +198,7 @@ def runs(request: Request) -> Response:
     known = snapshot.kept("runs", lambda: _runs(snapshot.reader))
     old, new = _two_runs(request, known)
     values: dict[str, Any] = {
-        "runs": [(each.run, each.label) for each in known if each.evaluated or each.run in (old, new)],
+        "runs": [(run, label) for run, label, evaluated in known if evaluated or run in (old, new)],
         "old": old,
         "new": new,
         "sections": (),
@@ -209,7 +209,7 @@ def runs(request: Request) -> Response:
     if old and new:
         changes = snapshot.last("two runs", (old, new), lambda: _changes(state, old, new))
         statement = Statement(sql=_FIGURES, parameters=(changes.figures,))
-        values |= {"sections": changes.sections, "tasks": changes.tasks, "unlisted": changes.unlisted}
+        values |= {"sections": changes.sections, "tasks": changes.tasks}
         if chosen:
             pairs = {" ".join(task): pair for task, pair in changes.again.items()}
             if chosen not in pairs:
@@ -224,14 +224,13 @@ class _Changes(NamedTuple):
     """What changed between two runs.
 
     ``figures``: the keys of both results of each figure whose value differs; ``again``: corpus, protocol and encoder to
-    the evaluations of both, where these differ; ``unlisted``: why there may be no query to list.
+    the evaluations of both, where these differ.
     """
 
     figures: list[str]
     sections: tuple[Section, ...]
     again: dict[tuple[str, str, str], tuple[str, str]]
     tasks: Table
-    unlisted: str
 
 
 def _changes(state: State, old: str, new: str) -> _Changes:
@@ -244,25 +243,11 @@ def _changes(state: State, old: str, new: str) -> _Changes:
         for key, row, now in shared
         if row["evaluation"] != now["evaluation"]
     }
-    unlisted = "No task that both have was evaluated again: its queries have the ranks that they had."
-    if again:
-        unlisted = "The ranks of single queries are not stored for the tasks that were evaluated again."
-    elif before.removed or after.removed:
-        unlisted = "The ranks of the queries were removed with the results."
-    sections = compare.compare(before, after).sections
-    return _Changes(figures, sections, again, _counted(state, again, old, new), unlisted)
+    return _Changes(figures, compare.compare(before, after).sections, again, _counted(state, again, old, new))
 
 
-class _Run(NamedTuple):
-    """A run in words, and whether it evaluated: made results or found those that it would have made."""
-
-    run: str
-    label: str
-    evaluated: bool
-
-
-def _runs(store: EmbeddingStore) -> list[_Run]:
-    """Every run, newest first."""
+def _runs(store: EmbeddingStore) -> list[tuple[str, str, bool]]:
+    """Every run, newest first: in words, and whether it evaluated, so that it made results or found them stored."""
     results = store.rows("derived", kind="result").to_pylist()
     protocols = {row["key"]: json.loads(row["identity"])["subject"]["protocol"] for row in results}
     made = grouped(results, itemgetter("run"))
@@ -273,18 +258,17 @@ def _runs(store: EmbeddingStore) -> list[_Run]:
         keys = {*own}.union(*(lists.get(each, ()) for each in row["uses"] or ()))
         n = sum(name != "*" and not Protocol.of(name).is_combined for name in {protocols[key] for key in keys})
         did = f"evaluated {show.count(n, 'protocol') if n else 'nothing'}{', all stored before' * (n > 0 and not own)}"
-        ended = "" if row["state"] == "completed" else f" ({row['state']})"
-        label = f"{row['started']:%Y-%m-%d %H:%M:%S} {did}{ended}: {shorten(row['command'], 80)}"
-        found.append(_Run(row["run"], label, n > 0))
+        label = f"{row['started']:%Y-%m-%d %H:%M:%S} {did} ({row['state']}): {shorten(row['command'], 80)}"
+        found.append((row["run"], label, n > 0))
     return found
 
 
-def _two_runs(request: Request, known: Sequence[_Run]) -> tuple[str, str]:
+def _two_runs(request: Request, known: Sequence[tuple[str, str, bool]]) -> tuple[str, str]:
     """The runs of the address; where it has none, the newest that evaluated and the last that did before it."""
-    new = request.query_params.get("new") or next((each.run for each in known if each.evaluated), "")
-    runs = [each.run for each in known]
+    new = request.query_params.get("new") or next((run for run, _, evaluated in known if evaluated), "")
+    runs = [run for run, *_ in known]
     before = known[runs.index(new) + 1 :] if new in runs else []
-    return request.query_params.get("old") or next((each.run for each in before if each.evaluated), ""), new
+    return request.query_params.get("old") or next((run for run, _, evaluated in before if evaluated), ""), new
 
 
 def _counted(state: State, again: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str) -> Table:

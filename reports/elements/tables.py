@@ -21,12 +21,7 @@ from capim.tasks.protocols import DIRECTION_TITLES, Protocol, with_outcomes
 T = TypeVar("T")
 ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]
 """A heading, and the function that gives the cell of a row: a :class:`Cell`, or its text."""
-UNITS: dict[Callable[..., str], str] = {
-    show.percent: "percent",
-    show.points: "percentage points",
-    show.size: "bytes",
-    show.duration: "seconds",
-}
+UNITS = {show.percent: "percent", show.points: "percentage points", show.size: "bytes", show.duration: "seconds"}
 """Function of ``reports.format`` -> the unit of what it displays, or of the exact number where that varies."""
 
 
@@ -107,17 +102,10 @@ def anchor(*parts: str) -> str:
 
 
 def value(
-    number: float | None,
-    text: str,
-    *,
-    note: str = "",
-    state: str = "",
-    title: str = "",
-    mark: Mark = "",
-    unit: str = "",
+    exact: float | None, text: str, *, note: str = "", state: str = "", title: str = "", mark: Mark = "", unit: str = ""
 ) -> Cell:
     """A cell that shows a text and sorts by the exact number behind it."""
-    return Cell(text=text, note=note, state=state, title=title, sort=show.exact(number), mark=mark, unit=unit)
+    return Cell(text=text, note=note, state=state, title=title, sort=show.exact(exact), mark=mark, unit=unit)
 
 
 def counted(n: int, title: str = "") -> Cell:

@@ -6,7 +6,6 @@ Neither report needs its store any more.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -51,7 +50,7 @@ class Snapshot:
         versions: Library to version, over all runs of the report.
         devices: Names of the devices that the embeddings were computed on.
         metrics: What readers have to know of each metric in ``results``.
-        removed: Protocol to the number of results that the run evaluated and that are no longer stored.
+        removed: The protocol of each result that the run evaluated and that is no longer stored.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Snapshot:
     versions: Mapping[str, str]
     devices: tuple[str, ...]
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
-    removed: Mapping[str, int] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
@@ -162,10 +161,9 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
     uses = store.uses(until=end)
     current = current_rows("results", written, [], States.of(written, uses=uses), uses)
     keys, stored = store.keys_of(run), store.counts("results", "derived")
-    removed: Counter[str] = Counter()
-    for row in store.rows("derived", kind="result").to_pylist():
-        if row["key"] not in stored and (row["run"] == run or row["key"] in keys):
-            removed[json.loads(row["identity"])["subject"]["protocol"]] += row["n_rows"]
+    known = store.rows("derived", kind="result").to_pylist()
+    gone = [row for row in known if row["key"] not in stored and (row["run"] == run or row["key"] in keys)]
+    removed = [json.loads(row["identity"])["subject"]["protocol"] for row in gone for _ in range(row["n_rows"])]
     runs = sorted(store.rows("runs").to_pylist(), key=lambda row: row["started"])
     encoders = {row["encoder"]: row["encoder_fingerprint"] for row in current}  # each is read once, not for every row
     return Snapshot(
@@ -177,7 +175,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         versions=_versions(row for row in runs if row["started"] <= end),
         devices=tuple(sorted({row["device"] for row in until("batches", "device", "created")})),
         metrics=stored_metrics(store, {row["metric"] for row in current}),
-        removed=+removed,
+        removed=tuple(removed),
     )
 
 

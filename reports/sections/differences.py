@@ -147,8 +147,10 @@ def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> T
         return data.metric(r["metric"])
 
     def stored(column: str, text: Callable[[Row], str]) -> Callable[[Row], Cell]:
-        unit = partial(words.unit, difference=True) if column == "detectable_effect" else lambda _: ""
-        return lambda r: value(r[column], text(r), mark="muted" if r[column] is None else "", unit=unit(facts(r)))
+        def unit(r: Row) -> str:
+            return words.unit(facts(r), difference=True) if column == "detectable_effect" else ""
+
+        return lambda r: value(r[column], text(r), mark="muted" if r[column] is None else "", unit=unit(r))
 
     def statistic(column: str, heading: str, decimals: int | None, explain: str) -> ColumnOf[Row]:
         as_text = show.p_value if decimals is None else partial(show.number, decimals=decimals)

@@ -113,9 +113,8 @@ def slice_cell(data: ReportData, row: Row | None) -> Cell:
     made = estimate(metric, row, title=f"{title}; {row['reason']}" if row["reason"] else title)
     if row["level_name"] != "difference":
         return made
-    p = row["p_adjusted"]
     made = replace(made, text=words.difference(metric, row["value"]), unit=words.unit(metric, difference=True))
-    if p is None:
+    if (p := row["p_adjusted"]) is None:
         return made
     if p >= ALPHA:
         return replace(made, state="undecided", mark="muted")

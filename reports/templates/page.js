@@ -133,16 +133,19 @@ const fields = (cell, numeric) => {
   const [low, high] = ends(note) ?? ends(text) ?? ["", ""], shown = /[\p{L}\d]/u.test(text) && !ends(text) ? text : "";
   return [plain(shown) || (shown && sort) || shown, low, high, state, ends(note) ? "" : note];
 };
-const csv = (columns, rows) => {
-  // as store/errors.py: no spreadsheet runs a cell as a formula, numbers stay numbers
+// As store/errors.py: no spreadsheet runs a cell as a formula, numbers stay numbers.
+const lineOf = (texts) => {
   const formula = (text) => /^'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(text) && !Number.isFinite(Number(text));
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  return `${texts.map((text) => quoted(formula(text) ? `'${text}` : text)).join(",")}\n`;
+};
+const csv = (columns, rows) => {
   const made = columns.flatMap(({ group, heading, unit, says, numeric }, i) => {
     const cells = rows.map((row) => fields(row[i], numeric));
     return PARTS.map((part, at) => [[group, heading, part === "verdict" ? says ?? part : part].filter(Boolean).join(" ") + (unit && at < 3 ? ` (${unit})` : ""), ...cells.map((cell) => cell[at])])
       .filter(([, ...texts], at) => !at || texts.some(Boolean));
   });
-  return ["", ...rows].map((_, line) => made.map((column) => quoted(formula(column[line]) ? `'${column[line]}` : column[line])).join(",")).join("\n") + "\n";
+  return ["", ...rows].map((_, at) => lineOf(made.map((column) => column[at]))).join("");
 };
 const ordered = (rows, place, up, numeric) => {
   const key = (row) => { const { text, sort } = parts(row[place]); return sort || text; };
@@ -492,8 +495,7 @@ const gallery = (place, block) => {
   const judge = (one, item, box) => {
     box.checked ? judged.set(`${one.id} ${item}`, [...one.asked, item]) : judged.delete(`${one.id} ${item}`);
     const lines = [["corpus", "direction", "query_id", "item_id"], ...judged.values()];
-    const field = (part) => (/[",\r\n]/.test(part) ? `"${part.replaceAll('"', '""')}"` : part);
-    save.href = `data:text/csv;charset=utf-8,${encodeURIComponent(lines.map((line) => line.map(field).join(",")).join("\n") + "\n")}`;
+    save.href = `data:text/csv;charset=utf-8,${encodeURIComponent(lines.map(lineOf).join(""))}`;
     save.textContent = `Save judgements.csv (${count(judged.size)})`;
     save.hidden = !judged.size;
   };

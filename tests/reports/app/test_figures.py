@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
 from capim.store.removal import drop_set, drop_superseded
-from capim.store.schema import RUNS
+from capim.store.schema import RUNS, texts
 from capim.store.types import MODALITIES
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.derive import used
@@ -141,17 +141,19 @@ def recorded(store: EmbeddingStore, run: str, command: str, uses: list[str]) -> 
 def test_runs_that_evaluated_nothing_are_not_compared_unless_they_are_asked_for(tmp_path: Path) -> None:
     store = two_runs(tmp_path / "store", read_shapes(n_scenes=4))
     recorded(store, "analysed", "capim analyse", [used(store, ["a key of slices"])])
-    recorded(store, "third", "capim evaluate", store.rows("uses")["uses"].to_pylist())
+    recorded(store, "third", "capim evaluate", texts(store.rows("uses")["uses"]))
     recorded(store, "imported", "capim import", [])
     with asking(store, NoServices()) as client:
         old, new = (chosen_runs(client.get("/runs").text)[name] for name in ("old", "new"))
         assert (old[1], new[1]) == ("second", "third")
         assert len({*new[0]}) == 3
-        assert re.fullmatch(r"[\d-]+ [\d:]+ evaluated \d+ protocols, all stored before: capim evaluate", new[0][0])
-        assert re.fullmatch(r"[\d-]+ [\d:]+ evaluated \d+ protocols: capim run", new[0][1])
+        assert re.fullmatch(
+            r"[\d-]+ [\d:]+ evaluated \d+ protocols, all stored before \(completed\): capim evaluate", new[0][0]
+        )
+        assert re.fullmatch(r"[\d-]+ [\d:]+ evaluated \d+ protocols \(completed\): capim run", new[0][1])
         asked = chosen_runs(client.get("/runs?new=imported").text)
         assert (asked["old"][1], asked["new"][1]) == ("third", "imported")
-        assert asked["new"][0][0].endswith("evaluated nothing: capim import")
+        assert asked["new"][0][0].endswith("evaluated nothing (completed): capim import")
 
 
 def test_results_that_were_removed_between_two_runs_are_named_and_nothing_is_called_equal(tmp_path: Path) -> None:
@@ -168,8 +170,8 @@ def test_results_that_were_removed_between_two_runs_are_named_and_nothing_is_cal
         kept, removed = (len(store.rows("results", encoder=name)) for name in ("many", "other"))
         assert f"{removed} results of the earlier run, by " in page
         assert "nothing of other on shapes can be compared" in page
-        assert f"{kept} figures that both still have: none differs." in page
-        assert "The ranks of the queries were removed with the results." in page
+        assert f"None of {kept} shared figures differs." in page
+        assert "There are no ranks to compare" in page
         assert "equal" not in page
         assert "every query has" not in page
         assert csv_of(client, "/runs") == []
@@ -183,9 +185,7 @@ def test_rows_of_changed_figures_are_those_of_the_page_whatever_settings_a_later
     store = random_store(tmp_path / "store", corpus, SPECS[:1])
     evaluate(store, corpus, SPECS[0], run="first", resampling=Resampling())
     of = METRICS["R@5"]
-    monkeypatch.setitem(
-        METRICS, "R@5", replace(of, values=lambda *given: of.values(*given) / 2, version=of.version + 1)
-    )
+    monkeypatch.setitem(METRICS, "R@5", replace(of, values=lambda *given: of.values(*given) / 2, version="later"))
     evaluate(store, corpus, SPECS[0], run="second")
     with asking(store, NoServices()) as client:
         assert "equal to the last digit" in client.get("/runs").text
