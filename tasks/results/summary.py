@@ -10,16 +10,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+from scipy import sparse
 
 from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
+from capim.store.vectors import positions_within
 from capim.tasks.metrics import Metric, bounds_of, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.metrics.table import SHOWN
+from capim.tasks.ranking.layout import drawn_clusters, layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
+from capim.tasks.statistics.chance import FirstHits, chance_p, labels_p
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
-from capim.tasks.statistics.decision import chance_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
     Bounds,
@@ -53,13 +57,15 @@ class Evaluated:
     """The outcomes of one encoder under one protocol, and the metrics to compute from them.
 
     Attributes:
-        drawn: Clusters of the corpus (``scoring.protocols.layout.drawn_clusters``), so that all protocols share draws.
+        drawn: Clusters of the corpus (``tasks.ranking.layout.drawn_clusters``), so that all protocols share draws.
+        first_hits: Of images with labels.
     """
 
     outcomes: Outcomes
     metrics: Sequence[Metric]
     source: Source
     drawn: SamplingFrame
+    first_hits: FirstHits | None = None
 
     @classmethod
     def of(
@@ -67,9 +73,8 @@ class Evaluated:
     ) -> Evaluated:
         """The outcomes on a stored corpus with these metrics, by default with those that they determine."""
         drawn = drawn_clusters(corpus, outcomes.protocol)
-        return cls(
-            outcomes=outcomes, metrics=metrics_of(outcomes) if metrics is None else metrics, source=source, drawn=drawn
-        )
+        metrics, hits = metrics_of(outcomes) if metrics is None else metrics, first_hits(corpus, outcomes)
+        return cls(outcomes=outcomes, metrics=metrics, source=source, drawn=drawn, first_hits=hits)
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -110,15 +115,55 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
             n_queries=clusters.n_queries,
             clusters=clusters,
             chance=metric.chance(each.outcomes),
-            span=1.0 if metric.reduce == "mean" and metric.higher_is_better else None,
             lower_is_better=not metric.higher_is_better,
         )
         row |= {"metric_version": str(metric.version), "tie_share": tie_share(each.outcomes, several=metric.several)}
         row |= {"value_ties_lost": _defined(lost), "value_ties_won": _defined(won)}
+        row |= _beside_chance(each, metric, value, clusters)
         if metric.reduce == "mean" and clusters.n_occupied > 1:
             row["robust_error"] = cluster_robust_error(values, clusters)
         rows.append(row)
     return results_table(rows)
+
+
+def _beside_chance(each: Evaluated, metric: Metric, value: float, clusters: Clusters) -> dict[str, float | None]:
+    """The p-value of a mean beside chance; of labels (the first hit, where lists are stored) with what chance is."""
+    if each.outcomes.protocol.kind == "labels":
+        by_labels = metric.name == SHOWN["labels"][0] and each.first_hits is not None
+        return dict(zip(("chance", "p_chance"), labels_p(each.first_hits, clusters), strict=True)) if by_labels else {}
+    chances = metric.chances(each.outcomes)
+    if chances is None or metric.reduce != "mean" or not metric.higher_is_better or not np.isfinite(value):
+        return {}
+    known = chances if isinstance(chances, float) else chances[known_queries(chances)]
+    return {"p_chance": chance_p(value, known, clusters)}
+
+
+def first_hits(corpus: Corpus, outcomes: Outcomes) -> FirstHits | None:
+    """The labels of the images that search, and their first hits; None of other protocols, and without stored lists."""
+    if outcomes.protocol.kind != "labels" or outcomes.top_ords is None:
+        return None
+    rows, asked, n = layout_of(corpus).labels, outcomes.query_ords, len(outcomes)
+    query = _places(ords_of(rows["query_id"], corpus.images), asked)
+    classes, of_row = np.unique(ords_of(rows["item_id"], corpus.captions), return_inverse=True)
+    own = np.lexsort((of_row, query))[: int((query < n).sum())]
+    counts = np.bincount(query[own], minlength=n)
+    listed = np.full((n, counts.max()), -1)
+    listed[np.repeat(np.arange(n), counts), positions_within(counts)] = of_row[own]
+    sets, label = np.unique(listed, axis=0, return_inverse=True)
+    holds = np.zeros((len(sets) + 1, len(classes) + 1), dtype=bool)
+    holds[np.arange(len(sets))[:, None], sets] = True
+    holds[:, -1] = False
+    first, of_images = outcomes.top_ords[:, 0], outcomes.protocol.direction == "i2i"
+    if of_images:
+        holds = (sparse.csr_array(holds, dtype=np.int32) @ sparse.csr_array(holds.T, dtype=np.int32)).toarray() > 0
+    return FirstHits(label, _places(first, asked if of_images else classes), holds, of_images)
+
+
+def _places(ords: NDArray[np.integer], among: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The position of each among some distinct ords; their number where it is none of them."""
+    order = np.argsort(among)
+    found = np.minimum(np.searchsorted(among, ords, sorter=order), len(among) - 1)
+    return np.where(among[order[found]] == ords, order[found], len(among))
 
 
 def results_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -144,11 +189,11 @@ def result_row(
     """The columns of ``schema.RESULTS`` that every figure has.
 
     ``clusters``: of the queries; None for a figure without any. ``span``: the largest value of a mean of values from 0
-    on, which is then tested against chance.
+    on, which is then tested against a chance that all images have in common.
     """
     value, p_chance = _defined(value), None
     if clusters is not None and value is not None and chance is not None and span is not None:
-        p_chance = chance_p(value / span, chance / span, clusters.n_effective)
+        p_chance = chance_p(value / span, chance / span, clusters)
     return {
         "image_tag": "",
         "caption_tag": "",

@@ -116,4 +116,4 @@ def test_an_aggregate_has_a_difference_with_its_interval_and_a_reason_instead_of
 
 
 def test_an_interval_leaves_out_the_draws_in_which_an_aggregate_is_not_defined() -> None:
-    assert interval_of(1.0, np.array([np.nan, 1.0, 2.0]), level=0.5).low == 1.25
+    assert interval_of(1.5, np.array([np.nan, 1.0, 2.0]), level=0.5).low == 1.25
