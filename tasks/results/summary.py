@@ -10,12 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from scipy import sparse
 
 from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
-from capim.store.vectors import positions_within
 from capim.tasks.metrics import Metric, bounds_of, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.table import SHOWN
@@ -142,28 +140,20 @@ def first_hits(corpus: Corpus, outcomes: Outcomes) -> FirstHits | None:
     """The labels of the images that search, and their first hits; None of other protocols, and without stored lists."""
     if outcomes.protocol.kind != "labels" or outcomes.top_ords is None:
         return None
-    rows, asked, n = layout_of(corpus).labels, outcomes.query_ords, len(outcomes)
-    query = _places(ords_of(rows["query_id"], corpus.images), asked)
-    classes, of_row = np.unique(ords_of(rows["item_id"], corpus.captions), return_inverse=True)
-    own = np.lexsort((of_row, query))[: int((query < n).sum())]
-    counts = np.bincount(query[own], minlength=n)
-    listed = np.full((n, counts.max()), -1)
-    listed[np.repeat(np.arange(n), counts), positions_within(counts)] = of_row[own]
-    sets, label = np.unique(listed, axis=0, return_inverse=True)
-    holds = np.zeros((len(sets) + 1, len(classes) + 1), dtype=bool)
-    holds[np.arange(len(sets))[:, None], sets] = True
-    holds[:, -1] = False
-    first, of_images = outcomes.top_ords[:, 0], outcomes.protocol.direction == "i2i"
+    rows, asked, labels = layout_of(corpus).labels, outcomes.query_ords.tolist(), dict[int, set[int]]()
+    for image, name in zip(
+        ords_of(rows["query_id"], corpus.images), ords_of(rows["item_id"], corpus.captions), strict=True
+    ):
+        labels.setdefault(int(image), set()).add(int(name))
+    sets = {of: at for at, of in enumerate({frozenset(labels[image]) for image in asked})}
+    classes, of_images = sorted(frozenset[int]().union(*sets)), outcomes.protocol.direction == "i2i"
+    agrees = np.array([[name in of for name in classes] for of in sets])
     if of_images:
-        holds = (sparse.csr_array(holds, dtype=np.int32) @ sparse.csr_array(holds.T, dtype=np.int32)).toarray() > 0
-    return FirstHits(label, _places(first, asked if of_images else classes), holds, of_images)
-
-
-def _places(ords: NDArray[np.integer], among: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The position of each among some distinct ords; their number where it is none of them."""
-    order = np.argsort(among)
-    found = np.minimum(np.searchsorted(among, ords, sorter=order), len(among) - 1)
-    return np.where(among[order[found]] == ords, order[found], len(among))
+        agrees = (sparse.csr_array(agrees, dtype=np.int32) @ sparse.csr_array(agrees.T, dtype=np.int32)).toarray() > 0
+    column = {ord_: at for at, ord_ in enumerate(asked if of_images else classes)}
+    first = [column.get(ord_, len(column)) for ord_ in outcomes.top_ords[:, 0].tolist()]
+    label = [sets[frozenset(labels[image])] for image in asked]
+    return FirstHits(np.array(label), np.array(first), np.pad(agrees, (0, 1)), of_images)
 
 
 def results_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:

@@ -54,9 +54,7 @@ def chance_p(value: float, chance: ArrayLike, clusters: Clusters) -> float | Non
     shares, n = clusters.shares[asked], clusters.n_occupied
     guesses = clusters.sums(of_queries[None])[asked, 0] / clusters.totals[asked]
     if max(np.ptp(shares), np.ptp(guesses)) > DUST:
-        alike = np.stack([shares, np.clip(guesses, 0, 1)]).round(
-            12
-        )  # images of one weight and chance are drawn at once
+        alike = np.stack([shares, np.clip(guesses, 0, 1)]).round(12)  # such images are drawn together
         (shares, guesses), counts = np.unique(alike, axis=1, return_counts=True)
         return drawn_p(value, np.random.default_rng(_CHANCE).binomial(counts, guesses, (DRAWS, len(counts))) @ shares)
     hits = min(max(value, 0.0), 1.0) * n
@@ -78,16 +76,15 @@ def drawn_p(value: float, drawn: NDArray[np.float64]) -> float:
     """
     from scipy.stats import pearson3, skew
 
-    spread, tails = float(drawn.std()), []
-    if spread <= DUST:
+    if (spread := float(drawn.std())) <= DUST:
         return 1.0
+    tails = []
     for sign in (1, -1):
         extreme = int((sign * (drawn - value) >= -DUST).sum())
         tails.append((extreme + 1) / (len(drawn) + 1))
         if extreme < _SEEN:
-            z = sign * (value - float(drawn.mean())) / spread
-            tails.append(max(float(pearson3.sf(z, max(0.0, sign * float(skew(drawn))))), np.finfo(float).tiny))
-    return min(1.0, 2 * min(tails))
+            tails.append(pearson3.sf(sign * (value - drawn.mean()) / spread, max(0.0, sign * skew(drawn))))
+    return max(np.finfo(float).tiny, min(1.0, 2 * float(min(tails))))
 
 
 class FirstHits(NamedTuple):
@@ -132,10 +129,9 @@ def labels_p(hits: FirstHits, clusters: Clusters) -> tuple[float, float | None]:
     each = agrees * (heavy / np.maximum(np.bincount(label, minlength=len(agrees)), 1))[:, None]
     side = int(np.sqrt(min(DRAWS, max(_LEAST_DRAWS, _CELLS // n))))
     orders = _orders(clusters, 2 * side)
-    if of_images:  # the first hits of images in another order, as positions in that order
-        others = np.stack([np.append(np.argsort(to), n)[first[to]] for to in orders[:side]])
-    else:
-        others = first[orders[:side]]
+    others = first[orders[:side]]
+    if of_images:  # as positions in that order
+        others = np.stack([np.append(np.argsort(to), n)[of] for to, of in zip(orders, others, strict=False)])
 
     def shares(own: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float64]:
         column = np.append(own, none)[others] if of_images else others
