@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 ALPHA = 0.05  # of a budget: the probability of any false statement
 FEW = 20  # effective images up to which "few images" stands beside a claim
+ON_COMMON = "on the {n:,} queries that have a value of both"
 NEXT_TO_ZERO = 1e-12  # an end that excludes 0 and is as good as 0
 SHARERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # numbers of figures that can share ``ALPHA``
 Ends: TypeAlias = tuple[float, float]

@@ -20,7 +20,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, known_queries
-from capim.tasks.statistics.decision import ALPHA, SHARERS, Ends, adjusted, agreeing_ends, least_p
+from capim.tasks.statistics.decision import ALPHA, ON_COMMON, SHARERS, Ends, adjusted, agreeing_ends, least_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import (
     NO_TEST,
@@ -477,6 +477,7 @@ def compare_encoders(
             tests.get(at, NO_TEST),
             resampling,
             scale,
+            fewer=bool((known[[a, b]] & ~queries).any()),
         )
         for at, ((a, b), queries, of_pair) in enumerate(zip(pairs, common, known_facts, strict=True))
     ]
@@ -509,10 +510,12 @@ def _compared(
     flip: FlipTest,
     resampling: Resampling,
     scale: Scale,
+    *,
+    fewer: bool,
 ) -> Comparison:
     """Two encoders by their facts and their test; their p-value of equivalence is not adjusted.
 
-    ``per_query``: first minus second encoder, on the queries of ``clusters``, which both have.
+    ``per_query``: first minus second encoder, on the queries of ``clusters``, which both have; ``fewer``: than one has.
     """
     difference = _within(agreeing_with_test(facts.difference, flip.p, level=resampling.level), scale.span)
     reasons, detectable, critical = [*facts.effect.reasons], None, flip.critical or TWO_SIDED
@@ -527,6 +530,7 @@ def _compared(
     shared = () if unsure else tuple(_simultaneous(per_query, own, clusters, flip.criticals, scale))
     if flip.criticals and not shared:
         reasons.append(HEAVY if unsure else NO_ENDS)
+    reasons += [ON_COMMON.format(n=clusters.n_queries)] * (fewer and clusters.n_queries > 0)
     return Comparison(
         a=names[0],
         b=names[1],
