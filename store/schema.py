@@ -160,7 +160,7 @@ RESULTS = _columns(
     *_METRIC,
     *optional(pa.float64(), "value"),  # null with a reason
     *optional(pa.float64(), "ci_low", "ci_high"),
-    *optional(pa.float64(), "standard_error"),  # of the bootstrap replicates; of a Wilson interval, the robust error
+    *optional(pa.float64(), "standard_error"),  # of the replicates where the interval is drawn; else the clustered error
     *optional(pa.float64(), "robust_error"),  # clustered standard error without resampling; means only
     *optional(pa.float64(), "value_ties_lost"),  # if all ties are lost
     *optional(pa.float64(), "value_ties_won"),  # if all ties are won
@@ -171,8 +171,8 @@ RESULTS = _columns(
     # Kish's number of clusters of equal weight, and the share of the weight that the heaviest has; null: no clusters
     *optional(pa.float64(), "n_effective", "largest_share"),
     *optional(pa.float64(), "chance"),
-    *optional(pa.float64(), "p_chance"),  # of the chance value: two-sided, exact, not adjusted; null: not tested
-    *required(pa.string(), "interval_method"),  # wilson, percentile, bca, none
+    *optional(pa.float64(), "p_chance"),  # of the chance value: two-sided, not adjusted; null: not tested
+    *required(pa.string(), "interval_method"),  # wilson, log-t, t, expanded; on request percentile, bca; none
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "seed"),
     *optional(pa.string(), "reason"),
@@ -198,7 +198,7 @@ COMPARISONS = _columns(
     *required(pa.string(), "encoder_a", "fingerprint_a", "encoder_b", "fingerprint_b"),
     *optional(pa.float64(), "difference"),  # a minus b
     *optional(pa.float64(), "ci_low", "ci_high"),
-    *required(pa.string(), "interval_method"),  # percentile, bca, none
+    *required(pa.string(), "interval_method"),  # t, expanded; on request percentile, bca; none
     # that holds for all pairs of this metric together at 95 %: what claims are read from; null: no test, or no end
     *optional(pa.float64(), "simultaneous_low", "simultaneous_high"),
     # of metrics of the headline: the ends where several figures share the 5 %, for each of `decision.SHARERS`
@@ -227,7 +227,7 @@ PAIR_FACTS = _columns(
     *required(pa.string(), "derived"),  # key of the row of derived
     *required(pa.string(), "evaluation_a", "evaluation_b", "protocol", "metric"),
     *optional(pa.float64(), "difference"),  # a minus b; null: no query has a value of both
-    *optional(pa.float64(), "ci_low", "ci_high", "standard_error"),  # by the bootstrap, whatever the test says
+    *optional(pa.float64(), "ci_low", "ci_high", "standard_error"),  # of the pair alone, whatever the test says
     *required(pa.string(), "interval_method"),
     *optional(pa.string(), "interval_reason"),
     *optional(pa.int64(), "wins", "ties", "losses"),

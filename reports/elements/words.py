@@ -13,7 +13,7 @@ from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, decision_of, planned
 from capim.store.types import MetricFacts
-from capim.tasks.statistics.decision import unequal_weights
+from capim.tasks.statistics.decision import ON_COMMON, unequal_weights
 
 
 def value(metric: MetricFacts, number: float | None) -> str:
@@ -77,7 +77,8 @@ def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool
         if not size.partition(" ")[0].strip("0."):  # an interval that ends at 0 bounds nothing: few images differ
             return "undecided"
         return f"undecided (could be up to {size} worse)" if rival else f"undecided: up to {size} worse"
-    return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}{few}"
+    common = "".join(f", {r}" for r in (row["reason"] or "").split("; ") if r.startswith(ON_COMMON.partition("{")[0]))
+    return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}{common}{few}"
 
 
 def budgets(data: ReportData) -> list[str]:

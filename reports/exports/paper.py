@@ -186,7 +186,7 @@ def _of_tests(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
         plural = "point" if margins == ["1"] else "points"
         sentences.append(
             f"Two encoders count as equivalent if the simultaneous interval of their difference lies within "
-            f"{show.listing(margins)} {plural} and a test by betting, valid for any weights of the images, says "
+            f"{show.listing(margins)} {plural} and a test by betting says "
             f"so{cite('waudbysmith2024', 'holm1979')}; a difference that is not significant is not taken for equality."
         )
     return sentences

@@ -56,7 +56,7 @@ class Limit:
 class Placed:
     """One encoder of a choice: its weighted mean, and the difference to the first with its interval, in points.
 
-    ``open``: no test separates it from the first; ``not tested``: a task with a weight has no test of the two.
+    ``open``: not shown to be worse than the first; ``not tested``: a task with a weight has no test of the two.
     """
 
     encoder: str

@@ -301,10 +301,31 @@ def summary(comparisons: Sequence[Row]) -> list[str]:
     adjusted = f"p-values of sign-flip tests, adjusted over the pairs of each figure ({first['adjustment']})"
     margins = sorted({row["margin"] for row in comparisons if row["margin"] is not None})
     within = f"; equivalent: within {100 * margins[0]:g} % of a metric's range" if margins else ""
-    intervals = f"{100 * first['level']:g} % intervals from {first['replicates']:,} replicates"
-    lines.append(f"{adjusted}; {intervals}{within}")
+    lines.append(f"{adjusted}; intervals: {intervals_of(comparisons)}{within}")
     lines.append(f"headline figures: {', '.join(headline[:_SHOWN]) or 'none'}; all others are exploratory")
     return lines
+
+
+_PLAIN = {"wilson": "Wilson's", "t": "Student's t", "log-t": "Student's t of logarithms"}  # no draws
+
+
+def intervals_of(rows: Iterable[Row], units: str = "images") -> str:
+    """How the intervals of a table were made, with the draws of those that need any.
+
+    Examples:
+        >>> drawn = {"level": 0.95, "replicates": 1000, "seed": 0}
+        >>> intervals_of([{"interval_method": "wilson"} | drawn, {"interval_method": "expanded"} | drawn])
+        "95 %, Wilson's and expanded bootstrap (1,000 draws, seed 0), over images"
+        >>> intervals_of([{"interval_method": "none"} | drawn])
+        'none, for the reasons beside the figures'
+    """
+    made = {row["interval_method"]: row for row in rows if row["interval_method"] != "none"}
+    said = [
+        _PLAIN.get(method, f"{method} bootstrap ({row['replicates']:,} draws, seed {row['seed']})")
+        for method, row in made.items()
+    ]
+    level = next((f"{100 * row['level']:g} %" for row in made.values()), "")
+    return f"{level}, {listing(said)}, over {units}" if said else "none, for the reasons beside the figures"
 
 
 def counted_once(names: list[str]) -> str:

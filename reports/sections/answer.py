@@ -148,7 +148,7 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     size = words.verdict(metric, row, rival=widest.names[0])
     size = size.partition(" (")[2].removesuffix(")") if size.startswith("undecided") else f"is {size}"
     bound = f" ({widest.rival} {size})" if size else ""
-    return f"{show.some([*names], 'or')}; no test separates them{bound}{others}"
+    return f"{show.some([*names], 'or')}; none is shown to be worse than {best}{bound}{others}"
 
 
 def _faster(data: ReportData, name: str, rival: str) -> list[str]:
@@ -225,7 +225,7 @@ def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
         *map(column, further),
         note=f"Percent: {show.listing([data.metric(metric).label for metric in metrics])}. Dots: the difference to the "
         "highest, or to the encoder chosen above, with the interval that holds for all pairs; the line is zero. Green: "
-        "highest or equivalent. Amber: worse. Red: not better than chance. No colour: no test separates them.",
+        "highest or equivalent. Amber: worse. Red: not better than chance. No colour: not shown to be worse.",
     )
     pairs = [_pairs_of(data, task, order) for task in tested]
     pairs[len(tasks) : len(tasks)] = [{} for _ in costs]

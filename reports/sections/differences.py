@@ -13,7 +13,7 @@ from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, anchor, difference_cell, numbers, pivot, texts, value, verdict_cell
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import claimed, decision_of, headline_tasks
+from capim.reports.rows.standing import claimed, decision_of, headline_tasks, intervals_of
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol
@@ -176,7 +176,6 @@ def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> T
         *(statistic(column, *shown) for column, shown in STATISTICS.items()),
         numbers("detectable", detectable, explain="Smallest true difference detected with 80 % power, same unit"),
         folded="" if id_ else f"All {show.count(len(rows), 'comparison')} on {corpus}",
-        note=f"Intervals: paired cluster bootstrap, {show.number(rows[0]['replicates'], 0)} replicates, "
-        f"seed {rows[0]['seed']}. An interval holds 0 exactly where the test of that pair alone does not reject; "
-        "“up to … worse” is the end of the interval that holds for all pairs together, which the charts draw.",
+        note=f"Intervals: paired, {intervals_of(rows)}. An interval holds 0 exactly where the test of that pair alone "
+        "does not reject; “up to … worse” is the end of the interval for all pairs together, which the charts draw.",
     )

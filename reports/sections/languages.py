@@ -192,7 +192,7 @@ def _over_all(data: ReportData, corpus: str, encoders: list[str]) -> Table:
         texts("over", lambda of: of[1][0]),
         *_columns(data, corpus, cell),
         folded=f"{corpus}: means over languages with intervals, by speakers, and η²",
-        note="A mean over languages averages the means over the translators of each language; all languages share the "
-        "same bootstrap draws of images. η² describes how the figures of this table vary, in percent; where figures "
+        note="A mean over languages averages the means over the translators of each language; in its interval an image "
+        "is one in all languages. η² describes how the figures of this table vary, in percent; where figures "
         "differ by noise alone, it is what stands beside it, because languages are many and translators few.",
     )

@@ -18,7 +18,7 @@ from capim.reports.elements import charts, tables, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import headline_tasks, same_photographs
+from capim.reports.rows.standing import headline_tasks, intervals_of, same_photographs
 from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell
 from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
@@ -120,8 +120,8 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
     best = "lowest" if ranked[0]["lower_is_better"] else "highest"
     tests = "below a number: against it, by a paired test. Rank: the ranks that the tests allow."
     marks = f"Bold: {best} value; {tests if ranks else 'not tested (run `capim compare`).'}"
-    level, n_queries = show.percent(ranked[0]["level"], 0), ranked[0]["n_queries"]
-    interval = f"Intervals: {_method(ranked[0])}, {level} %, fixed gallery. " if ranked[0]["replicates"] else ""
+    n_queries, units = ranked[0]["n_queries"], "queries" if Protocol.of(protocols[0]).kind == "judged" else "images"
+    interval = f"Intervals: {intervals_of(ranked, units)}; fixed gallery. " if ranked[0]["replicates"] else ""
     return tables.pivot(
         f"leaderboard-{corpus}",
         corpus,
@@ -130,16 +130,6 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         *cost_columns(data),
         note=f"{show.count(n_queries, 'query', 'queries')}, {Protocol.of(protocols[0]).titled}. {interval}{marks}",
     )
-
-
-def _method(row: Row) -> str:
-    units = "queries" if Protocol.of(row["protocol"]).kind == "judged" else "images"
-    if row["interval_method"] == "wilson":
-        return f"Wilson with the design effect of the {units}"
-    if row["interval_method"] in ("t", "log-t"):
-        return f"Student's t with the clustered error of the {units}"
-    replicates = f"{show.number(row['replicates'], 0)} replicates, seed {row['seed']}"
-    return f"{row['interval_method']} cluster bootstrap over {units}, {replicates}"
 
 
 def _rank_cell(best: int, worst: int) -> Cell:
@@ -321,9 +311,8 @@ def _ranking_note(data: ReportData, first: Row) -> Iterator[str]:
     if len({corpus["headline"].split(" under ")[0] for corpus in corpora}) > 1:
         yield "They are different metrics: the macro mean averages percentages; Borda counts only use their order."
     yield (
-        f"On these corpora: images are resampled within each corpus, {show.percent(first['level'], 0)}{show.PERCENT} "
-        f"intervals from {show.number(first['replicates'], 0)} replicates (seed {first['seed']}); Borda counts between "
-        "their certain wins and losses."
+        f"On these corpora: intervals of macro means: {intervals_of([first])}; Borda counts between their "
+        "certain wins and losses."
     )
     yield from same_photographs(corpora)
     like_these = next((r for r in data.rankings if r["estimand"] == LIKE_THESE), None)

@@ -35,7 +35,7 @@ class Metric(MetricFacts):
         version: Raised when the values of the same outcomes change: stored figures are then computed anew. A package's
             metric also has the version of the package, a user's a digest of its source.
         share: A share of queries that hit; its interval is Wilson's unless another one is requested.
-        guess: Expected value of random scores, where a constant scorer gets another one.
+        guess: Expected value of random scores, of all queries or of each, where a constant scorer gets another one.
         judged: Whether it is of judged documents only (True), never of these (False), or of any retrieval (None).
         needs: Attribute of the outcomes that it is read from; where it is None the metric cannot be computed. Such a
             metric has no chance value.
@@ -49,7 +49,7 @@ class Metric(MetricFacts):
     several: bool = False
     version: int | str = 1
     share: bool = False
-    guess: Callable[[Outcomes], float] | None = None
+    guess: Callable[[Outcomes], float | NDArray[np.float64]] | None = None
     judged: bool | None = None
     needs: str = ""
     reference: bool = False
@@ -69,11 +69,14 @@ class Metric(MetricFacts):
 
     def chance(self, outcomes: Outcomes) -> float | None:
         """The chance value on the same queries and galleries; None for a metric without one."""
+        found = self.chances(outcomes)
+        return found if found is None or isinstance(found, float) else self._reduced(found, outcomes)
+
+    def chances(self, outcomes: Outcomes) -> float | NDArray[np.float64] | None:
+        """The chance value of each query, or of all together where it has no parts; None without one."""
         if self.reference or self.needs:
             return None
-        if self.guess is not None:
-            return self.guess(outcomes)
-        return self._reduced(self.per_query(_all_tied(outcomes)), outcomes)
+        return self.per_query(_all_tied(outcomes)) if self.guess is None else self.guess(outcomes)
 
     def suits(self, protocol: Protocol) -> bool:
         """Whether outcomes of a protocol may have it."""

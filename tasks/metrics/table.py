@@ -36,7 +36,7 @@ from capim.tasks.metrics.retrieval import (
     precision_at,
     recall_all_at,
 )
-from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MEDIUM, MICRO, Kind, Protocol
+from capim.tasks.protocols import ALL_NEGATIVES, BALANCED, CLASS, MACRO, MAIN, MEDIUM, MICRO, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 
 _OWN = {
@@ -169,7 +169,7 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     4. captions in several languages or by several translators: R@1 of each part, in the directions that were evaluated;
     5. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
     6. R@1 under the first other protocol of each direction, by name;
-    7. labels: R@1 of classification, the accuracy;
+    7. labels: R@1 of classification, as the mean over classes (plain accuracy rewards answers of the largest class);
     8. the first metric of a protocol that has its own: landmarks (medium), images with texts, rated pairs.
 
     Examples:
@@ -198,7 +198,7 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
         (recall, spoken),
         (recall, [p for id_ in MAIN for p in retrieval if p.id == id_]),
         (recall, [first[direction] for direction in ("t2i", "i2t") if direction in first]),
-        (recall, [p for p in labels if p.name == CLASS]),
+        *((recall, [p for p in labels if p.name == name]) for name in (BALANCED, CLASS)),
         (images[0].metrics[0] if images else "", images[:1]),
     )
     return next((tuple(Figure(p.id, metric) for p in found) for metric, found in candidates if found), ())

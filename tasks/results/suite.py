@@ -42,7 +42,7 @@ class EncoderId(NamedTuple):
 
 
 class Photograph(NamedTuple):
-    """What tells a photograph: the hash of its bytes, or where there are none, its file name."""
+    """What tells a photograph: the hash of its bytes, or within a corpus without them, its file name."""
 
     sha: str | None
     name: str
@@ -157,12 +157,9 @@ class SharedPhotographs(NamedTuple):
 
 
 def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
-    """The photographs that corpora have in common: by hash, or where one has no bytes, by file name."""
-    known: dict[str, str] = {}  # file name to hash
-    for corpus in corpora:
-        known |= {name: sha for cluster in corpus.photographs for sha, name in cluster if sha is not None}
+    """The photographs that corpora have in common, by the hash of their bytes: names are no evidence."""
     of_clusters = [
-        [[sha or known.get(name, f"name {name}") for sha, name in cluster] for cluster in corpus.photographs]
+        [[sha or f"{corpus.fingerprint} {name}" for sha, name in cluster] for cluster in corpus.photographs]
         for corpus in corpora
     ]
     every = [{photograph for cluster in clusters for photograph in cluster} for clusters in of_clusters]

@@ -10,16 +10,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from scipy import sparse
 
 from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
 from capim.tasks.metrics import Metric, bounds_of, metrics_of, version_of
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.metrics.table import SHOWN
+from capim.tasks.ranking.layout import drawn_clusters, layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
+from capim.tasks.statistics.chance import FirstHits, chance_p, labels_p
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
-from capim.tasks.statistics.decision import chance_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
     Bounds,
@@ -53,13 +55,15 @@ class Evaluated:
     """The outcomes of one encoder under one protocol, and the metrics to compute from them.
 
     Attributes:
-        drawn: Clusters of the corpus (``scoring.protocols.layout.drawn_clusters``), so that all protocols share draws.
+        drawn: Clusters of the corpus (``tasks.ranking.layout.drawn_clusters``), so that all protocols share draws.
+        first_hits: Of images with labels.
     """
 
     outcomes: Outcomes
     metrics: Sequence[Metric]
     source: Source
     drawn: SamplingFrame
+    first_hits: FirstHits | None = None
 
     @classmethod
     def of(
@@ -67,9 +71,8 @@ class Evaluated:
     ) -> Evaluated:
         """The outcomes on a stored corpus with these metrics, by default with those that they determine."""
         drawn = drawn_clusters(corpus, outcomes.protocol)
-        return cls(
-            outcomes=outcomes, metrics=metrics_of(outcomes) if metrics is None else metrics, source=source, drawn=drawn
-        )
+        metrics, hits = metrics_of(outcomes) if metrics is None else metrics, first_hits(corpus, outcomes)
+        return cls(outcomes=outcomes, metrics=metrics, source=source, drawn=drawn, first_hits=hits)
 
     @cached_property
     def clusters(self) -> Clusters:
@@ -110,15 +113,47 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
             n_queries=clusters.n_queries,
             clusters=clusters,
             chance=metric.chance(each.outcomes),
-            span=1.0 if metric.reduce == "mean" and metric.higher_is_better else None,
             lower_is_better=not metric.higher_is_better,
         )
         row |= {"metric_version": str(metric.version), "tie_share": tie_share(each.outcomes, several=metric.several)}
         row |= {"value_ties_lost": _defined(lost), "value_ties_won": _defined(won)}
+        row |= _beside_chance(each, metric, value, clusters)
         if metric.reduce == "mean" and clusters.n_occupied > 1:
             row["robust_error"] = cluster_robust_error(values, clusters)
         rows.append(row)
     return results_table(rows)
+
+
+def _beside_chance(each: Evaluated, metric: Metric, value: float, clusters: Clusters) -> dict[str, float | None]:
+    """The p-value of a mean beside chance; of labels (the first hit, where lists are stored) with what chance is."""
+    if each.outcomes.protocol.kind == "labels":
+        by_labels = metric.name == SHOWN["labels"][0] and each.first_hits is not None
+        return dict(zip(("chance", "p_chance"), labels_p(each.first_hits, clusters), strict=True)) if by_labels else {}
+    chances = metric.chances(each.outcomes)
+    if chances is None or metric.reduce != "mean" or not metric.higher_is_better or not np.isfinite(value):
+        return {}
+    known = chances if isinstance(chances, float) else chances[known_queries(chances)]
+    return {"p_chance": chance_p(value, known, clusters)}
+
+
+def first_hits(corpus: Corpus, outcomes: Outcomes) -> FirstHits | None:
+    """The labels of the images that search, and their first hits; None of other protocols, and without stored lists."""
+    if outcomes.protocol.kind != "labels" or outcomes.top_ords is None:
+        return None
+    rows, asked, labels = layout_of(corpus).labels, outcomes.query_ords.tolist(), dict[int, set[int]]()
+    for image, name in zip(
+        ords_of(rows["query_id"], corpus.images), ords_of(rows["item_id"], corpus.captions), strict=True
+    ):
+        labels.setdefault(int(image), set()).add(int(name))
+    sets = {of: at for at, of in enumerate({frozenset(labels[image]) for image in asked})}
+    classes, of_images = sorted(frozenset[int]().union(*sets)), outcomes.protocol.direction == "i2i"
+    agrees = np.array([[name in of for name in classes] for of in sets])
+    if of_images:
+        agrees = (sparse.csr_array(agrees, dtype=np.int32) @ sparse.csr_array(agrees.T, dtype=np.int32)).toarray() > 0
+    column = {ord_: at for at, ord_ in enumerate(asked if of_images else classes)}
+    first = [column.get(ord_, len(column)) for ord_ in outcomes.top_ords[:, 0].tolist()]
+    label = [sets[frozenset(labels[image])] for image in asked]
+    return FirstHits(np.array(label), np.array(first), np.pad(agrees, (0, 1)), of_images)
 
 
 def results_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
@@ -144,11 +179,11 @@ def result_row(
     """The columns of ``schema.RESULTS`` that every figure has.
 
     ``clusters``: of the queries; None for a figure without any. ``span``: the largest value of a mean of values from 0
-    on, which is then tested against chance.
+    on, which is then tested against a chance that all images have in common.
     """
     value, p_chance = _defined(value), None
     if clusters is not None and value is not None and chance is not None and span is not None:
-        p_chance = chance_p(value / span, chance / span, clusters.n_effective)
+        p_chance = chance_p(value / span, chance / span, clusters)
     return {
         "image_tag": "",
         "caption_tag": "",

@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 
 ALPHA = 0.05  # of a budget: the probability of any false statement
 FEW = 20  # effective images up to which "few images" stands beside a claim
+ON_COMMON = "on the {n:,} queries that have a value of both"
+NEXT_TO_ZERO = 1e-12  # an end that excludes 0 and is as good as 0
 SHARERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # numbers of figures that can share ``ALPHA``
 Ends: TypeAlias = tuple[float, float]
 State: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
@@ -121,20 +123,20 @@ def agreeing_ends(ends: Ends, p: float, difference: float, *, alpha: float = ALP
     """The interval of a difference, which excludes 0 if and only if its (adjusted) p-value is below ``alpha``.
 
     A step-down test, or another correction, may decide otherwise than the interval of a single step: the end next to 0
-    then moves to 0, or to the smallest number on its side of it.
+    then moves to 0, or next to it on its side.
 
     Examples:
         >>> agreeing_ends((0.01, 0.1), 0.06, 0.05)
         (0.0, 0.1)
         >>> agreeing_ends((-0.01, 0.1), 0.04, 0.05)
-        (5e-324, 0.1)
+        (1e-12, 0.1)
     """
     low, high = ends
     if p >= alpha:
         return min(low, 0.0), max(high, 0.0)
     if low > 0 or high < 0 or difference == 0:
         return ends
-    least = math.ulp(0.0)
+    least = min(NEXT_TO_ZERO, abs(difference))
     return (max(low, least), max(high, least)) if difference > 0 else (min(low, -least), min(high, -least))
 
 
@@ -222,36 +224,8 @@ def sharer(n_figures: int) -> int | None:
     return next((at for at, n in enumerate(SHARERS) if n >= n_figures), None)
 
 
-def chance_p(value: float, chance: float, n_effective: float) -> float | None:
-    """Two-sided exact p-value that a mean of values in 0..1 is not the chance value: twice the smaller tail.
-
-    Binomial at the effective number of images: of all means of so many values in 0..1, those of hits and misses have
-    the longest tails (Hoeffding 1956, On the distribution of the number of successes in independent trials), whatever
-    the captions of an image have in common. A fraction of a trial is read from the incomplete beta function.
-
-    Returns:
-        None for fewer than two images, and where any scores have the chance value: nothing is said.
-
-    Examples:
-        Eight of ten where one in two is chance, ``2 * (45 + 10 + 1) / 1024``:
-
-        >>> round(chance_p(0.8, 0.5, 10.0) or 0, 6)
-        0.109375
-        >>> chance_p(0.0, 0.001, 50.0), chance_p(1.0, 0.5, 1.0)
-        (1.0, None)
-    """
-    from scipy.special import betainc, betaincc  # not for readers of a store
-
-    if n_effective < 2 or not 0 < chance < 1:
-        return None
-    hits = min(max(value, 0.0), 1.0) * n_effective
-    above = betainc(hits, n_effective - hits + 1, chance) if hits > 0 else 1.0
-    below = betaincc(hits + 1, n_effective - hits, chance) if hits < n_effective else 1.0
-    return min(1.0, 2 * float(min(above, below)))
-
-
 class BesideChance(NamedTuple):
-    """A figure, what guessing gives, and the p-value of :func:`chance_p`."""
+    """A figure, what guessing gives, and its p-value (``tasks.statistics.chance``)."""
 
     value: float | None
     chance: float | None

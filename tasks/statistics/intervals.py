@@ -219,12 +219,13 @@ UNEQUAL = (
 )
 LEAST_EFFECTIVE = 10.0  # clusters, where their weights differ: intervals of equal ones hold from a few on
 _EQUAL = 0.9  # of the number of clusters: an effective number above it counts them as equal
-NO_SPREAD = "no interval: all replicates are identical"
+NO_SPREAD = "no interval: all images give the same figure"
+BIASED = "no interval: the bootstrap does not suit this figure: its replicates are about {mean:.4g}, not {value:.4g}"
 NO_WIDTH = "no interval: nearly all replicates are identical, its ends coincide"
 WIDENED = "interval widened to 0, which the test does not reject at its level"
 NARROWED = "interval ends at 0, which the test rejects at its level"
 _LARGEST_EXPONENT = 300.0
-_ROUNDING = 1e-12  # relative: replicates of a constant scorer differ by it where images have 5 or 6 captions
+DUST = 1e-12  # relative: what rounding leaves, of replicates of a constant scorer where images have 5 or 6 captions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,7 +429,7 @@ def student_interval(
     squares = np.square(influence)
     spread = float(squares.sum())
     error = math.sqrt(n_effective / (n_effective - 1) * spread)
-    if not error > _ROUNDING * max(1.0, abs(estimate)):
+    if not error > DUST * max(1.0, abs(estimate)):
         return Interval(value=estimate, reason=NO_SPREAD)
     freedom = max(1.0, min(n_effective - 1, 2 * spread**2 / float(np.square(squares).sum())))
     method = "t" if bounds is None else "log-t" if math.isinf(bounds[1]) else "wilson"
@@ -487,16 +488,18 @@ def interval_of(
 
     Replicates that are NaN (a draw without a query) are left out. Quantiles interpolate linearly, as in NumPy and
     SciPy. With ``n_effective`` clusters they are further out, so that the interval of a mean is as wide as Student's
-    (Hesterberg 2015, section 5.3). Replicates that are identical, or ends that are, give no interval.
+    (Hesterberg 2015, section 5.3). Replicates that are identical, or ends that are, give no interval; nor do replicates
+    that lie beside the estimate: an interval without it, or a bias of a standard error or more (of hubness or Gini's
+    coefficient, as draws repeat images).
 
     Examples:
         >>> interval_of(2.0, np.array([1.0, 2.0, 3.0]), level=0.5)
         Interval(value=2.0, low=1.5, high=2.5, standard_error=1.0, method='percentile', reason=None)
     """
     drawn = replicates[np.isfinite(replicates)]
-    if drawn.size < 2 or np.ptp(drawn) <= _ROUNDING * max(1.0, abs(estimate)):
+    if drawn.size < 2 or np.ptp(drawn) <= DUST * max(1.0, abs(estimate)):
         return Interval(value=estimate, reason=NO_SPREAD)
-    error = float(drawn.std(ddof=1))
+    error, mean = float(drawn.std(ddof=1)), float(drawn.mean())
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
     method = "percentile" if left_out is None else "bca"
     if left_out is not None:
@@ -508,8 +511,10 @@ def interval_of(
         method, wider = "expanded", math.sqrt(n_effective / (n_effective - 1))
         tails = scipy.special.ndtr(wider * scipy.special.stdtrit(n_effective - 1, tails))
     low, high = np.quantile(drawn, tails).tolist()
-    if high - low <= _ROUNDING * max(1.0, abs(estimate)):
+    if high - low <= DUST * max(1.0, abs(estimate)):
         return Interval(value=estimate, standard_error=error, reason=NO_WIDTH)
+    if not low <= estimate <= high or abs(mean - estimate) >= error:
+        return Interval(value=estimate, reason=BIASED.format(mean=mean, value=estimate))
     return Interval(value=estimate, low=low, high=high, standard_error=error, method=method)
 
 
@@ -527,7 +532,7 @@ def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> 
     """
     if p is None or interval.low is None or interval.high is None:
         return interval
-    alpha = 1 - level - _ROUNDING
+    alpha = 1 - level - DUST
     low, high = agreeing_ends((interval.low, interval.high), p, interval.value, alpha=alpha)
     if (low, high) == (interval.low, interval.high):
         return interval
@@ -631,9 +636,9 @@ def clustered_wilson(
     image have the same outcome. ``shares``: of the weight, that each cluster holds, shape ``(n_clusters,)``.
     """
     n_effective = 1 / float(np.square(shares).sum())
-    if abs(share - round(share)) <= _ROUNDING:
+    if abs(share - round(share)) <= DUST:
         return edge_interval(share, n_effective, level=level)
-    if error <= _ROUNDING:
+    if error <= DUST:
         return Interval(value=share, reason=NO_SPREAD)
     effective = min(share * (1 - share) / error**2, n_queries)
     fewer = effective * min(share, 1 - share)

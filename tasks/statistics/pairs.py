@@ -20,7 +20,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, known_queries
-from capim.tasks.statistics.decision import ALPHA, Ends, adjusted, agreeing_ends, least_p
+from capim.tasks.statistics.decision import ALPHA, ON_COMMON, SHARERS, Ends, adjusted, agreeing_ends, least_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import (
     NO_TEST,
@@ -31,11 +31,15 @@ from capim.tasks.statistics.flips import (
     sign_flip_tests,
 )
 from capim.tasks.statistics.intervals import (
+    DUST,
     Interval,
     Reduce,
     agreeing_with_test,
     cluster_robust_error,
+    no_interval,
     paired_intervals,
+    student_interval,
+    wilson_interval,
 )
 
 IDENTICAL = "no test: the encoders have the same value on every query"
@@ -44,6 +48,7 @@ POWER = 0.8  # of a detectable effect
 LEAST_STUDIED = 30.0  # effective clusters from which a detectable effect is stated
 AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
 HEAVY = "no claim: so few images hold so much of the weight that no difference can be told from another"
+NO_ENDS = "no claim: an interval that holds for all pairs would have no width"
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
 TWO_SIDED = 1.959963984540054  # ndtri(0.975): the studentised difference at which one pair is significant at 5 %
 NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
@@ -309,8 +314,9 @@ class Comparison:
         difference: With the paired interval, in the metric's unit; its value is NaN without a common query. The
             interval holds 0 if and only if the test of this pair alone does not reject at its level.
         simultaneous: Ends of the difference's interval that holds for all pairs compared together at ``1 - ALPHA``,
-            whatever the level: it excludes 0 where ``p_adjusted`` is below ``ALPHA``. None without a test, and where
-            so few clusters carry so much of the weight that it has no end: then nothing is claimed.
+            whatever the level: it excludes 0 where ``p_adjusted`` is below ``ALPHA``. None without a test, where few
+            clusters carry so much of the weight that no figure has an interval, and where it would have no width: then
+            nothing is claimed.
         shared: The ends where several figures share ``ALPHA``, for each of ``decision.SHARERS``, before they are made
             to agree with a p-value over these figures; the last ones may be missing, where they have no end.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
@@ -344,7 +350,7 @@ class PairFacts:
     """What two encoders are to each other under one metric, whatever others they are compared with.
 
     Attributes:
-        difference: The paired bootstrap interval, before it is made to agree with the test.
+        difference: With its paired interval, before that is made to agree with the test.
         p_equivalent: Not adjusted.
         flips: Of medians.
     """
@@ -471,6 +477,7 @@ def compare_encoders(
             tests.get(at, NO_TEST),
             resampling,
             scale,
+            fewer=bool((known[[a, b]] & ~queries).any()),
         )
         for at, ((a, b), queries, of_pair) in enumerate(zip(pairs, common, known_facts, strict=True))
     ]
@@ -490,7 +497,7 @@ def _agreeing(pair: Comparison) -> Comparison:
     if pair.p_adjusted is None:
         return pair
     if pair.simultaneous is None:
-        return replace(pair, p_adjusted=None, reason="; ".join(filter(None, (pair.reason, HEAVY))))
+        return replace(pair, p_adjusted=None)
     p = max(pair.p_adjusted, least_p(pair.n_effective))
     return replace(pair, p_adjusted=p, simultaneous=agreeing_ends(pair.simultaneous, p, pair.difference.value))
 
@@ -503,10 +510,12 @@ def _compared(
     flip: FlipTest,
     resampling: Resampling,
     scale: Scale,
+    *,
+    fewer: bool,
 ) -> Comparison:
     """Two encoders by their facts and their test; their p-value of equivalence is not adjusted.
 
-    ``per_query``: first minus second encoder, on the queries of ``clusters``, which both have.
+    ``per_query``: first minus second encoder, on the queries of ``clusters``, which both have; ``fewer``: than one has.
     """
     difference = _within(agreeing_with_test(facts.difference, flip.p, level=resampling.level), scale.span)
     reasons, detectable, critical = [*facts.effect.reasons], None, flip.critical or TWO_SIDED
@@ -516,7 +525,12 @@ def _compared(
             detectable = detectable_effect(per_query, clusters, critical=critical, share=scale.share)
         elif difference.standard_error and clusters.n_effective >= LEAST_STUDIED:  # by the bootstrap
             detectable = (critical + float(scipy.special.ndtri(POWER))) * difference.standard_error
-    shared = tuple(_simultaneous(per_query, difference.value, clusters, flip.criticals, scale))
+    own = difference if resampling.level <= 1 - ALPHA else Interval(value=difference.value)
+    unsure = no_interval(clusters) is not None
+    shared = () if unsure else tuple(_simultaneous(per_query, own, clusters, flip.criticals, scale))
+    if flip.criticals and not shared:
+        reasons.append(HEAVY if unsure else NO_ENDS)
+    reasons += [ON_COMMON.format(n=clusters.n_queries)] * (fewer and clusters.n_queries > 0)
     return Comparison(
         a=names[0],
         b=names[1],
@@ -554,29 +568,26 @@ def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
     return values
 
 
-_NO_END = 1e-9  # of the squared weight: what rounding leaves where a quadratic inequality has no end
-
-
 def _simultaneous(
-    per_query: NDArray[np.float64], difference: float, clusters: Clusters, criticals: Sequence[float], scale: Scale
+    per_query: NDArray[np.float64], own: Interval, clusters: Clusters, criticals: Sequence[float], scale: Scale
 ) -> Iterator[Ends]:
-    """For every critical value the differences ``d`` that the flips do not reject together with those of other pairs.
+    """For every critical value the ends that hold together with those of all other pairs, never within ``own``.
 
-    Of means: ``|sum(c - d w)| <= critical * root of sum((c - d w)^2)`` over clusters with the differences ``c`` and the
-    weights ``w``, a quadratic inequality; with a critical value of the root of the effective number of clusters, and
-    from there on, it has no end. Of medians: those as far away as the flipped medians are apart.
+    Of means Student's interval of one pair, at the level at which a normal difference exceeds the critical value; where
+    all images have the same difference, Wilson's, as if each had one of the two largest. Of medians, those as far away
+    as the flipped medians are apart.
     """
-    if scale.reduce != "mean":
-        yield from ((difference - critical, difference + critical) for critical in criticals)
-        return
-    sums, weights = clusters.sums(per_query[None])[:, 0], clusters.totals
-    most = math.inf if scale.span is None else scale.span
-    for critical in criticals:
-        square, slope, rest = (
-            float(a.sum() * b.sum() - critical**2 * (a @ b))
-            for a, b in ((weights, weights), (weights, sums), (sums, sums))
-        )
-        if square <= _NO_END * float(weights.sum()) ** 2:
+    n, most = clusters.n_effective, math.inf if scale.span is None else scale.span
+    deviations = clusters.sums(per_query[None] - own.value)[:, 0] / clusters.totals.sum()
+    for sharers, critical in zip(SHARERS, criticals, strict=False):
+        found = replace(own, low=own.value - critical, high=own.value + critical)
+        if scale.reduce == "mean":
+            level = 1 - min(ALPHA / sharers, 2 * float(scipy.special.ndtr(-critical)))
+            found = student_interval(own.value, deviations, level=level, n_effective=n)
+            if found.low is None and math.isfinite(most):
+                ends = wilson_interval(n * float(np.clip(0.5 + own.value / most / 2, 0, 1)), n, level=level)
+                found = replace(found, low=most * (2 * ends[0] - 1), high=most * (2 * ends[1] - 1))
+        known = [end for end in (found.low, found.high, own.low, own.high, own.value) if end is not None]
+        if max(known) - min(known) <= DUST * max(1.0, abs(own.value)):
             return
-        middle, half = slope / square, math.sqrt(max(0.0, slope**2 - square * rest)) / square
-        yield max(middle - half, -most), min(middle + half, most)
+        yield max(min(known), -most), min(max(known), most)

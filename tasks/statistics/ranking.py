@@ -307,7 +307,7 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
     figures = [
         Interval(value=m, low=max(0.0, m - r), high=min(1.0, m + r), standard_error=e, method="t")
         if e > _ROUNDING
-        else Interval(value=m, reason=NO_SPREAD.replace("replicates", "corpora"))
+        else Interval(value=m, reason=NO_SPREAD.replace("images", "corpora"))
         for m, r, e in zip(means.tolist(), reach.tolist(), errors.tolist(), strict=True)
     ]
     alpha = resampling.alpha

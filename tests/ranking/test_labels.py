@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,15 @@ from capim.tasks.analyses.table import ANALYSES, applying
 from capim.tasks.corpora.readers.labels import PROMPTS, read_labels
 from capim.tasks.corpora.readers.shapes import read_shapes_labels
 from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.table import Figure, headline_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_part, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.spot_check import wrong_outcomes
 from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.results.summary import Evaluated, first_hits, result_rows
+from capim.tasks.statistics.draws import Resampling
 from tests.ranking.conftest import data_of, unit
 
 N_CLASSES, DIM = 6, 16
@@ -107,6 +111,39 @@ def test_accuracy_and_mean_recall_per_class_are_those_of_clip_benchmark(
     if "i2t/class-balanced" in outcomes:
         recall = balanced_accuracy_score(of.argmax(axis=1), best[:, 0])
         assert METRICS["R@1"].value(outcomes["i2t/class-balanced"]) == pytest.approx(recall, abs=1e-12)
+
+
+def test_chance_is_what_exchanged_labels_give_and_unknown_without_stored_lists(
+    corpus: Corpus, outcomes: dict[str, Outcomes]
+) -> None:
+    of, rng = targets(corpus), np.random.default_rng(4)
+    for id_ in ("i2t/class", "i2t/class-balanced", "i2i/label"):
+        if id_ not in outcomes:
+            continue
+        found, names = outcomes[id_], ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
+        evaluated = Evaluated.of(found, corpus, dict.fromkeys((*names, "run"), ""))
+        rows = {row["metric"]: row for row in result_rows([evaluated], Resampling(replicates=20)).to_pylist()}
+        asked, first = found.query_ords, found.top_ords[:, 0]  # type: ignore[index]
+        hits = []
+        for to in [np.arange(len(asked)), *(rng.permutation(len(asked)) for _ in range(4000))]:
+            held = of.copy()
+            held[asked] = of[asked[to]]
+            right = (held[asked] & held[first]).any(1) if id_ == "i2i/label" else held[asked, first // 3]
+            hits.append(np.average(right, weights=found.weights[to]))
+        beyond = np.array(hits) - hits[0]  # of the stored first hits: two images tie
+        tails = (beyond >= -1e-9).mean(), (beyond <= 1e-9).mean()
+        assert rows["R@1"]["chance"] == pytest.approx(np.mean(hits), abs=0.005)
+        assert rows["R@1"]["p_chance"] == pytest.approx(min(1.0, 2 * min(tails)), abs=0.05)
+        assert {row["p_chance"] for name, row in rows.items() if name != "R@1"} <= {None}
+        bare = replace(evaluated, first_hits=first_hits(corpus, replace(found, top_ords=None, top_scores=None)))
+        assert {row["p_chance"] for row in result_rows([bare], Resampling(replicates=20)).to_pylist()} == {None}
+
+
+def test_the_planned_figure_of_classes_is_the_mean_over_them(outcomes: dict[str, Outcomes]) -> None:
+    balanced = "i2t/class-balanced" in outcomes
+    assert headline_of(map(Protocol.of, outcomes)) == (
+        (Figure("i2t/class-balanced", "R@1"),) if balanced else headline_of([Protocol.of("t2i/class")])
+    )
 
 
 def test_average_precision_of_classes_is_that_of_clip_benchmark_and_scikit_learn_where_nothing_ties(

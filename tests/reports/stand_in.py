@@ -28,7 +28,9 @@ from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, canonical_j
 from capim.tasks.metrics import METRICS, facts_of
 from capim.tasks.protocols import MAIN
 from capim.tasks.statistics import VERSION
-from capim.tasks.statistics.decision import SHARERS, chance_p
+from capim.tasks.statistics.chance import chance_p
+from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decision import SHARERS
 
 TABLES = (
     "results", "comparisons", "rankings", "slices", "timings", "published", "batches", "metrics", "runs", "outcomes",
@@ -208,7 +210,7 @@ def result(
     figures = {} if value is None else {
         "ci_low": max(0.0, value - half), "ci_high": value + half, "standard_error": half / 1.96,
         "value_ties_lost": value - tie_share / 2, "value_ties_won": value + tie_share / 2,
-        "p_chance": None if chance is None or value > 1 else chance_p(value, chance, n_clusters),
+        "p_chance": None if chance is None or value > 1 else chance_p(value, chance, Clusters.of(range(n_clusters))),
     }  # fmt: skip
     store.tables["results"].append(
         {

@@ -84,7 +84,7 @@ def test_equal_on_one_direction_and_better_on_the_other_is_a_choice() -> None:
 def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
     store = tied_on_one_direction("a", "b", "c", p_equivalent=0.6)
     assert sentence(store) == (
-        "Text to image (photos): a, b or c; no test separates them (b could be up to 1.0 point worse). "
+        "Text to image (photos): a, b or c; none is shown to be worse than a (b could be up to 1.0 point worse). "
         "Image to text (photos): a, 20.0 points better than b, the closest."
     )
     assert grid(store)["c", "text to image"] == "undecided: up to 1.0 worse"
@@ -93,7 +93,7 @@ def test_an_undecided_direction_says_how_much_worse_it_could_be() -> None:
 def test_one_direction_each_is_no_winner() -> None:
     worse = {"p_adjusted": 0.001, "p_equivalent": 1.0, **interval(-0.05, 0.01)}
     assert sentence(change(tied_on_one_direction("a", "b"), "comparisons", T2I, **worse)) == (
-        "Text to image (photos): a or b; no test separates them (b is 5.0 points better). "
+        "Text to image (photos): a or b; none is shown to be worse than a (b is 5.0 points better). "
         "Image to text (photos): a, 20.0 points better than b."
     )
 
@@ -159,7 +159,8 @@ def test_without_an_interval_nothing_is_said_of_chance() -> None:
 def test_undecided_by_an_interval_that_ends_at_zero_is_not_up_to_zero_points_worse() -> None:
     ends = {"difference": 0.004, "shared_low": [-0.0001] * 12, "shared_high": [0.009] * 12}
     store = change(tied_on_one_direction("a", "b", p_equivalent=0.6), "comparisons", T2I, **ends)
-    assert sentence(store).startswith("Text to image (photos): a or b; no test separates them (b could be up to 0.9 ")
+    said = "Text to image (photos): a or b; none is shown to be worse than a (b could be up to 0.9 "
+    assert sentence(store).startswith(said)
     assert grid(store)["b", "text to image"] == "undecided: up to 0.9 worse"
 
 
@@ -167,8 +168,8 @@ def test_the_sum_of_both_directions_does_not_choose_for_one_of_them() -> None:
     """Better by 20 points on image to text alone, and by the sum: "Choose a … text to image is undecided"."""
     store = tied_on_one_direction("a", "b", p_equivalent=0.6)
     change(store, "comparisons", T2I, **interval(-0.01, 0.14))
-    said = "Text to image (photos): a or b; no test separates them (b could be up to 13.0 points worse). Image to text"
-    assert sentence(store).startswith(said)
+    said = "Text to image (photos): a or b; none is shown to be worse than a (b could be up to 13.0 points worse). "
+    assert sentence(store).startswith(f"{said}Image to text")
 
 
 def test_the_budgets_are_told_in_a_line() -> None:

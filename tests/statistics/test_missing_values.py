@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decision import ON_COMMON
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import NO_TEST
 from capim.tasks.statistics.intervals import (
@@ -46,7 +47,7 @@ def test_a_pair_is_compared_on_the_queries_that_both_have_a_value_of(reduce: str
     scale = Scale(reduce=reduce)  # type: ignore[arg-type]
     together = compare_encoders({"x": x, "y": y, "z": z}, CLUSTERS, RESAMPLING, scale)
     [alone] = compare_encoders({"x": x[both], "y": y[both]}, CLUSTERS.only(both), RESAMPLING, scale)
-    assert figures(together[0]) == figures(alone)
+    assert figures(together[0]) == replace(figures(alone), reason=ON_COMMON.format(n=70))
     whole = compare_encoders({"y": y, "z": values(3)[2]}, CLUSTERS, RESAMPLING, scale)
     assert figures(together[2]) == figures(whole[0]), "what x lacks changes nothing for the pair of the others"
     assert (alone.n_queries, alone.n_clusters) == (70, 18)
@@ -111,9 +112,23 @@ def test_an_aggregate_has_a_difference_with_its_interval_and_a_reason_instead_of
     assert pair.difference.value == pytest.approx(np.ptp(x[4:]) - np.ptp(y[4:]))
     assert pair.difference.low is not None
     assert (pair.flip_test, pair.effect) == (NO_TEST, NO_EFFECT)
-    assert (pair.reason, pair.n_queries) == (AGGREGATE, 116)
+    assert (pair.reason, pair.n_queries) == (f"{AGGREGATE}; {ON_COMMON.format(n=116)}", 116)
     assert pair.detectable_effect is None  # fewer than 30 images of equal weight
 
 
+def test_an_aggregate_that_draws_change_has_no_interval_and_says_why() -> None:
+    """Draws repeat images: the number of distinct ones, like a hub's size, lies outside what they give."""
+    clusters, x = Clusters.of(range(40)), np.arange(40.0)
+    for reduce, held in (
+        (lambda drawn: float(len(np.unique(drawn))), False),
+        (lambda drawn: float(drawn.mean()), True),
+    ):
+        [[interval]] = bootstrap_samples([ClusteredValues(x[None], clusters)], RESAMPLING, reduce)
+        assert (interval.low is not None, interval.method == "expanded") == (held, held)
+        assert held or "its replicates are about 25.29, not 40" in (interval.reason or "")
+        [pair] = compare_encoders({"a": x, "b": x % 7}, clusters, RESAMPLING, Scale(reduce=reduce))
+        assert (pair.difference.low is not None) == held
+
+
 def test_an_interval_leaves_out_the_draws_in_which_an_aggregate_is_not_defined() -> None:
-    assert interval_of(1.0, np.array([np.nan, 1.0, 2.0]), level=0.5).low == 1.25
+    assert interval_of(1.5, np.array([np.nan, 1.0, 2.0]), level=0.5).low == 1.25

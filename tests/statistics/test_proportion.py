@@ -9,6 +9,7 @@ from scipy import stats
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
 from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.decision import NEXT_TO_ZERO
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
     NARROWED,
@@ -134,6 +135,6 @@ def test_an_end_moves_to_zero_from_either_side_and_says_so() -> None:
     assert agreeing_with_test(below, 0.06, level=0.95).reason == WIDENED
     across = Interval(value=-0.03, low=-0.06, high=0.001, method="percentile")
     moved = agreeing_with_test(across, 0.04, level=0.95)
-    assert moved.high is not None and -1e-300 < moved.high < 0
+    assert moved.high == -NEXT_TO_ZERO
     assert (moved.low, moved.reason) == (-0.06, NARROWED)
     assert agreeing_with_test(across, None, level=0.95) == across

@@ -11,12 +11,12 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
+from capim.tasks.statistics.chance import chance_p
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import (
     ALPHA,
     BesideChance,
     against_chance,
-    chance_p,
     decide,
     over_families,
 )
@@ -102,10 +102,10 @@ def false_screens(n_encoders: int, n_corpora: int, n: int, *, n_images: int = 15
 
 def false_chance(n_encoders: int, n: int, *, n_pairs: int = 250, n_categories: int = 7) -> Rate:
     """Tables of guessers in which anything but "not shown to be better" is said."""
-    rng, said = np.random.default_rng((SEED, n_encoders)), 0
+    rng, said, pairs = np.random.default_rng((SEED, n_encoders)), 0, Clusters.of(range(n_pairs))
     for _ in range(n):
         values = rng.binomial(n_pairs, 0.5, n_encoders * n_categories) / n_pairs
-        figures = [BesideChance(value, 0.5, chance_p(value, 0.5, n_pairs)) for value in values.tolist()]
+        figures = [BesideChance(value, 0.5, chance_p(value, 0.5, pairs)) for value in values.tolist()]
         said += {*against_chance(figures)} != {"open"}
     return Rate("said", said / n, n)
 
@@ -117,7 +117,7 @@ def guessers_of(structure: str, n: int, *, chance: float = 0.5) -> Rate:
         images = Clusters.of(np.repeat(*_sizes(STRUCTURES[structure](rng))))
         hits = (rng.random(images.n_clusters) < chance)[images.labels].astype(np.float64)
         value = images.mean(hits)
-        [label] = against_chance([BesideChance(value, chance, chance_p(value, chance, images.n_effective))])
+        [label] = against_chance([BesideChance(value, chance, chance_p(value, chance, images))])
         said += label in ("better", "below")
     return Rate("said", said / n, n)
 
