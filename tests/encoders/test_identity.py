@@ -89,7 +89,7 @@ def test_files_that_a_module_cannot_mean_are_refused(head, fields, message, tmp_
 def test_files_are_a_list_and_belong_to_modules(tmp_path) -> None:
     with pytest.raises(RequestError, match="files must be a list of file names"):
         module(tmp_path / "model.py", files="weights.npy")
-    with pytest.raises(RequestError, match="files belong to adapter 'module'"):
+    with pytest.raises(RequestError, match="files belong to code of your own"):
         entry_from("x", {"adapter": "hf_dual", "checkpoint": "a/b", "dim": 8, "files": ["weights.npy"]})
 
 
