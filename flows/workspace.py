@@ -228,7 +228,10 @@ class Workspace:
         against: Literal["published"] | None = None,
         wide: bool = False,
     ) -> Frame:
-        """Stored figures with their intervals; names may be shell patterns. ``wide``: every column."""
+        """Current figures with their intervals; names may be shell patterns. ``wide``: every column.
+
+        Earlier states of an encoder or a corpus are named by fingerprint.
+        """
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
         rows = stored.results(workspace=self.workspace, **names, against=against)
         return _framed(rows, wide=wide)
@@ -237,10 +240,13 @@ class Workspace:
     def outcomes(
         self, *, encoders: Texts | None = None, corpora: Texts | None = None, protocols: Texts | None = None
     ) -> Frame:
-        """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query."""
+        """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query.
+
+        A name means its current state; earlier states of an encoder or a corpus are named by fingerprint.
+        """
         names = {"encoder": encoders, "corpus": corpora, "protocol": protocols}
         store = self.store
-        return frame_of(store.rows("outcomes", **stored.wanted_rows(store, "outcomes", **names)))
+        return frame_of(store.current_outcomes(**stored.wanted_rows(store, "outcomes", **names)))
 
     @_told_in_python()
     def vectors(

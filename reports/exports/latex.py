@@ -121,11 +121,10 @@ def _check_intervals(rows: Iterable[Row]) -> None:
         figure = f"{row['metric']} of {row['encoder']}, {row['protocol']} on {row['corpus']}"
         ways.setdefault(f"{method} at {100 * row['level']:g} %{drawn}", figure)
     if len(ways) > 1:
+        listed = "; ".join(f"{way} ({figure})" for way, figure in ways.items())
         raise RequestError(
-            "one table would hold intervals that were made in several ways: "
-            + "; ".join(f"{way} ({figure})" for way, figure in ways.items())
-            + ". Run `capim evaluate`, with the --interval, --level, --replicates and --seed that all figures should have "
-            "(the usual ones without these), then the same `capim export`"
+            f"one table would hold intervals that were made in several ways: {listed}. Run `capim evaluate` with the "
+            "--interval, --level, --replicates and --seed that all figures should have, then the same `capim export`"
         )
 
 

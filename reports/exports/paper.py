@@ -150,10 +150,11 @@ def _of_intervals(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
         kind = show.listing([kinds[each] for each in sorted(drawn)])
         used = [row for row in rows if row["interval_method"] in drawn]
         replicates, seeds = (_numbers({row[name] for row in used}) for name in ("replicates", "seed"))
+        drawn_by = f"{replicates} replicates, seed {seeds}"
         sentences.append(
             f"{'Other intervals' if sentences else 'Intervals'} ({level}) are {kind} intervals of a "
             f"bootstrap{cite('efron1993')} that draws images, with all their queries, with "
-            f"replacement{cite('cameron2008', *(['hesterberg2015'] if 'expanded' in drawn else []))} ({replicates} replicates, seed {seeds})."
+            f"replacement{cite('cameron2008', *(['hesterberg2015'] if 'expanded' in drawn else []))} ({drawn_by})."
         )
     return [*sentences, "The gallery is taken as fixed."] if sentences else []
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from capim.reports.rows.reading import stored_metrics
 from capim.reports.rows.report_data import redact
 from capim.store import EmbeddingStore
-from capim.store.current import States, newest_rows
+from capim.store.current import States, current_rows
 from capim.store.errors import RequestError, unknown
 from capim.store.files import file_system
 from capim.store.types import MetricFacts
@@ -156,7 +156,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
 
     written = until("results")
     uses = store.uses(until=end)
-    current = newest_rows(filter(States.of(written, uses=uses).has, written), "results", uses=uses)
+    current = current_rows("results", written, [], States.of(written, uses=uses), uses)
     runs = sorted(store.rows("runs").to_pylist(), key=lambda row: row["started"])
     encoders = {row["encoder"]: row["encoder_fingerprint"] for row in current}  # each is read once, not for every row
     return Snapshot(

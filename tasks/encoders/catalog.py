@@ -47,8 +47,8 @@ class CatalogEntry(BaseModel):
         needs: Requirements beside the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
         remote_code: The checkpoint brings Python code that must be run: in the catalog a fact, in a suite consent.
-        files: For code of the user or of a package: files and folders that the module opens, from its folder, or
-            patterns; their contents are part of the model's identity.
+        files: For code of the user or of a package: files and folders that the module opens, from its folder;
+            their contents are part of the model's identity.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

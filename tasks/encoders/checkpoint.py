@@ -76,50 +76,31 @@ def local_path(checkpoint: str) -> Path | None:
 
 
 def digest_of(path: Path) -> str:
-    """``sha256-`` and 16 hexadecimal digits over the names and contents of the files at a path, as by `files_at`."""
-    folder, files = files_at(path)
+    """``sha256-`` and 16 hexadecimal digits over the names and contents of a folder's files, or over one file.
+
+    Links are followed; hidden files and ``__pycache__`` do not count.
+    """
+    files = [path] if path.is_file() else sorted(_files_in(path))
     if not files:
         raise RequestError(f"checkpoint folder {path} is empty")
     total = hashlib.sha256()
     for file in files:
-        total.update(file.relative_to(folder).as_posix().encode() if file != path else b"")
+        total.update(file.relative_to(path).as_posix().encode() if file != path else b"")
         with file.open("rb") as stream:
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return f"sha256-{total.hexdigest()[:16]}"
-
-
-def files_at(path: Path) -> tuple[Path, list[Path]]:
-    """Return a folder and, in order, its files; of a file this one; of a pattern (``*.pt``) the files of all matches.
-
-    Links are followed; hidden files and ``__pycache__`` do not count, unless the path names them.
-    """
-    if path.exists():
-        return path, [path] if path.is_file() else sorted(_files_in(path))
-    pattern = path.absolute()
-    folder = next(above for above in pattern.parents if above.exists())
-    found = {
-        file
-        for match in folder.glob(pattern.relative_to(folder).as_posix())
-        if not any(map(_is_left_out, match.relative_to(folder).parts))
-        for file in ([match] if match.is_file() else _files_in(match))
-    }
-    return folder, sorted(found)
 
 
 def _files_in(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
     """The files of a folder and of its folders; ``above`` are the folders that lead to it, which a link may name."""
     here = folder.resolve()
     for entry in folder.iterdir() if here not in above else ():
-        if _is_left_out(entry.name):
+        if entry.name.startswith(".") or entry.name == "__pycache__":
             continue
         if entry.is_dir():
             yield from _files_in(entry, above | {here})
         elif entry.is_file():
             yield entry
-
-
-def _is_left_out(name: str) -> bool:
-    return name.startswith(".") or name == "__pycache__"
 
 
 def json_file(file: Path) -> dict[str, Any]:

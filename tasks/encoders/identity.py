@@ -28,7 +28,6 @@ from capim.tasks.encoders.catalog import catalog, spec_of
 from capim.tasks.encoders.checkpoint import (
     ReadJson,
     digest_of,
-    files_at,
     json_file,
     local_path,
     open_clip_tag,
@@ -248,16 +247,17 @@ def _module_revision(spec: EncoderSpec, path: Path) -> str:
 def _with_files(spec: EncoderSpec, module: Path, code: str = "") -> EncoderSpec:
     """Return the spec with the digests of the files that its table or the module itself names.
 
-    Names are paths of files or folders, from the folder of the module, or patterns such as ``weights/*.pt``. ``code``
-    is the name under which the module's own state is pinned.
+    Names are paths of files or folders, from the folder of the module. ``code``: under this name the module itself is
+    pinned.
     """
     pins = {}
     given = [name for name in pins_of(spec) if name != code]
     for name in dict.fromkeys([*given, *(declared_files(module) or [])]):
         path = module.parent / Path(name).expanduser()
-        if not path.exists() and not files_at(path)[1]:
+        if not path.exists():
             raise RequestError(
-                f"encoder {spec.name!r}: {module} needs the file {name!r}, which does not exist ({path})"
+                f"encoder {spec.name!r}: {module} needs the file {name!r}, which does not exist ({path}); name files "
+                "or folders, by paths from the folder of the module, no patterns"
             )
         pins[PIN + name] = _pinned(spec, name, path)
     return replace(spec, options={**spec.options, **pins})

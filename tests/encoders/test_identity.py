@@ -76,6 +76,11 @@ def test_a_folder_that_a_module_names_counts_with_all_its_files(tmp_path) -> Non
     [
         ('files = ["gone.pt"]\n', {}, r"model\.py needs the file 'gone\.pt', which does not exist \(.*gone\.pt\)"),
         ("", {"files": ["gone.pt"]}, "needs the file 'gone.pt', which does not exist"),
+        (
+            'files = ["*.npy"]\n',
+            {},
+            r"needs the file '\*\.npy', which does not exist .*; name files or folders, .* no patterns",
+        ),
         ("files = [__file__]\n", {}, r"files must be a literal list of file names.*got \[__file__\]"),
         ('files = "weights.npy"\n', {}, "files must be a literal list of file names"),
         ("def (:\n", {}, r"model\.py is not valid Python"),
