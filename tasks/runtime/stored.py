@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
+from capim.store.current import newest_rows
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.schema import texts
 from capim.store.sets.reading import VectorWindows
@@ -57,7 +58,8 @@ def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]
     ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. A name means its current state, see
     ``store.current``, unless these are fingerprints. Sorted by corpus and protocol.
     """
-    return [row for row in store.evaluated(**wanted) if not Protocol.of(row["protocol"]).is_combined]
+    rows = (row for row in store.evaluated(**wanted) if not Protocol.of(row["protocol"]).is_combined)
+    return newest_rows(rows, "results", by=("corpus", "protocol", "encoder"), uses=store.uses())
 
 
 WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of encoders that have outcomes only
