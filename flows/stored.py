@@ -99,8 +99,9 @@ def in_order(results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:
     """Why no row of a table has all of the wanted names: for each column, the names that go with the others."""
     if store.rows(table, **wanted).num_rows:
-        why = "no current rows have these names: theirs are of earlier states, or by another version of the metric"
-        return f"{why}; `capim evaluate` makes new ones, and a fingerprint instead of a name shows an earlier state"
+        return (
+            "no current rows: `capim evaluate` makes those of a newer metric; earlier states are named by fingerprint"
+        )
     lines = []
     for column in wanted:
         others = {name: list(names) for name, names in wanted.items() if name != column}
@@ -227,7 +228,7 @@ def results(
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=corpora, protocol=protocols, metric=metrics)
     if not against:
         said = matched_by(store)
-        rows = [{**row, "matched": said(row)} for row in in_order(store.current("results", dropped=True, **wanted))]
+        rows = [{**row, "matched": said(row)} for row in in_order(store.current("results", True, **wanted))]
         states = [name for name in wanted if name.endswith("_fingerprint")]
         columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))

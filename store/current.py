@@ -72,8 +72,7 @@ class States:
         ordered = sorted(results, key=lambda row: age(row, uses)[1:])
         corpora = {row["corpus"]: row["corpus_fingerprint"] for row in ordered}
         meant = {*corpora.values(), *named}
-        here = (row for row in ordered if row["corpus_fingerprint"] in meant)
-        encoders = {row["encoder"]: row["encoder_fingerprint"] for row in here}
+        encoders = {row["encoder"]: row["encoder_fingerprint"] for row in ordered if row["corpus_fingerprint"] in meant}
         return cls(corpora=corpora, encoders=encoders, named=named)
 
     def has(self, row: Row) -> bool:
@@ -101,12 +100,6 @@ def newest_rows(rows: Iterable[Row], table: str, by: Sequence[str] | None = None
         ordered = [r for r in ordered if newest_key.get(tuple(r[n] for n in _ANALYSIS)) in (None, r.get("derived"))]
     newest = {tuple(row[name] for name in columns): row for row in ordered}
     return [newest[values] for values in sorted(newest)]
-
-
-def meant_corpora(corpora: Iterable[Row], states: States) -> list[Row]:
-    """The stored corpora that names mean: of a name without results, what was last written under it."""
-    names = {row["name"]: row["fingerprint"] for row in newest_rows(corpora, "corpora")} | {**states.corpora}
-    return [row for row in corpora if names[row["name"]] == row["fingerprint"]]
 
 
 def is_outdated(results: Iterable[Row], uses: Uses = NO_USES) -> Callable[[Row], bool]:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SCHEMES = ("s3", "s3+ddb", "gs", "az", "abfss", "oss", "cos", "file", "memory")  # of addresses that Lance opens
-_AGED = (*FIGURE_OF_STATES, "result", "metric_version", "derived", "created", "run")  # what tells which is current
+_AGED = (*FIGURE_OF_STATES, "result", "evaluation", "metric_version", "derived", "created", "run")  # of current
 _COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts whose number of rows is kept
 _IMAGES = 1024  # that are written or read at once: with thumbnails of 5 kB, about 5 MB
 _MOST_FILES = 64  # what a compaction replaces stays on disk until `capim store prune`: fewer files leave more of it
@@ -463,7 +463,7 @@ class EmbeddingStore:
         check_columns(table, (column, *equals))
         return counts(self.connection, table, column, equals)
 
-    def current(self, table: str, *, dropped: bool = False, **equals: str | Sequence[str]) -> list[Row]:
+    def current(self, table: str, dropped: bool = False, /, **equals: str | Sequence[str]) -> list[Row]:
         """Those of :meth:`rows` that are current (``store.current``): one per figure, of what names mean now.
 
         A name means its state with the newest result on a stored corpus, and a figure is by the version of its metric
@@ -486,9 +486,8 @@ class EmbeddingStore:
         Names mean what they mean in :meth:`current`.
         """
         states = self._results(equals)[1]
-        rows = filter(states.has, self.rows("results", **equals).to_pylist())
-        by = ("corpus_fingerprint", "protocol", "encoder", "encoder_fingerprint")
-        return newest_rows(rows, "results", by=by, uses=self.uses())
+        rows = filter(states.has, read(self.connection, "results", equals, _AGED).to_pylist())
+        return newest_rows(rows, "results", ("corpus", "protocol", *FIGURE_OF_STATES[3:]), self.uses())
 
     def current_outcomes(self, **equals: str | Sequence[str]) -> pa.Table:
         """The outcomes of these evaluations, see :meth:`evaluated`."""
@@ -508,7 +507,7 @@ class EmbeddingStore:
         named = {name: values for name, values in equals.items() if name.endswith("_fingerprint")}
         results = read(self.connection, "results", named, _AGED).to_pylist()
         gone = self.dropped_corpora(row["corpus_fingerprint"] for row in results)
-        found = [row for row in results if row["corpus_fingerprint"] not in gone]
+        found: list[Row] = [row for row in results if row["corpus_fingerprint"] not in gone]
         stored = {row["corpus"] for row in found}
         found += [row for row in results if dropped and row["corpus"] not in stored]
         meant = {each for values in named.values() for each in ([values] if isinstance(values, str) else values)}

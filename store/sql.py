@@ -10,7 +10,8 @@ with the text or image of the query), ``sourced_results`` (results with the sets
 ``ambiguous_misses`` (one row per encoder, query and cause). The tables have the rows of all runs, revisions and states;
 ``current_results``, ``current_outcomes``, ``current_comparisons``, ``current_rankings``, ``current_slices``,
 ``current_watched``, ``current_ambiguous_misses``, and ``current_captions`` and so on for the parts of corpora, have of
-several rows for the same those that reports show, see ``store.current``.
+several rows for the same those that reports show, see ``store.current``; parts are of what was last written under the
+name of a corpus.
 
 Only columns whose name occurs in the statement are read, so that a query about ranks reads no vector. ``SELECT *``
 gives every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats:
@@ -37,7 +38,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from capim.store.connection import storage_faults
-from capim.store.current import meant_corpora
+from capim.store.current import newest_rows
 from capim.store.embedding_store import EmbeddingStore, corpus_part
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.rows import one_of, read
@@ -354,7 +355,7 @@ def batches_of(
         yield from pa.Table.from_pylist(current, schema=chosen).to_batches()
     elif name in CORPUS_PARTS:
         corpora = read(connection, "corpora").to_pylist()
-        for corpus in meant_corpora(corpora, store.states()) if is_current else corpora:
+        for corpus in newest_rows(corpora, "corpora") if is_current else corpora:
             if only not in (None, corpus["fingerprint"]):
                 continue
             rows = corpus_part(connection, name, corpus["name"], corpus["fingerprint"])

@@ -43,10 +43,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> capim.Workspace:
     return opened
 
 
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
 def exported(workspace: capim.Workspace, what: str, folder: Path) -> list[dict[str, Any]]:
     file = folder / f"{what}.csv"
     command(f"export {what} --to {file}", Path(str(workspace.workspace)))
-    return pd.read_csv(file).to_dict("records")
+    return records(pd.read_csv(file))
 
 
 def each_once(rows: Sequence[Mapping[str, Any]], *columns: str) -> set[tuple[Any, ...]]:
@@ -67,15 +71,16 @@ def test_a_figure_has_one_row_in_whatever_shows_figures(workspace: capim.Workspa
         ("one", "R@1"), ("other", "R@1"), ("other", "MRR"),
     }  # fmt: skip
     run = workspace.sql("SELECT run FROM runs ORDER BY started DESC LIMIT 1").run[0]
-    for rows in (
-        workspace.results(wide=True).to_dict("records"),
-        workspace.sql("SELECT * FROM current_results").to_dict("records"),
+    shows: list[Sequence[Mapping[str, Any]]] = [
+        records(workspace.results(wide=True)),
+        records(workspace.sql("SELECT * FROM current_results")),
         exported(workspace, "results", tmp_path),
         read_report_data(workspace.store).results,
         [*state_after(workspace.store, run).results.values()],
-    ):
+    ]
+    for rows in shows:
         assert each_once(rows, *figure) == shown
-    assert each_once(workspace.results().to_dict("records"), *figure) == shown
+    assert each_once(records(workspace.results()), *figure) == shown
     assert [row["encoder"] for row in json_rows("choose --weights shapes:t2i/all=1", folder)] == ["one", "other"]
 
 
@@ -83,7 +88,7 @@ def test_what_is_current_does_not_depend_on_what_is_asked_for(
     workspace: capim.Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert workspace.results(encoders="one", metrics="MRR").empty
-    assert "by another version of the metric; `capim evaluate` makes new ones" in capsys.readouterr().err
+    assert "`capim evaluate` makes those of a newer metric" in capsys.readouterr().err
     assert not workspace.store.current("results", encoder="one", metric="MRR")
     assert "MRR" not in {row["metric"] for row in read_report_data(workspace.store, encoders=["one"]).results}
 
@@ -91,8 +96,8 @@ def test_what_is_current_does_not_depend_on_what_is_asked_for(
 def test_a_query_has_one_outcome_of_each_encoder(workspace: capim.Workspace, tmp_path: Path) -> None:
     n_captions = CORPUS.captions.num_rows
     for rows in (
-        workspace.outcomes().to_dict("records"),
-        workspace.sql("SELECT * FROM current_outcomes").to_dict("records"),
+        records(workspace.outcomes()),
+        records(workspace.sql("SELECT * FROM current_outcomes")),
         exported(workspace, "outcomes", tmp_path),
     ):
         assert len(each_once(rows, "encoder", "corpus", "protocol", "query_id")) == 2 * n_captions
@@ -103,9 +108,9 @@ def test_a_query_has_one_outcome_of_each_encoder(workspace: capim.Workspace, tmp
 
 def test_a_pair_is_compared_once(workspace: capim.Workspace, tmp_path: Path) -> None:
     pair = ("encoder_a", "encoder_b", "corpus", "protocol", "metric")
-    each_once(workspace.sql("SELECT * FROM current_comparisons").to_dict("records"), *pair)
+    each_once(records(workspace.sql("SELECT * FROM current_comparisons")), *pair)
     copy = shutil.copytree(str(workspace.workspace), tmp_path / "copy")  # figures of an older metric are renewed
-    each_once(capim.open(copy, quiet=True).compare(**QUICK).to_dict("records"), *pair)
+    each_once(records(capim.open(copy, quiet=True).compare(**QUICK)), *pair)
 
 
 @pytest.mark.parametrize("part", ["images", "captions"])
