@@ -222,7 +222,7 @@ def certify_model(
 
     spec_of(encoder)
     store = open_store(workspace)
-    rows = store.rows("slices", analysis=["reference"], encoder=[encoder]).to_pylist()
+    rows = store.current("slices", analysis=["reference"], encoder=[encoder])
     compared = [row for row in rows if row["level_name"] in ("reproduced", "suspect") and row["detail"]]
     if not compared:
         raise RequestError(

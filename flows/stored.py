@@ -98,6 +98,10 @@ def in_order(results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:
     """Why no row of a table has all of the wanted names: for each column, the names that go with the others."""
+    if store.rows(table, **wanted).num_rows:
+        return (
+            "no current rows: `capim evaluate` makes those of a newer metric; earlier states are named by fingerprint"
+        )
     lines = []
     for column in wanted:
         others = {name: list(names) for name, names in wanted.items() if name != column}
@@ -180,7 +184,7 @@ def certify(
     store = open_store(workspace)
     name = str(corpus_in(store, corpus)["name"])
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=name)
-    rows = certified(store, name, store.figures(**wanted), seed=seed)
+    rows = certified(store, name, store.current("results", **wanted), seed=seed)
     failed = [row for row in rows if row["holds"] is False]
     known = [row for row in rows if row["holds"] is not None]
     say(f"{len(known) - len(failed)} of {len(known)} promises hold on corpora like {name}")
@@ -196,7 +200,10 @@ def results(
     metrics: Annotated[Texts | None, "M,N"] = None,
     against: Literal["published"] | None = None,
 ) -> Rows:
-    """Print stored results: one row per encoder, corpus, protocol and metric.
+    """Print current results: one row per encoder, corpus, protocol and metric.
+
+    Of a name, the state with the newest result is shown; earlier revisions and states are named by their fingerprints
+    (`capim query "SELECT name, fingerprint FROM encoders"`).
 
     The table shows the main columns; --format json and csv print all of them, among them the interval method, seed,
     replicates and sealed embedding sets of every figure.
@@ -209,8 +216,8 @@ def results(
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
 
     Args:
-        encoders: only these encoders (or shell patterns)
-        corpora: only these corpora (or shell patterns)
+        encoders: only these encoders (or shell patterns, fingerprints)
+        corpora: only these corpora (or shell patterns, fingerprints)
         protocols: only these protocols (or shell patterns)
         metrics: only these metrics (or shell patterns)
         against: compare with published figures
@@ -221,19 +228,20 @@ def results(
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=corpora, protocol=protocols, metric=metrics)
     if not against:
         said = matched_by(store)
-        rows = [{**row, "matched": said(row)} for row in in_order(store.figures(**wanted))]
-        columns = (*RESULT_COLUMNS, *["matched"] * any(row["matched"] for row in rows))
+        rows = [{**row, "matched": said(row)} for row in in_order(store.current("results", True, **wanted))]
+        states = [name for name in wanted if name.endswith("_fingerprint")]
+        columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
     wanted = {"analysis": ["reference"], **wanted}
     compared = []
-    for row in store.rows("slices", **wanted).to_pylist():
+    for row in store.current("slices", **wanted):
         published = json.loads(row["detail"]) if row["detail"] else {}
         shown = {name: row[name] for name in ("encoder", "corpus", "protocol", "metric", "value")}
         verdict = {"published": published.get("published"), "verdict": row["level_name"], "remark": row["reason"]}
         compared.append({**shown, **verdict, "source": published.get("source")})
     from capim.tasks.published import beside
 
-    own = store.figures(**{name: names for name, names in wanted.items() if name != "analysis"})
+    own = store.current("results", **{name: names for name, names in wanted.items() if name != "analysis"})
     compared += beside(own, store.rows("published").to_pylist())
     compared.sort(key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
     return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
@@ -286,10 +294,11 @@ def query(
     """Query the store with SQL (DuckDB), read-only.
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
-    batches, runs … and the views items, embedded_items, query_outcomes, sourced_results, current_results.
+    batches, runs … with the rows of all runs, revisions and states; current_results, current_outcomes, current_captions
+    and so on have the newest of each. Views: items, embedded_items, query_outcomes, sourced_results …
     Columns with the same name are numbered: encoder, encoder_2. Exit code 1 if there are no rows.
 
-    Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"
+    Example: capim query "SELECT encoder, protocol, value FROM current_results WHERE metric = 'R@1' ORDER BY value DESC"
 
     Args:
         sql: a SELECT statement
@@ -576,7 +585,7 @@ def export(
     elif what == "outcomes":
         from capim.store.files import write_row_file
 
-        rows = store.rows("outcomes", **wanted_rows(store, "outcomes", **named))
+        rows = store.current_outcomes(**wanted_rows(store, "outcomes", **named))
         write_row_file(path, rows)
         say(f"{rows.num_rows:,} rows written to {to}")
     else:

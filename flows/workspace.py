@@ -228,7 +228,10 @@ class Workspace:
         against: Literal["published"] | None = None,
         wide: bool = False,
     ) -> Frame:
-        """Stored figures with their intervals; names may be shell patterns. ``wide``: every column."""
+        """Current figures with their intervals; names may be shell patterns. ``wide``: every column.
+
+        Earlier states of an encoder or a corpus are named by fingerprint.
+        """
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
         rows = stored.results(workspace=self.workspace, **names, against=against)
         return _framed(rows, wide=wide)
@@ -242,10 +245,12 @@ class Workspace:
         ``top_ords`` are the best items, best first, as positions among all images or all captions of the corpus, also
         where a protocol searches a part of them, such as the captions of one language. Their ids:
         ``sql("SELECT id FROM items WHERE corpus = 'shapes' AND modality = 'image' ORDER BY ord").id``.
+
+        A name means its current state; earlier states of an encoder or a corpus are named by fingerprint.
         """
         names = {"encoder": encoders, "corpus": corpora, "protocol": protocols}
         store = self.store
-        return frame_of(store.rows("outcomes", **stored.wanted_rows(store, "outcomes", **names)))
+        return frame_of(store.current_outcomes(**stored.wanted_rows(store, "outcomes", **names)))
 
     @_told_in_python()
     def vectors(

@@ -20,6 +20,7 @@ from capim.store.schema import TABLES
 
 Row: TypeAlias = Mapping[str, Any]
 _ANALYSIS = ("encoder", "corpus", "protocol", "analysis", "metric")  # of slices that one derivation makes together
+FIGURE_OF_STATES = ("corpus", "protocol", "metric", "encoder", "encoder_fingerprint", "corpus_fingerprint")
 _ENCODERS = (("encoder", "encoder_fingerprint"), ("encoder_a", "fingerprint_a"), ("encoder_b", "fingerprint_b"))
 
 
@@ -58,28 +59,31 @@ class States:
     Attributes:
         corpora: Name -> fingerprint of the state with the newest result.
         encoders: The same, by results on these states of the corpora.
+        named: Fingerprints of other states that are meant as well, because somebody asked for them.
     """
 
     corpora: Mapping[str, str]
     encoders: Mapping[str, str]
+    named: Collection[str] = ()
 
     @classmethod
-    def of(cls, results: Iterable[Row], stored: Collection[str] | None = None, uses: Uses = NO_USES) -> States:
-        """The states in rows of ``schema.RESULTS``; only on corpora with a fingerprint in ``stored``, if given."""
-        found = (row for row in results if stored is None or row["corpus_fingerprint"] in stored)
-        ordered = sorted(found, key=lambda row: age(row, uses)[1:])
+    def of(cls, results: Iterable[Row], uses: Uses = NO_USES, named: Collection[str] = ()) -> States:
+        """The states in rows of ``schema.RESULTS``."""
+        ordered = sorted(results, key=lambda row: age(row, uses)[1:])
         corpora = {row["corpus"]: row["corpus_fingerprint"] for row in ordered}
-        here = (row for row in ordered if corpora[row["corpus"]] == row["corpus_fingerprint"])
-        return cls(corpora=corpora, encoders={row["encoder"]: row["encoder_fingerprint"] for row in here})
+        meant = {*corpora.values(), *named}
+        encoders = {row["encoder"]: row["encoder_fingerprint"] for row in ordered if row["corpus_fingerprint"] in meant}
+        return cls(corpora=corpora, encoders=encoders, named=named)
 
     def has(self, row: Row) -> bool:
         """Whether a row of any table is about these states; of a ranking, whether all of its corpora are."""
-        of_encoders = all(self.encoders.get(row[name]) == row[column] for name, column in _ENCODERS if name in row)
+        encoders = ((row[name], row[column]) for name, column in _ENCODERS if name in row)
+        of_encoders = all(state in self.named or self.encoders.get(name) == state for name, state in encoders)
         if "corpora" in row:
             ranked = json.loads(row["corpora"])
             return of_encoders and all(self.corpora.get(each["corpus"]) == each["fingerprint"] for each in ranked)
         corpus = self.corpora.get(row["corpus"])
-        return of_encoders and corpus is not None and row.get("corpus_fingerprint", corpus) == corpus
+        return of_encoders and corpus is not None and row.get("corpus_fingerprint", corpus) in (corpus, *self.named)
 
 
 def newest_rows(rows: Iterable[Row], table: str, by: Sequence[str] | None = None, uses: Uses = NO_USES) -> list[Row]:
@@ -135,9 +139,9 @@ def current_rows(
     if table == "comparisons":
         families = current_families(rows, results, states, uses).values()
         return [row for _, of_current_states in families for row in of_current_states]
-    found = newest_rows(filter(states.has, rows), table, uses=uses)
     if table != "results":
-        return found
+        return newest_rows(filter(states.has, rows), table, uses=uses)
+    found = newest_rows(filter(states.has, rows), table, FIGURE_OF_STATES, uses)
     outdated = is_outdated(found, uses)
     return [row for row in found if not outdated(row)]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.connection import Connection, compact, storage_faults
-from capim.store.current import Row, States, Uses, current_rows, newest_rows, uses_of
+from capim.store.current import FIGURE_OF_STATES, Row, States, Uses, current_rows, newest_rows, uses_of
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
 from capim.store.rows import (
     by_value,
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SCHEMES = ("s3", "s3+ddb", "gs", "az", "abfss", "oss", "cos", "file", "memory")  # of addresses that Lance opens
+_AGED = (*FIGURE_OF_STATES, "result", "evaluation", "metric_version", "derived", "created", "run")  # of current
 _COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts whose number of rows is kept
 _IMAGES = 1024  # that are written or read at once: with thumbnails of 5 kB, about 5 MB
 _MOST_FILES = 64  # what a compaction replaces stays on disk until `capim store prune`: fewer files leave more of it
@@ -462,31 +463,55 @@ class EmbeddingStore:
         check_columns(table, (column, *equals))
         return counts(self.connection, table, column, equals)
 
-    def current(self, table: str, **equals: str | Sequence[str]) -> list[Row]:
+    def current(self, table: str, dropped: bool = False, /, **equals: str | Sequence[str]) -> list[Row]:
         """Those of :meth:`rows` that are current (``store.current``): one per figure, of what names mean now.
 
-        A name means its state with the newest result on a stored corpus; but where ``equals`` names states by their
-        fingerprints, these are meant.
+        A name means its state with the newest result on a stored corpus, and a figure is by the version of its metric
+        in the newest result, whatever rows are asked for; but where ``equals`` names states by their fingerprints,
+        these are meant. ``dropped``: a name of which no corpus is stored means the state that was dropped last.
         """
-        rows = self.rows(table, **equals).to_pylist()
         if table == "watched":
-            return newest_rows(rows, table)
-        named = {name: wanted for name, wanted in equals.items() if name.endswith("_fingerprint")}
-        results = self.rows("results").to_pylist() if table in ("comparisons", "slices") else []
-        states, uses = self.states(**named), self.uses()
-        return current_rows(table, rows, current_rows("results", results, [], states, uses), states, uses)
+            return newest_rows(self.rows(table, **equals).to_pylist(), table)
+        results, states = self._results(equals, dropped=dropped)
+        uses, rows = self.uses(), self.rows(table, **equals).to_pylist()
+        shown = current_rows("results", results, [], states, uses)
+        if table != "results":
+            return current_rows(table, rows, shown, states, uses)
+        keys = {row["result"] for row in shown}
+        return [row for row in rows if row["result"] in keys]
+
+    def evaluated(self, **equals: str | Sequence[str]) -> list[Row]:
+        """For each encoder, corpus and protocol a row of results of the newest evaluation, by any version of a metric.
+
+        Names mean what they mean in :meth:`current`.
+        """
+        states = self._results(equals)[1]
+        rows = filter(states.has, read(self.connection, "results", equals, _AGED).to_pylist())
+        return newest_rows(rows, "results", ("corpus", "protocol", *FIGURE_OF_STATES[3:]), self.uses())
+
+    def current_outcomes(self, **equals: str | Sequence[str]) -> pa.Table:
+        """The outcomes of these evaluations, see :meth:`evaluated`."""
+        return self.rows("outcomes", evaluation=[row["evaluation"] for row in self.evaluated(**equals)])
 
     def figures(self, **equals: str | Sequence[str]) -> list[Row]:
         """The results of every evaluation, superseded ones too: of each figure the row that is current."""
-        by = ("corpus", "protocol", "metric", "encoder", "encoder_fingerprint", "corpus_fingerprint", "evaluation")
+        by = (*FIGURE_OF_STATES, "evaluation")
         return newest_rows(self.rows("results", **equals).to_pylist(), "results", by=by, uses=self.uses())
 
-    def states(self, **equals: str | Sequence[str]) -> States:
-        """What names mean by the stored results, or by those whose columns hold the given texts."""
-        columns = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "derived", "created", "run")
-        results = read(self.connection, "results", equals, columns).to_pylist()
-        dropped = self.dropped_corpora(row["corpus_fingerprint"] for row in results)
-        return States.of((row for row in results if row["corpus_fingerprint"] not in dropped), uses=self.uses())
+    def states(self) -> States:
+        """What names mean by the stored results."""
+        return self._results({})[1]
+
+    def _results(self, equals: Mapping[str, str | Sequence[str]], *, dropped: bool = False) -> tuple[list[Row], States]:
+        """The results of the states that ``equals`` names by fingerprints, of all if of none; and what names mean."""
+        named = {name: values for name, values in equals.items() if name.endswith("_fingerprint")}
+        results = read(self.connection, "results", named, _AGED).to_pylist()
+        gone = self.dropped_corpora(row["corpus_fingerprint"] for row in results)
+        found: list[Row] = [row for row in results if row["corpus_fingerprint"] not in gone]
+        stored = {row["corpus"] for row in found}
+        found += [row for row in results if dropped and row["corpus"] not in stored]
+        meant = {each for values in named.values() for each in ([values] if isinstance(values, str) else values)}
+        return found, States.of(found, uses=self.uses(), named=meant)
 
     def uses(self, until: datetime | None = None) -> Uses:
         """Key of each derivation -> whether its settings are the usual ones, and when it was made or last used.

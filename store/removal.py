@@ -233,7 +233,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     pinned = {row[name] for row in watched for name in ("evaluation", "baseline_evaluation")}
     every = store.rows("results").to_pylist()
     # `capim results` shows those on corpora that were dropped, too
-    states = States.of(every, uses=uses), States.of(every, [row["fingerprint"] for row in described_corpora], uses)
+    states = States.of(every, uses), store.states()
     shown = {row["result"] for each in states for row in newest_rows(filter(each.has, every), "results", uses=uses)}
     kept = [
         row

@@ -7,9 +7,11 @@ Tables: metadata and analyses by their names (``encoders``, ``corpora``, ``sets`
 
 Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``query_outcomes`` (outcomes
 with the text or image of the query), ``sourced_results`` (results with the sets they were computed from),
-``ambiguous_misses`` (one row per encoder, query and cause); and ``current_results``, ``current_comparisons``,
-``current_rankings``, ``current_slices``, ``current_watched``: of several rows for the same those that reports show, see
-``store.current``.
+``ambiguous_misses`` (one row per encoder, query and cause). The tables have the rows of all runs, revisions and states;
+``current_results``, ``current_outcomes``, ``current_comparisons``, ``current_rankings``, ``current_slices``,
+``current_watched``, ``current_ambiguous_misses``, and ``current_captions`` and so on for the parts of corpora, have of
+several rows for the same those that reports show, see ``store.current``; parts are of what was last written under the
+name of a corpus.
 
 Only columns whose name occurs in the statement are read, so that a query about ranks reads no vector. ``SELECT *``
 gives every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats:
@@ -36,9 +38,10 @@ from uuid import uuid4
 import pyarrow as pa
 
 from capim.store.connection import storage_faults
+from capim.store.current import newest_rows
 from capim.store.embedding_store import EmbeddingStore, corpus_part
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.rows import read
+from capim.store.rows import one_of, read
 from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, optional
 from capim.store.sets.reading import open_set
 from capim.store.types import digest16
@@ -101,8 +104,11 @@ VIEWS = {
 }
 """View -> (tables and views that it reads, its definition)."""
 
-CURRENT = {f"current_{name}": name for name, table in ANALYSES.items() if table.shown_for is not None}
+_CURRENT_TABLES = [name for name, table in ANALYSES.items() if table.shown_for is not None]
+CURRENT = {f"current_{name}": name for name in (*_CURRENT_TABLES, "outcomes", *CORPUS_PARTS)}
 """View -> the table whose current rows it has, see ``store.current``."""
+_AMBIGUOUS = VIEWS["ambiguous_misses"][1].replace("FROM slices", "FROM current_slices")
+VIEWS["current_ambiguous_misses"] = ("current_slices",), _AMBIGUOUS
 
 
 MEMORY = 4 * 2**30  # bytes
@@ -329,25 +335,27 @@ def _read(store: EmbeddingStore, name: str, chosen: pa.Schema, faults: list[Work
 
 
 def _schema_of(name: str) -> pa.Schema:
+    name = CURRENT.get(name, name)
     if name == "embeddings":
         return _EMBEDDINGS
     if name in CORPUS_PARTS:
         return pa.schema([*optional(pa.string(), *_CORPUS), *optional(pa.int32(), "ord"), *CORPUS_PARTS[name]])
-    return TABLES[CURRENT.get(name, name)].columns
+    return TABLES[name].columns
 
 
 def batches_of(
     store: EmbeddingStore, name: str, chosen: pa.Schema, only: str | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a table with the chosen columns; of parts of corpora ``only`` those of one corpus."""
-    connection = store.connection
+    connection, is_current, name = store.connection, name in CURRENT, CURRENT.get(name, name)
     if name == "embeddings":
         yield from _embedding_batches(store, chosen)
-    elif name in CURRENT:
-        current = [{column: row[column] for column in chosen.names} for row in store.current(CURRENT[name])]
+    elif is_current and name in _CURRENT_TABLES:
+        current = [{column: row[column] for column in chosen.names} for row in store.current(name)]
         yield from pa.Table.from_pylist(current, schema=chosen).to_batches()
     elif name in CORPUS_PARTS:
-        for corpus in read(connection, "corpora").to_pylist():
+        corpora = read(connection, "corpora").to_pylist()
+        for corpus in newest_rows(corpora, "corpora") if is_current else corpora:
             if only not in (None, corpus["fingerprint"]):
                 continue
             rows = corpus_part(connection, name, corpus["name"], corpus["fingerprint"])
@@ -357,10 +365,11 @@ def batches_of(
                 yield _completed(batch, chosen, constants)
     else:
         table = connection.find(name)
+        wanted = one_of("evaluation", [row["evaluation"] for row in store.evaluated()]) if is_current else None
         try:
             with storage_faults(f"reading {name!r}"):
                 if table is not None:
-                    for batch in table.scanner(columns=chosen.names, scan_in_order=True).to_batches():
+                    for batch in table.scanner(columns=chosen.names, filter=wanted, scan_in_order=True).to_batches():
                         yield _completed(batch, chosen, {})
         except WorkError as fault:
             latest = connection.find(name)

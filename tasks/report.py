@@ -158,7 +158,7 @@ def gate_of(
     references = published()
     of_evaluations = store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()])
     alike = [row for row in of_evaluations.to_pylist() if all(row[n] == getattr(resampling, n) for n in SETTINGS[:3])]
-    results = newest_rows(alike, "results", by=("evaluation", "protocol", "metric"))
+    results = newest_rows(alike, "results", by=("evaluation", "protocol", "metric"), uses=store.uses())
 
     def rows(_: Derivation) -> pa.Table:
         judged = judge_results(

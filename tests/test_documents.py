@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from capim.store.sql import known_tables
 from tests.documents import ROOT, fenced_blocks, make_tree, run_page
 
 PAGES = ("own_data.md", "own_model.md", "embeddings.md", "judged.md")
@@ -19,6 +20,18 @@ PAGES = ("own_data.md", "own_model.md", "embeddings.md", "judged.md")
 @pytest.mark.parametrize("name", PAGES)
 def test_every_block_of_a_page_runs_as_printed(tmp_path: Path, name: str) -> None:
     run_page(ROOT / "docs" / name, tmp_path)
+
+
+def test_documents_and_help_ask_for_what_is_current() -> None:
+    """Of other tables every run, revision and state is counted; the history of a watch is meant to be whole."""
+    plain = {name.removeprefix("current_") for name in known_tables() if name.startswith("current_")} - {"watched"}
+    pages = [each for kind in ("md", "ipynb", "py") for each in (ROOT / "docs").rglob(f"*.{kind}")]
+    pages += [ROOT / "README.md", *(ROOT / "deployments").glob("*.md"), *(ROOT / "flows").glob("*.py")]
+    asked = {
+        (file.name, name) for file in pages for name in re.findall(r"\b(?:FROM|JOIN) (\w+)", file.read_text("utf-8"))
+    }
+    assert "current_captions" in {name for _, name in asked}
+    assert not sorted((file, name) for file, name in asked if name in plain)
 
 
 def page(tmp_path: Path, text: str) -> Path:

@@ -49,7 +49,10 @@ What the methods of a workspace with these names do, and their options.
 TABLES = """# Tables of the store
 
 What `capim query "SELECT …"` reads, as the code declares it. Only columns that are marked can be null. `capim query
-"SELECT * FROM results LIMIT 3"` shows rows, `capim query "DESCRIBE results"` the columns of one table.
+"SELECT * FROM current_results LIMIT 3"` shows rows, `capim query "DESCRIBE results"` the columns of one table.
+
+The tables have the rows of every run, of every revision of an encoder and of every state of a corpus. The views
+`current_…` have the newest of each, as `capim results` and reports show it; fingerprints tell the others apart.
 """
 Comments = dict[tuple[str, str], str]
 

@@ -14,8 +14,10 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Table
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, chance_of, decision, headline_tasks
+from capim.store.errors import RequestError
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import Protocol
+from capim.tasks.statistics.draws import METHODS
 
 PACKAGES = r"\usepackage{booktabs,tabularx}"
 _BEST, _EQUIVALENT, _UNDECIDED, _CHANCE = r"\textbf{%s}", r"\underline{%s}", r"$^\circ$", r"$^\ast$"
@@ -94,7 +96,11 @@ def column_table(data: ReportData) -> str:
     A block for every corpus, with at most two figures side by side, each with its interval; ``ties`` is the share of
     queries with a tie. Marked are the highest figure, and by the tests against it: equivalent, undecided, and what no
     test tells from chance. More than a column holds goes on in a second table.
+
+    Raises:
+        RequestError: The intervals of the figures, those of a user's metrics left aside, were made in several ways.
     """
+    _check_intervals(row for row in data.results if not data.metric(row["metric"]).is_own)
     ties = has_ties(data)
     tables: list[list[list[str]]] = []
     for corpus in data.corpus_names():
@@ -105,6 +111,21 @@ def column_table(data: ReportData) -> str:
                 tables.append([])
             tables[-1].append(block)
     return "\n".join(_float(data, blocks, at, ties=ties) for at, blocks in enumerate(tables))
+
+
+def _check_intervals(rows: Iterable[Row]) -> None:
+    ways: dict[str, str] = {}  # with a figure of each
+    for row in (row for row in rows if row["interval_method"] != "none"):
+        method = row["interval_method"] if row["interval_method"] in METHODS else METHODS[0]
+        drawn = f", {row['replicates']:,} replicates, seed {row['seed']}" if method != METHODS[0] else ""
+        figure = f"{row['metric']} of {row['encoder']}, {row['protocol']} on {row['corpus']}"
+        ways.setdefault(f"{method} at {100 * row['level']:g} %{drawn}", figure)
+    if len(ways) > 1:
+        listed = "; ".join(f"{way} ({figure})" for way, figure in ways.items())
+        raise RequestError(
+            f"one table would hold intervals that were made in several ways: {listed}. Run `capim evaluate` with the "
+            "--interval, --level, --replicates and --seed that all figures should have, then the same `capim export`"
+        )
 
 
 def _float(data: ReportData, blocks: Sequence[Sequence[str]], at: int, *, ties: bool) -> str:

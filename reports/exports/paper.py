@@ -134,7 +134,7 @@ def methods(data: ReportData) -> tuple[str, set[str]]:
 
 def _of_intervals(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
     found = {row["interval_method"] for row in rows}
-    levels, replicates, seeds = ({row[name] for row in rows} for name in ("level", "replicates", "seed"))
+    levels = {row["level"] for row in rows}
     sentences = []
     level = show.listing([f"{100 * each:g}\\,\\%" for each in sorted(levels)])
     if "wilson" in found:
@@ -145,10 +145,12 @@ def _of_intervals(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
     if found & {"t", "log-t"}:
         logs = " (of ranks on a logarithmic scale)" if "log-t" in found else ""
         sentences.append(f"Intervals of other means are Student's $t$ with linearised errors over images{logs}.")
-    if drawn := found & {"percentile", "bca", "expanded"}:
-        kinds = {"percentile": "percentile", "bca": "bias-corrected and accelerated", "expanded": "expanded percentile"}
+    kinds = {"percentile": "percentile", "bca": "bias-corrected and accelerated", "expanded": "expanded percentile"}
+    if drawn := found & kinds.keys():
         kind = show.listing([kinds[each] for each in sorted(drawn)])
-        drawn_by = f"{_numbers(replicates)} replicates, seed {_numbers(seeds)}"
+        used = [row for row in rows if row["interval_method"] in drawn]
+        replicates, seeds = (_numbers({row[name] for row in used}) for name in ("replicates", "seed"))
+        drawn_by = f"{replicates} replicates, seed {seeds}"
         sentences.append(
             f"{'Other intervals' if sentences else 'Intervals'} ({level}) are {kind} intervals of a "
             f"bootstrap{cite('efron1993')} that draws images, with all their queries, with "

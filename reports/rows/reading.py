@@ -68,20 +68,24 @@ def read_report_data(
         step = newest_runs if with_results else "run `capim run` (or `capim demo`) first"
         raise RequestError(f"store {source.uri}: {fault}; {step}")
 
+    gone = source.dropped_corpora(row["corpus_fingerprint"] for row in results)
+    meant = States.of((row for row in results if row["corpus_fingerprint"] not in gone), uses)
+    newest = newest_rows(filter(meant.has, results), "results", uses=uses)
+    is_old = is_outdated(newest, uses)
     for column, names in (("corpus", corpora), ("encoder", encoders), ("protocol", protocols)):
         results = _named(results, column, names)
-    gone = source.dropped_corpora(row["corpus_fingerprint"] for row in results)
     dropped = Counter(row["corpus"] for row in results if row["corpus_fingerprint"] in gone)
     results = [row for row in results if row["corpus_fingerprint"] not in gone]
-    if not results:
+    left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
+    left_out += _left_out(results, meant)
+    keys, shown = {row["result"] for row in results}, {row["protocol"] for row in results}
+    newest = [row for row in newest if row["result"] in keys]
+    if not newest:
         raise RequestError(
-            f"store {source.uri}: these results are on corpora that were dropped ({', '.join(sorted(dropped))}); "
-            "embed one again, or read the results with `capim results`"
+            f"store {source.uri}: no current results have these names, only {'; '.join(left_out)}; run `capim run` "
+            "with them, or read the results with `capim results`"
         )
-    shown = {row["protocol"] for row in results}
-    states = States.of(results, uses=uses)
-    newest = newest_rows(filter(states.has, results), "results", uses=uses)
-    is_old = is_outdated(newest, uses)
+    states = States.of(newest, uses)
     kept = tuple(row for row in newest if not is_old(row))
 
     def current(table: str) -> list[Row]:
@@ -105,8 +109,7 @@ def read_report_data(
     in_order = sorted(source.sealed_sets(), key=lambda one: (one.key.corpus, one.key.encoder, one.key.modality))
     specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(states.encoders.items())}
     thumbnails = _thumbnails(source, queries, contents)
-    left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
-    left_out += [*_left_out(results, states), *_outdated(filter(is_old, newest)), *_incomplete(runs, states.encoders)]
+    left_out += [*_outdated(filter(is_old, newest)), *_incomplete(runs, states.encoders)]
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),

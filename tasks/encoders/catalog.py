@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec, Option, Precision, Storage, VectorKind
 from capim.tasks.encoders import of_mteb
-from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_faults, adapter_named, is_own_code
+from capim.tasks.encoders.adapters import ADAPTERS, OWN_CODE_FORM, PIN, adapter_faults, adapter_named, is_own_code
 
 log = logging.getLogger(__name__)
 _COUNT = "a whole number from 1 on"
@@ -47,8 +47,8 @@ class CatalogEntry(BaseModel):
         needs: Requirements beside the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
         remote_code: The checkpoint brings Python code that must be run: in the catalog a fact, in a suite consent.
-        files: For adapter ``module``: files that the module opens, from its folder; their contents are part of the
-            model's identity.
+        files: For code of the user or of a package: files and folders that the module opens, from its folder;
+            their contents are part of the model's identity.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -131,8 +131,9 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         entry = CatalogEntry.model_validate({**row, "name": name})
     except ValidationError as error:
         faults += _plain(error)
-    if "files" in row and row.get("adapter") != "module":
-        faults.append("files belong to adapter 'module'; of any other model all files count")
+    named = str(row.get("adapter"))
+    if "files" in row and named in ADAPTERS and named != "module" and not ADAPTERS[named].release:
+        faults.append(f"files belong to code of your own, {OWN_CODE_FORM}; of any other model all files count")
     if faults:
         raise RequestError([f"encoder {name!r}: {fault}" for fault in faults])
     try:

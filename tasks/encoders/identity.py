@@ -102,6 +102,7 @@ def _with_code(spec: EncoderSpec) -> EncoderSpec:
         name, state = of_mteb.ADAPTER, version(of_mteb.ADAPTER)
     elif adapter.release or is_own_code(spec.adapter):
         name, state = (adapter.package, adapter.release) if adapter.release else state_of(spec.adapter)
+        spec = _with_files(spec, own_module(spec.adapter), code=name)
     else:
         return spec
     if (known := spec.options.get(PIN + name, state)) != state:
@@ -112,6 +113,18 @@ def _with_code(spec: EncoderSpec) -> EncoderSpec:
     unnamed = spec.checkpoint == spec.adapter and not spec.resolved
     revision = f"{name}-{state}" if unnamed else spec.revision
     return replace(spec, revision=revision, options={**spec.options, PIN + name: state})
+
+
+def own_module(adapter: str) -> Path:
+    """Return the file of the code that an adapter names, the user's or a package's, found without running any of it."""
+    where = adapter.rpartition(":")[0] if is_own_code(adapter) else adapter_named(adapter).module
+    if where.endswith(".py"):
+        return Path(where)
+    top, *inner = where.split(".")
+    source = importlib.util.find_spec(top)
+    folders = list((source and source.submodule_search_locations) or ())
+    path = Path(folders[0] if folders else str(source and source.origin)).with_suffix("").joinpath(*inner)
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def _reader(checkpoint: str, revision: str) -> ReadJson:
@@ -231,14 +244,20 @@ def _module_revision(spec: EncoderSpec, path: Path) -> str:
     return f"{given}+{digest}" if given else digest
 
 
-def _with_files(spec: EncoderSpec, module: Path) -> EncoderSpec:
-    """The spec of a module with the digests of the files that its table or the module itself names."""
+def _with_files(spec: EncoderSpec, module: Path, code: str = "") -> EncoderSpec:
+    """Return the spec with the digests of the files that its table or the module itself names.
+
+    Names are paths of files or folders, from the folder of the module. ``code``: under this name the module itself is
+    pinned.
+    """
     pins = {}
-    for name in dict.fromkeys([*pins_of(spec), *(declared_files(module) or [])]):
+    given = [name for name in pins_of(spec) if name != code]
+    for name in dict.fromkeys([*given, *(declared_files(module) or [])]):
         path = module.parent / Path(name).expanduser()
         if not path.exists():
             raise RequestError(
-                f"encoder {spec.name!r}: {module} needs the file {name!r}, which does not exist ({path})"
+                f"encoder {spec.name!r}: {module} needs the file {name!r}, which does not exist ({path}); name files "
+                "or folders, by paths from the folder of the module, no patterns"
             )
         pins[PIN + name] = _pinned(spec, name, path)
     return replace(spec, options={**spec.options, **pins})
@@ -259,7 +278,7 @@ def declared_files(path: Path) -> list[str] | None:
         RequestError: It is not Python, or ``files`` is not a literal list of texts.
     """
     try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
+        tree = ast.parse(path.read_bytes() if path.is_file() else b"", filename=str(path))
     except (SyntaxError, ValueError) as error:
         raise RequestError(f"{path} is not valid Python: {error}") from error
     for statement in reversed(tree.body):  # the last assignment counts
@@ -277,12 +296,13 @@ def declared_files(path: Path) -> list[str] | None:
 
 
 def identity_gap(spec: EncoderSpec) -> str | None:
-    """What the identity of a module may lack and what to do about it, in one line; None if nothing.
+    """What the identity of a file of code may lack and what to do about it, in one line; None if nothing.
 
-    Any other model is all the files of its folder or repository.
+    Any other model is all the files of its folder or repository, or of its package.
     """
-    path = local_path(spec.checkpoint) if spec.adapter == "module" else None
-    if path is None or pins_of(spec) or declared_files(path) is not None:
+    in_file = spec.checkpoint == spec.adapter and ".py:" in spec.adapter
+    path = own_module(spec.adapter) if in_file else local_path(spec.checkpoint) if spec.adapter == "module" else None
+    if path is None or pins_of(spec).keys() - {path.name} or declared_files(path) is not None:
         return None
     return (
         f"encoder {spec.name!r}: its identity is {path.name} alone; if it opens other files, name them in it "

@@ -58,13 +58,8 @@ def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]
     ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. A name means its current state, see
     ``store.current``, unless these are fingerprints. Sorted by corpus and protocol.
     """
-    states = store.states(**{name: values for name, values in wanted.items() if name.endswith("_fingerprint")})
-    rows = [
-        row
-        for row in store.rows("results", **wanted).to_pylist()
-        if states.has(row) and not Protocol.of(row["protocol"]).is_combined
-    ]
-    return newest_rows(rows, "results", by=("corpus_fingerprint", "protocol", "encoder"), uses=store.uses())
+    rows = (row for row in store.evaluated(**wanted) if not Protocol.of(row["protocol"]).is_combined)
+    return newest_rows(rows, "results", by=("corpus", "protocol", "encoder"), uses=store.uses())
 
 
 WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of encoders that have outcomes only

@@ -76,6 +76,11 @@ def test_a_folder_that_a_module_names_counts_with_all_its_files(tmp_path) -> Non
     [
         ('files = ["gone.pt"]\n', {}, r"model\.py needs the file 'gone\.pt', which does not exist \(.*gone\.pt\)"),
         ("", {"files": ["gone.pt"]}, "needs the file 'gone.pt', which does not exist"),
+        (
+            'files = ["*.npy"]\n',
+            {},
+            r"needs the file '\*\.npy', which does not exist .*; name files or folders, .* no patterns",
+        ),
         ("files = [__file__]\n", {}, r"files must be a literal list of file names.*got \[__file__\]"),
         ('files = "weights.npy"\n', {}, "files must be a literal list of file names"),
         ("def (:\n", {}, r"model\.py is not valid Python"),
@@ -89,7 +94,7 @@ def test_files_that_a_module_cannot_mean_are_refused(head, fields, message, tmp_
 def test_files_are_a_list_and_belong_to_modules(tmp_path) -> None:
     with pytest.raises(RequestError, match="files must be a list of file names"):
         module(tmp_path / "model.py", files="weights.npy")
-    with pytest.raises(RequestError, match="files belong to adapter 'module'"):
+    with pytest.raises(RequestError, match="files belong to code of your own"):
         entry_from("x", {"adapter": "hf_dual", "checkpoint": "a/b", "dim": 8, "files": ["weights.npy"]})
 
 

@@ -19,6 +19,7 @@ from capim.tasks.encoders import (
     encode_captions,
     encode_images,
     entry_from,
+    identity_gap,
     load_encoder,
     resolve,
 )
@@ -140,6 +141,42 @@ def test_a_suite_names_a_function_that_loads_beside_it_or_in_a_module(tmp_path, 
     written(tmp_path, LOADS + "\n", "own_loader_module.py")
     with pytest.raises(RequestError, match=r"was made with own_loader_module\.py sha256-.* is here"):
         resolve(first)
+
+
+@pytest.mark.parametrize("in_table", [False, True])
+@pytest.mark.parametrize("form", ["{folder}/pack/own.py:load", "pack.own:load", "theirs", "{folder}/pack/own.py"])
+def test_files_that_own_code_of_any_form_opens_count(form, in_table, tmp_path, monkeypatch) -> None:
+    (tmp_path / "pack" / "weights").mkdir(parents=True)
+    written(tmp_path, "", "pack/__init__.py")
+    named = ["a.pt", "weights", "../c.bin"]
+    written(tmp_path, LOADS if in_table else f"files = {named}\n{LOADS}", "pack/own.py")
+    opened = [tmp_path / name for name in ("pack/a.pt", "pack/weights/b.pt", "c.bin")]
+    for file in opened:
+        file.write_text("1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(ADAPTERS, "theirs", Adapter(title="theirs", module="pack.own", package="p", release="1.0"))
+    # as an installed package, which no change of a file gives another version
+    monkeypatch.setattr("capim.tasks.encoders.identity._packages", lambda: {"pack": ["p"]})
+    monkeypatch.setattr("capim.tasks.encoders.identity.version", lambda _: "1.0")
+    spec = spec_of(form.format(folder=tmp_path), dim=2, **{"files": named} if in_table else {})
+    seen = {(first := resolve(spec)).fingerprint}
+    assert resolve(first) == resolve(spec) == first
+    for file in opened:
+        file.write_text("2")
+        seen.add(resolve(spec).fingerprint)
+        with pytest.raises(RequestError, match="the files have changed"):
+            resolve(first)
+    assert len(seen) == 4, "each of the files counts"
+    opened[0].unlink()
+    with pytest.raises(RequestError, match=r"own\.py needs the file 'a\.pt', which does not exist"):
+        resolve(spec)
+
+
+def test_a_file_with_a_function_that_loads_and_without_a_list_of_files_has_a_gap_in_its_identity(tmp_path) -> None:
+    file = written(tmp_path, LOADS)
+    assert "its identity is my_model.py alone" in str(identity_gap(resolve(spec_of(f"{file}:load"))))
+    written(tmp_path, f"files = []\n{LOADS}")
+    assert identity_gap(resolve(spec_of(f"{file}:load"))) is None
 
 
 def test_an_encoder_of_a_package_that_has_a_name_of_ours_or_a_faulty_row_is_left_out(monkeypatch, caplog) -> None:

@@ -13,6 +13,7 @@ from capim.reports.exports import export_results, paper
 from capim.reports.exports.latex import column_table, escape_latex
 from capim.reports.exports.paper import methods
 from capim.reports.rows.reading import read_report_data
+from capim.store.errors import RequestError
 from capim.tasks.corpora import CORPORA
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, result, spec
 
@@ -113,6 +114,30 @@ def test_the_methods_name_the_settings_that_were_used_and_cite_what_they_rest_on
     assert "95\\,\\%" in text
     assert {"efron1993", "cameron2008", "good2005", "westfall1993"} <= cited
     assert "korn1998" not in cited, "no Wilson interval is among these figures"
+
+
+def test_intervals_that_were_made_in_several_ways_are_refused_with_what_to_type(tmp_path: Path) -> None:
+    store = StandIn()
+    store.contents["shop"], store.specs["a"] = corpus("shop", n_images=4), spec("a")
+    for protocol in ("t2i/all", "i2t/any"):
+        result(store, "a", "shop", protocol, "R@1", 0.5)
+    result(store, "a", "shop", "t2i/all", "own:metric", 0.5)
+    changed, _, own = store.tables["results"]
+    changed |= {"interval_method": "wilson", "replicates": 1000}
+    own |= {"interval_method": "wilson"}
+    said = (
+        r"percentile at 95 %, 10,000 replicates, seed 0 \(R@1 of a, i2t/any on shop\); wilson at 95 % \(R@1 of a, t2i"
+    )
+    for to, kind in ((tmp_path / "paper", "paper"), (tmp_path / "tables.tex", None)):
+        with pytest.raises(RequestError, match=said) as refused:
+            export_results(read_report_data(store), to, kind=kind)
+        assert "`capim evaluate`" in str(refused.value)
+    data = read_report_data(store)
+    text, _ = methods(data)
+    assert "10,000 replicates, seed 0" in text
+    assert "1,000" not in text.replace("10,000", ""), "draws of no figure that is drawn"
+    changed |= {"interval_method": "percentile", "replicates": 10_000}
+    export_results(read_report_data(store), tmp_path / "paper", kind="paper")
 
 
 def test_every_reference_of_a_corpus_or_a_method_has_an_entry() -> None:
