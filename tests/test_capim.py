@@ -231,6 +231,24 @@ def test_a_search_that_is_impossible_says_why(workspace: capim.Workspace, query:
             workspace.search("a cat", image="cat.jpg", encoder="many", corpus="shapes")
 
 
+def test_wrong_arguments_of_a_question_are_a_request_error_with_their_names(workspace: capim.Workspace) -> None:
+    wrong: list[Any] = [lambda: workspace.vectors("shapes", "one"), lambda: workspace.vectors(corpora="shapes")]  # type: ignore[call-arg,misc]
+    for ask in wrong:
+        with pytest.raises(capim.RequestError, match=r"^vectors: .*vectors\(encoder=…, corpus=…, modality=…"):
+            ask()
+    with pytest.raises(capim.RequestError, match=r"^search: .*search\(text=…"):
+        workspace.search(*range(20))  # type: ignore[call-arg,misc]
+
+
+def test_python_m_capim_is_the_command_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "capim", "list", "encoders", "--format", "csv"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\ntiny-clip," in done.stdout
+
+
 def test_an_imported_encoder_is_searched_by_vectors(tmp_path: Path) -> None:
     spec = EncoderSpec(name="theirs", adapter="imported", checkpoint="theirs", revision="a1", dim=8)
     random_store(tmp_path / "store", read_shapes(n_scenes=3), (spec,))
