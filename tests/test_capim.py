@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import math
 import os
 import re
@@ -247,6 +248,17 @@ def test_python_m_capim_is_the_command_line(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "\ntiny-clip," in done.stdout
+
+
+def test_an_output_that_lacks_characters_gets_them_escaped_and_json_stays_true(workspace: capim.Workspace) -> None:
+    words = [sys.executable, "-m", "capim", "query", "SELECT '中 😀 −3' AS x", "--workspace", str(workspace.workspace)]
+    narrow = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    tables = [
+        subprocess.run([*words, "--format", form], env=narrow, capture_output=True, check=True).stdout.decode("ascii")
+        for form in ("table", "json")
+    ]
+    assert tables[0].splitlines()[1:] == ["-" * 8, r"\u4e2d \ud83d\ude00 -3"]
+    assert json.loads(tables[1]) == [{"x": "中 😀 -3"}]
 
 
 def test_an_imported_encoder_is_searched_by_vectors(tmp_path: Path) -> None:
