@@ -7,6 +7,7 @@ seconds.
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
@@ -22,12 +23,14 @@ from capim.flows.execution import (
     call_each,
     map_collecting_failures,
     record_end,
+    record_note,
     recorded_run,
     refuse_all,
     run_flow,
     task_settings,
 )
 from capim.flows.inspection import device_faults
+from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks import evaluate as scoring
@@ -50,6 +53,8 @@ from capim.tasks.runtime.references import (
     encoder_name,
 )
 from capim.tasks.runtime.task import artifact_key, show_table
+
+log = logging.getLogger(__name__)
 
 # --- Flow `evaluate`: exact ranks and metrics with intervals, for every sealed pair of embedding sets.
 
@@ -252,6 +257,9 @@ def publish_step(
     where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run, "of_run": of_run}
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
     [page] = call_each(publish_report, [{**where, **chosen}])
+    if not can_draw():
+        log.warning("the report is %s", NO_CHARTS)
+        record_note(config, run, f"the report is {NO_CHARTS}")
     show_report(page, store_uri=config.store_uri, run=run, reports_url=os.environ.get(REPORTS_VARIABLE))
     return page
 

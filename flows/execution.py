@@ -539,6 +539,14 @@ def record_end(config: RunConfig, run: str, missing: Sequence[Missing]) -> None:
     _end(EmbeddingStore.open(config.store_uri), run, missing)
 
 
+def record_note(config: RunConfig, run: str, note: str) -> None:
+    """Write into the record of a run what its outcome lacks, unless it has a message already."""
+    store = EmbeddingStore.open(config.store_uri)
+    [row] = store.rows("runs", run=run).to_pylist()
+    row["message"] = row["message"] or note
+    store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
+
+
 def _end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
     """Write how a run ended and what it used, unless that is written."""
     [row] = store.rows("runs", run=run).to_pylist()
