@@ -29,6 +29,10 @@ NOTE = (
     "statistical settings can differ. Another version: the code of the metric differs, so nothing was tested. "
     "Adjusted p: Holm over all figures of both reports that have a p."
 )
+REPLACED = (
+    "`capim import --replace` removes the results of the vectors that it replaces. Vectors that are imported with a "
+    "`--revision` of their own leave them in the store, and both are compared."
+)
 NAMED = 8  # figures that a warning names
 LONG = 40  # rows above which the changes that are not significant are folded
 
@@ -55,7 +59,8 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     worse = [c for c in real if c.worse]
     counted = {"Figures in both": shared, "Changed": moved, "Significant": real, "Worse": worse}
     metrics = {**old.metrics, **new.metrics}
-    sections = (_figures(metrics, moved, shared), *_causes(old, new, moved), *_coverage(metrics, old, new))
+    removed = [*_removed("earlier", old, new), *_removed("later", new, old)]
+    sections = (_figures(metrics, moved, shared, removed), *_causes(old, new, moved), *_coverage(metrics, old, new))
     return Report(
         title="What changed",
         subtitle=f"from {old.name} to {new.name}",
@@ -67,12 +72,25 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     )
 
 
-def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureChange]) -> Section:
+def _removed(which: str, one: Snapshot, other: Snapshot) -> list[str]:
+    """What was removed of the results of a run, in a line, with the encoders that only the other run has there."""
+    if not one.removed:
+        return []
+    n, protocols = sum(one.removed.values()), show.listing(sorted(name for name in one.removed if name != "*"))
+    only = (key for key in other.results.keys() - one.results.keys() if key[1] in one.removed)
+    names = show.listing(sorted({f"{encoder} on {corpus}" for corpus, _, _, encoder in only}))
+    text = f"{show.count(n, 'result')} of the {which} run, by {protocols}"
+    return [f"{text}: nothing of {names} can be compared" if names else text]
+
+
+def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureChange], removed: list[str]) -> Section:
     def place(c: FigureChange) -> tuple[object, ...]:
         of = Protocol.of(c.key[1])
         return not (of.is_main or of.is_all_quadruples), c.p_adjusted, c.key
 
     blocks: list[Block] = []
+    if removed:
+        blocks.append(Notice(title="Removed since, and not compared", items=(*removed, REPLACED), mark="bad"))
     significant = [c for c in moved if c.significant]
     if worse := [c for c in significant if c.worse]:
         items = []
@@ -88,6 +106,10 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
         blocks.append(_table(metrics, "changes", "All changed figures", moved, folded=True))
     elif moved:
         blocks.append(_table(metrics, "changes", "Changed figures, smallest p-value first", moved))
+    elif not shared:
+        blocks.append(Text(text="The two have no figure in common."))
+    elif removed:
+        blocks.append(Text(text=f"{show.count(len(shared), 'figure')} that both still have: none differs."))
     else:
         blocks.append(Text(text=f"All {show.count(len(shared), 'shared figure')} are equal to the last digit."))
     return Section(
@@ -100,8 +122,10 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
 
 def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange], *, folded: bool = False) -> Table:
     def difference(c: FigureChange) -> Cell:
+        facts = metrics[c.key[2]]
         mark: Mark = "" if not c.significant else "bad" if c.worse else "good"
-        return value(c.difference, words.difference(metrics[c.key[2]], c.difference, 2), mark=mark)
+        text, unit = words.difference(facts, c.difference, 2), words.unit(facts, difference=True)
+        return value(c.difference, text, mark=mark, unit=unit)
 
     def p_cell(p: float | None, c: FigureChange, bound: str = "") -> Cell:
         return value(p, f"{bound}{show.p_value(p)}", mark="" if c.significant else "muted")

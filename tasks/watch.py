@@ -461,7 +461,8 @@ def _summary_lines(
         pinned = ", ".join(f"run {baseline} of {date}" for baseline, date in since.items())
         lines.append(
             f"{watched} (the main metric of each protocol), tested as one family, compared with "
-            f"pinned {pinned}: {states['unchanged']} unchanged, {states['fail']} failed, {states['warn']} warned"
+            f"pinned {pinned}: {states['unchanged']} unchanged, {states['fail']} failed, {states['warn']} warned, "
+            f"{states['not comparable']} not comparable"
         )
         lines.append(
             f"alarm level of this watch {level:.2g}: at most a {100 * rule.alpha:g} % chance of a false alarm "

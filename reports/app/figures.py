@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -22,8 +24,8 @@ from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, Store
 from capim.reports.elements.page import Cell, Section, Table
 from capim.reports.elements.tables import numbers, only, pivot, texts
 from capim.reports.render import packs, render_html
-from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.snapshot import end_of, state_after
+from capim.reports.rows.report_data import ReportData, Row, grouped
+from capim.reports.rows.snapshot import state_after
 from capim.reports.rows.standing import conclusions
 from capim.reports.sections import differences
 from capim.reports.write import SECTIONS, report_of
@@ -43,19 +45,10 @@ TITLES = {
 }
 """The sections of a report whose page is not called by their name; empty: it has none."""
 _RUNS = "SELECT run, name, state, started, finished, command FROM runs ORDER BY started DESC, run DESC"
-_STATE = """SELECT corpus, protocol, metric, encoder, value, evaluation
-  FROM results WHERE created <= CAST(? AS TIMESTAMPTZ)
-  QUALIFY row_number() OVER (PARTITION BY corpus, protocol, metric, encoder ORDER BY created DESC) = 1"""
-_FIGURES = f"""WITH before AS (
-  {_STATE}
-), after AS (
-  {_STATE}
-)
-SELECT corpus, protocol, metric, encoder, before.value AS old, after.value AS new,
-       after.value - before.value AS difference
-FROM before JOIN after USING (corpus, protocol, metric, encoder)
-WHERE before.value IS DISTINCT FROM after.value
-ORDER BY corpus, protocol, metric, encoder"""  # noqa: S608 - our own text
+_FIGURES = """SELECT corpus, protocol, metric, encoder, a.value AS old, b.value AS new, b.value - a.value AS difference
+FROM results a JOIN results b USING (corpus, protocol, metric, encoder)
+WHERE concat(a.result, ' ', b.result) IN (SELECT unnest(?))
+ORDER BY corpus, protocol, metric, encoder"""
 _BOTH = "a JOIN outcomes b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
 _CHANGED = "(a.rank_best <> b.rank_best OR a.rank_worst <> b.rank_worst)"
 _COUNTS = f"""SELECT a.evaluation AS old, b.evaluation AS new, count(*) AS n, count(*) FILTER ({_CHANGED}) AS changed,
@@ -201,10 +194,11 @@ def _given(request: Request) -> list[str]:
 def runs(request: Request) -> Response:
     """The choice of two runs, what changed between them, and the queries of one task whose rank changed."""
     state, chosen = state_of(request), request.query_params.get("task", "")
-    known = sorted(state.store.rows("runs").to_pylist(), key=itemgetter("started", "run"), reverse=True)
-    old, new = _two_runs(request, state.store, known)
+    snapshot = state.snapshot()
+    known = snapshot.kept("runs", lambda: _runs(snapshot.reader))
+    old, new = _two_runs(request, known)
     values: dict[str, Any] = {
-        "runs": [(r["run"], f"{r['started']:%Y-%m-%d %H:%M} {r['name']}, {r['state']}: {r['run']}") for r in known],
+        "runs": [(each.run, each.label) for each in known if each.evaluated or each.run in (old, new)],
         "old": old,
         "new": new,
         "sections": (),
@@ -213,11 +207,11 @@ def runs(request: Request) -> Response:
     }
     statement = Statement(sql=_RUNS)
     if old and new:
-        changes = state.snapshot().last("runs", (old, new), lambda: _changes(state, old, new))
-        statement = Statement(sql=_FIGURES, parameters=changes.ends)
-        values |= {"sections": changes.sections, "tasks": changes.tasks}
+        changes = snapshot.last("two runs", (old, new), lambda: _changes(state, old, new))
+        statement = Statement(sql=_FIGURES, parameters=(changes.figures,))
+        values |= {"sections": changes.sections, "tasks": changes.tasks, "unlisted": changes.unlisted}
         if chosen:
-            pairs = {" ".join(task): pair for task, pair in changes.anew.items()}
+            pairs = {" ".join(task): pair for task, pair in changes.again.items()}
             if chosen not in pairs:
                 raise RequestError(unknown("task", chosen, sorted(pairs)))
             statement = Statement(sql=_QUERIES, parameters=pairs[chosen])
@@ -229,49 +223,83 @@ def runs(request: Request) -> Response:
 class _Changes(NamedTuple):
     """What changed between two runs.
 
-    ``ends``: when each ended; ``anew``: corpus, protocol and encoder to the evaluations of both, where these differ.
+    ``figures``: the keys of both results of each figure whose value differs; ``again``: corpus, protocol and encoder to
+    the evaluations of both, where these differ; ``unlisted``: why there may be no query to list.
     """
 
-    ends: tuple[str, str]
+    figures: list[str]
     sections: tuple[Section, ...]
-    anew: dict[tuple[str, str, str], tuple[str, str]]
+    again: dict[tuple[str, str, str], tuple[str, str]]
     tasks: Table
+    unlisted: str
 
 
 def _changes(state: State, old: str, new: str) -> _Changes:
     store = state.snapshot().reader
     before, after = state_after(store, old), state_after(store, new)
-    ends = f"{end_of(store, old)}", f"{end_of(store, new)}"
-    anew = {
+    shared = [(key, row, after.results[key]) for key, row in sorted(before.results.items()) if key in after.results]
+    figures = [f"{row['result']} {now['result']}" for _, row, now in shared if row["value"] != now["value"]]
+    again = {
         (key[0], key[1], key[3]): (row["evaluation"], now["evaluation"])
-        for key, row in sorted(before.results.items())
-        if (now := after.results.get(key)) is not None and row["evaluation"] != now["evaluation"]
+        for key, row, now in shared
+        if row["evaluation"] != now["evaluation"]
     }
-    return _Changes(ends, compare.compare(before, after).sections, anew, _counted(state, anew, old, new))
+    unlisted = "No task that both have was evaluated again: its queries have the ranks that they had."
+    if again:
+        unlisted = "The ranks of single queries are not stored for the tasks that were evaluated again."
+    elif before.removed or after.removed:
+        unlisted = "The ranks of the queries were removed with the results."
+    sections = compare.compare(before, after).sections
+    return _Changes(figures, sections, again, _counted(state, again, old, new), unlisted)
 
 
-def _two_runs(request: Request, store: EmbeddingStore, known: Sequence[Row]) -> tuple[str, str]:
-    """The runs of the address; where it has none, the newest that wrote figures and the one before."""
-    written = store.counts("results", "run")
-    newest = [row["run"] for row in known if row["uses"] or row["run"] in written]
-    new = request.query_params.get("new") or (newest[0] if newest else "")
-    before = newest[newest.index(new) + 1 :] if new in newest else []
-    return request.query_params.get("old") or (before[0] if before else ""), new
+class _Run(NamedTuple):
+    """A run in words, and whether it evaluated: made results or found those that it would have made."""
+
+    run: str
+    label: str
+    evaluated: bool
 
 
-def _counted(state: State, anew: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str) -> Table:
+def _runs(store: EmbeddingStore) -> list[_Run]:
+    """Every run, newest first."""
+    results = store.rows("derived", kind="result").to_pylist()
+    protocols = {row["key"]: json.loads(row["identity"])["subject"]["protocol"] for row in results}
+    made = grouped(results, itemgetter("run"))
+    lists = {row["uses"]: protocols.keys() & row["keys"] for row in store.rows("uses").to_pylist()}
+    found = []
+    for row in sorted(store.rows("runs").to_pylist(), key=itemgetter("started", "run"), reverse=True):
+        own = [each["key"] for each in made.get(row["run"], ())]
+        keys = {*own}.union(*(lists.get(each, ()) for each in row["uses"] or ()))
+        n = sum(name != "*" and not Protocol.of(name).is_combined for name in {protocols[key] for key in keys})
+        did = f"evaluated {show.count(n, 'protocol') if n else 'nothing'}{', all stored before' * (n > 0 and not own)}"
+        ended = "" if row["state"] == "completed" else f" ({row['state']})"
+        label = f"{row['started']:%Y-%m-%d %H:%M:%S} {did}{ended}: {shorten(row['command'], 80)}"
+        found.append(_Run(row["run"], label, n > 0))
+    return found
+
+
+def _two_runs(request: Request, known: Sequence[_Run]) -> tuple[str, str]:
+    """The runs of the address; where it has none, the newest that evaluated and the last that did before it."""
+    new = request.query_params.get("new") or next((each.run for each in known if each.evaluated), "")
+    runs = [each.run for each in known]
+    before = known[runs.index(new) + 1 :] if new in runs else []
+    return request.query_params.get("old") or next((each.run for each in before if each.evaluated), ""), new
+
+
+def _counted(state: State, again: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str) -> Table:
     """Of each task the queries that changed, with the address of their list; tasks without stored queries left out."""
-    statement = Statement(sql=_COUNTS, parameters=([" ".join(pair) for pair in anew.values()],))
-    counts = {(row["old"], row["new"]): row for row in state.rows(statement).to_pylist()} if anew else {}
+    statement = Statement(sql=_COUNTS, parameters=([" ".join(pair) for pair in again.values()],))
+    counts = {(row["old"], row["new"]): row for row in state.rows(statement).to_pylist()} if again else {}
 
     def changed(row: Row) -> Cell:
         place = link("/runs", old=old, new=new, task=" ".join(row["task"])) + "#queries"
         return Cell(text=f"{row['changed']}", link=place if row["changed"] else "")
 
     return pivot(
-        "anew",
-        "Tasks that were evaluated anew: queries of the later run against the earlier one",
-        [{**counts[pair], "task": task} for task, pair in anew.items() if pair in counts],
+        "again",
+        "Tasks that were evaluated again: queries of the later run against the earlier one",
+        [{**counts[pair], "task": task} for task, pair in again.items() if pair in counts],
         texts("Encoder", lambda row: row["task"][2]),
         texts("corpus", lambda row: row["task"][0]),
         texts("protocol", lambda row: row["task"][1]),

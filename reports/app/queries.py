@@ -44,6 +44,7 @@ def listed(request: Request) -> Response:
     wanted, evaluated = read_filter(request.query_params, snapshot)
     whole = QueryFilter(corpus=wanted.corpus, protocol=wanted.protocol)
     total, every = (count(state, snapshot, of, evaluated) for of in (wanted, whole))
+    shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     changed = request.query_params.get("version", snapshot.version) != snapshot.version
     ways = [
         f"{how} by {show.listing(names)}" for how, names in (("missed", wanted.wrong), ("found", wanted.right)) if names
@@ -59,7 +60,7 @@ def listed(request: Request) -> Response:
         "reload": link_of(wanted.but()),
         "whole": link_of(whole),
         "languages": len(languages_of(snapshot, evaluated)) > 1,
-        "pictures": evaluated.has_images,
+        "pictures": evaluated.has_images and shas.null_count < len(shas),
         **_choices(snapshot, wanted, evaluated),
     }
     statement = filters.select(wanted, evaluated)

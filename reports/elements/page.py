@@ -168,6 +168,7 @@ class Cell:
         mark: Emphasis.
         bar: The interval as a picture.
         link: The address of the failures behind a figure.
+        unit: Of the number as displayed, or of ``sort`` where the text names one: for the headings of CSV.
     """
 
     text: str
@@ -178,16 +179,22 @@ class Cell:
     mark: Mark = ""
     bar: Bar | None = None
     link: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table: its heading, the heading of its group, its alignment and a tooltip."""
+    """One column of a table: its heading, the heading of its group, its alignment and a tooltip.
+
+    For CSV also the unit of its numbers, and what the ``state`` of its cells is, if not a verdict.
+    """
 
     heading: str
     group: str = ""
     numeric: bool = False
     explain: str = ""
+    unit: str = ""
+    says: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

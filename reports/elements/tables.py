@@ -21,6 +21,13 @@ from capim.tasks.protocols import DIRECTION_TITLES, Protocol, with_outcomes
 T = TypeVar("T")
 ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]
 """A heading, and the function that gives the cell of a row: a :class:`Cell`, or its text."""
+UNITS: dict[Callable[..., str], str] = {
+    show.percent: "percent",
+    show.points: "percentage points",
+    show.size: "bytes",
+    show.duration: "seconds",
+}
+"""Function of ``reports.format`` -> the unit of what it displays, or of the exact number where that varies."""
 
 
 def texts(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", explain: str = "") -> ColumnOf[T]:
@@ -42,7 +49,8 @@ def measures(
     explain: str = "",
 ) -> ColumnOf[T]:
     """A column of numbers without intervals: ``number`` reads the number of a row, ``text`` formats it."""
-    return numbers(heading, lambda row: value(number(row), text(number(row))), group=group, explain=explain)
+    unit = UNITS.get(text, "")
+    return numbers(heading, lambda row: value(number(row), text(number(row)), unit=unit), group=group, explain=explain)
 
 
 def pivot(
@@ -68,11 +76,13 @@ def pivot(
         made = (cell(row) for _, cell in columns)
         return tuple(Cell(text=cell) if isinstance(cell, str) else cell for cell in made)
 
+    made = (*map(cells, rows), *map(tuple, extra_rows))
+    units = (" or ".join(sorted({row[at].unit for row in made} - {""})) for at, _ in enumerate(columns))
     return Table(
         id=id_,
         caption=caption,
-        columns=tuple(column for column, _ in columns),
-        rows=(*map(cells, rows), *map(tuple, extra_rows)),
+        columns=tuple(replace(column, unit=unit) for (column, _), unit in zip(columns, units, strict=True)),
+        rows=made,
         note=note,
         folded=folded,
     )
@@ -97,10 +107,17 @@ def anchor(*parts: str) -> str:
 
 
 def value(
-    number: float | None, text: str, *, note: str = "", state: str = "", title: str = "", mark: Mark = ""
+    number: float | None,
+    text: str,
+    *,
+    note: str = "",
+    state: str = "",
+    title: str = "",
+    mark: Mark = "",
+    unit: str = "",
 ) -> Cell:
     """A cell that shows a text and sorts by the exact number behind it."""
-    return Cell(text=text, note=note, state=state, title=title, sort=show.exact(number), mark=mark)
+    return Cell(text=text, note=note, state=state, title=title, sort=show.exact(number), mark=mark, unit=unit)
 
 
 def counted(n: int, title: str = "") -> Cell:
@@ -116,13 +133,13 @@ def absent(title: str = "") -> Cell:
 def estimate(metric: MetricFacts, row: Row, *, title: str = "", mark: Mark = "", state: str = "") -> Cell:
     """A value with its interval, of any row with ``value``, ``ci_low`` and ``ci_high``."""
     text, note = words.value(metric, row["value"]), words.interval(metric, row)
-    return value(row["value"], text, note=note, title=title, mark=mark, state=state)
+    return value(row["value"], text, note=note, title=title, mark=mark, state=state, unit=words.unit(metric))
 
 
 def difference_cell(metric: MetricFacts, row: Row) -> Cell:
     """The difference of a comparison with its interval."""
     text = words.difference(metric, row["difference"])
-    return value(row["difference"], text, note=words.interval(metric, row))
+    return value(row["difference"], text, note=words.interval(metric, row), unit=words.unit(metric, difference=True))
 
 
 def verdict_cell(metric: MetricFacts, row: Row) -> Cell:

@@ -35,6 +35,11 @@ def difference(metric: MetricFacts, size: float | None, decimals: int = 1) -> st
     return f"+{text}" if metric.unit == "own" and size is not None and size > 0 else text
 
 
+def unit(metric: MetricFacts, *, difference: bool = False) -> str:
+    """The unit of displayed values or differences; empty where it is the metric's own."""
+    return "percentage points" if difference and metric.unit == "percent" else metric.unit.replace("own", "")
+
+
 def described(metric: MetricFacts) -> str:
     """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
     return f"{metric.title.rstrip('.')} ({metric.name})" if metric.is_own else metric.label

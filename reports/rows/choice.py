@@ -81,13 +81,9 @@ class Choice:
 
 
 def limits(data: ReportData) -> list[Limit]:
-    """What is known of an encoder and can be limited; a cost is that on the largest corpus on which it is known."""
-    corpora = data.corpus_names()
-    rates: dict[str, float] = {}
-    sizes: dict[str, float] = {}
-    for corpus in corpora:
-        rates = {name: speed.stages["forward"].median for name, speed in image_rate(data, corpus).items()} | rates
-        sizes = bytes_per_image(data, corpus) | sizes
+    """What is known of an encoder and can be limited; costs are those that the leaderboard shows."""
+    rates = {name: speed.stages["forward"].mean for name, speed in image_rate(data).items()}
+    sizes = bytes_per_image(data)
     dims = {name: float(data.specs[name].dim) for name in sizes}
     texts = {name: show.size(size) for name, size in sizes.items()}
     counts = {name: show.number(dim, 0) for name, dim in dims.items()}

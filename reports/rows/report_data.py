@@ -88,7 +88,7 @@ class ReportData:
     live: bool = False
 
     def only(self, *, corpora: Iterable[str], encoders: Iterable[str]) -> ReportData:
-        """The rows of these corpora and encoders alone; the same data where these are all."""
+        """The rows of these corpora and encoders alone, with their batches on any corpus; the same data if all."""
         kept = {*corpora}, {*encoders}
         if kept == ({*self.corpus_names()}, {*self.encoder_names()}):
             return self
@@ -98,10 +98,10 @@ class ReportData:
             return ("corpus" not in row or row["corpus"] in kept[0]) and names <= kept[1]
 
         fitting: dict[str, Any] = {
-            table: tuple(filter(fits, getattr(self, table)))
-            for table in ("results", "comparisons", "slices", "batches")
+            table: tuple(filter(fits, getattr(self, table))) for table in ("results", "comparisons", "slices")
         }
-        return replace(self, **fitting, rankings=())
+        batches = tuple(row for row in self.batches if row["encoder"] in kept[1])
+        return replace(self, **fitting, batches=batches, rankings=())
 
     @cached_property
     def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:
@@ -130,6 +130,12 @@ class ReportData:
     @cached_property
     def _picture_keys(self) -> Mapping[str, str]:
         return {sha: f"p{number}" for number, sha in enumerate(self.thumbnails)}
+
+    @cached_property
+    def first_captions(self) -> Mapping[tuple[str, str], str]:
+        """Corpus and image to the text of its first caption, of images with one: it stands for a missing picture."""
+        of = {name: corpus.captions.select(["image_id", "text"]).to_pylist() for name, corpus in self.corpora.items()}
+        return {(name, row["image_id"]): row["text"] for name in of for row in reversed(of[name]) if row["text"]}
 
     @cached_property
     def _rows(self) -> Mapping[tuple[str, str, str, str], Row]:

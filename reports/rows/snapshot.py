@@ -6,6 +6,7 @@ Neither report needs its store any more.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from capim.reports.rows.reading import stored_metrics
 from capim.reports.rows.report_data import redact
 from capim.store import EmbeddingStore
-from capim.store.current import States, newest_rows
+from capim.store.current import States, current_rows
 from capim.store.errors import RequestError, unknown
 from capim.store.files import file_system
 from capim.store.types import MetricFacts
@@ -50,6 +51,7 @@ class Snapshot:
         versions: Library to version, over all runs of the report.
         devices: Names of the devices that the embeddings were computed on.
         metrics: What readers have to know of each metric in ``results``.
+        removed: Protocol to the number of results that the run evaluated and that are no longer stored.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Snapshot:
     versions: Mapping[str, str]
     devices: tuple[str, ...]
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
+    removed: Mapping[str, int] = field(default_factory=dict)
 
 
 def load_snapshot(path: str | Path) -> Snapshot:
@@ -140,9 +143,10 @@ def _beside(page: str, name: str) -> bytes:
 
 
 def state_after(store: EmbeddingStore, run: str) -> Snapshot:
-    """The rows of a store as a run left them: of every figure the newest that was there when the run ended.
+    """The rows of a store as a run left them: of every figure what was current when the run ended, and is stored.
 
     A figure that was computed again from the same embeddings has replaced the earlier one, which is in no state.
+    Results that were removed since, such as those of embeddings that an import replaced, are counted.
 
     Raises:
         RequestError: There is no such run.
@@ -156,7 +160,12 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
 
     written = until("results")
     uses = store.uses(until=end)
-    current = newest_rows(filter(States.of(written, uses=uses).has, written), "results", uses=uses)
+    current = current_rows("results", written, [], States.of(written, uses=uses), uses)
+    keys, stored = store.keys_of(run), store.counts("results", "derived")
+    removed: Counter[str] = Counter()
+    for row in store.rows("derived", kind="result").to_pylist():
+        if row["key"] not in stored and (row["run"] == run or row["key"] in keys):
+            removed[json.loads(row["identity"])["subject"]["protocol"]] += row["n_rows"]
     runs = sorted(store.rows("runs").to_pylist(), key=lambda row: row["started"])
     encoders = {row["encoder"]: row["encoder_fingerprint"] for row in current}  # each is read once, not for every row
     return Snapshot(
@@ -168,6 +177,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         versions=_versions(row for row in runs if row["started"] <= end),
         devices=tuple(sorted({row["device"] for row in until("batches", "device", "created")})),
         metrics=stored_metrics(store, {row["metric"] for row in current}),
+        removed=+removed,
     )
 
 

@@ -1,13 +1,16 @@
-"""Encoding times of stored batches, stage by stage, as medians and quantiles.
+"""Encoding speeds from stored batches, stage by stage, when two of them can be compared, and the size of vectors.
 
-Warm-up batches are excluded (``docs/protocols.md`` §7); an encoder with only warm-up batches has no speed.
+Warm-up batches are excluded (``docs/protocols.md`` §7); an encoder with only warm-up batches has no speed. Batches of
+one set are one observation: whatever else the machine does meanwhile slows them together.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from statistics import geometric_mean, median
 from typing import NamedTuple
 
 import numpy as np
@@ -15,19 +18,32 @@ import numpy as np
 from capim.reports.rows.report_data import ReportData, grouped
 
 STAGES = ("decode", "preprocess", "forward", "write")
+LEAST_CORPORA = 3  # that say which of two encoders is faster
 
 
 class Rate(NamedTuple):
-    """Items per second over batches: the middle half and the median."""
+    """Items per second: for every corpus the median over the batches of its set."""
 
-    lower: float
-    median: float
-    upper: float
+    by_corpus: Mapping[str, float]
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean over corpora."""
+        return geometric_mean(self.by_corpus.values())
+
+
+class Ratio(NamedTuple):
+    """How many times as fast one encoder is as another, with its 95 % interval and the number of corpora."""
+
+    value: float
+    low: float
+    high: float
+    n_corpora: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """One encoder on one modality of one corpus and one device.
+    """One encoder on one modality, device and precision, over all its sets.
 
     Attributes:
         stages: Stage to its rate, for the stages that were measured.
@@ -39,7 +55,6 @@ class Speed:
     """
 
     encoder: str
-    corpus: str
     modality: str
     device: str
     precision: str
@@ -52,28 +67,29 @@ class Speed:
 
 
 def speeds(data: ReportData) -> list[Speed]:
-    """One entry per encoder, corpus, modality, device and precision that has counted batches."""
+    """One entry per encoder, modality, device and precision that has counted batches."""
     timed = (row for row in data.batches if not row["warmup"] and row["n_items"] > 0)
-    key = itemgetter("encoder", "corpus", "modality", "device", "forward_precision")
+    key = itemgetter("encoder", "modality", "device", "forward_precision")
     made = []
-    for (encoder, corpus, modality, device, precision), rows in sorted(grouped(timed, key).items(), key=itemgetter(0)):
-        per_second = {
-            stage: [r["n_items"] / r[f"{stage}_seconds"] for r in rows if r[f"{stage}_seconds"]] for stage in STAGES
-        }
+    for (encoder, modality, device, precision), rows in sorted(grouped(timed, key).items(), key=itemgetter(0)):
+        stages: dict[str, Rate] = {}
+        for stage in STAGES:
+            known = grouped((r for r in rows if r[f"{stage}_seconds"]), itemgetter("corpus"))
+            rates = {name: median(r["n_items"] / r[f"{stage}_seconds"] for r in of) for name, of in known.items()}
+            stages |= {stage: Rate(rates)} if rates else {}
         forward = [r["forward_seconds"] for r in rows if r["forward_seconds"]]
         sizes = [r["batch_size"] for r in rows]
         memory = [r["peak_memory_bytes"] for r in rows if r["peak_memory_bytes"] is not None]
         made.append(
             Speed(
                 encoder=encoder,
-                corpus=corpus,
                 modality=modality,
                 device=device,
                 precision=precision,
                 batch_size=max(sorted(set(sizes)), key=sizes.count),
                 n_batches=len(rows),
                 n_items=sum(r["n_items"] for r in rows),
-                stages={s: Rate(*np.quantile(of, [0.25, 0.5, 0.75]).tolist()) for s, of in per_second.items() if of},
+                stages=stages,
                 latency=np.quantile(forward, [0.5, 0.95, 0.99]).tolist() if forward else None,
                 peak_memory_bytes=max(memory, default=None),
             )
@@ -114,22 +130,39 @@ def spent(data: ReportData, corpus: str) -> list[Spent]:
     ]
 
 
-def image_rate(data: ReportData, corpus: str) -> dict[str, Speed]:
-    """Encoder to its image speed on a corpus, where the forward pass was measured.
+def image_rate(data: ReportData) -> dict[str, Speed]:
+    """Encoder to its image speed, where the forward pass was measured.
 
     An encoder measured on several devices is shown on the one with the most items.
     """
-    measured = [s for s in speeds(data) if s.corpus == corpus and s.modality == "image" and "forward" in s.stages]
+    measured = [s for s in speeds(data) if s.modality == "image" and "forward" in s.stages]
     return {s.encoder: s for s in sorted(measured, key=lambda s: s.n_items)}
 
 
-def bytes_per_image(data: ReportData, corpus: str) -> dict[str, float]:
-    """Encoder to stored bytes per image of its sealed set."""
-    return {
-        s.key.encoder: s.n_bytes / s.n_rows
-        for s in data.sets
-        if s.key.corpus == corpus and s.key.modality == "image" and s.n_rows
-    }
+def speed_ratio(a: Speed, b: Speed) -> Ratio | None:
+    """How many times as fast ``a`` is as ``b``: Student's t interval of the log ratios of their medians by corpus.
+
+    None on different devices or in different precisions, or if they share fewer than three corpora.
+    """
+    from capim.tasks.statistics.intervals import student_interval  # SciPy, which results need not
+
+    of_a, of_b = (each.stages["forward"].by_corpus for each in (a, b))
+    logs = np.log([rate / of_b[corpus] for corpus, rate in of_a.items() if corpus in of_b])
+    if (a.device, a.precision) != (b.device, b.precision) or (n := len(logs)) < LEAST_CORPORA:
+        return None
+    mean = float(logs.mean())
+    found = student_interval(mean, (logs - mean) / n, level=0.95, n_effective=n)
+    if found.low is None or found.high is None:
+        return None
+    value, low, high = np.exp([mean, found.low, found.high]).tolist()
+    return Ratio(value, low, high, n)
+
+
+def bytes_per_image(data: ReportData) -> dict[str, float]:
+    """Encoder to the bytes of an image's vectors, the mean over all its sets: vectors × components × their width."""
+    sets = grouped((s for s in data.sets if s.key.modality == "image" and s.n_rows), attrgetter("key.encoder"))
+    n_bytes = {name: sum(s.n_vectors * s.dim * np.dtype(s.storage).itemsize for s in of) for name, of in sets.items()}
+    return {name: n_bytes[name] / sum(s.n_rows for s in of) for name, of in sets.items()}
 
 
 def qps_v28(data: ReportData, corpus: str) -> dict[str, float]:

@@ -17,7 +17,7 @@ import altair as alt
 from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, anchor, measures, numbers, pivot, texts, value
+from capim.reports.elements.tables import UNITS, ColumnOf, anchor, measures, numbers, pivot, texts, value
 from capim.reports.rows.report_data import R1, ReportData, Row, detail_of, grouped
 from capim.reports.sections.leaderboard import headlines, retrieval_corpora
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
@@ -108,7 +108,7 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
     def change(r: Row) -> Cell:
         own = r["own"]
         note = show.percent_range(own.get("change_low"), own.get("change_high"))
-        return value(own.get("change"), show.points(own.get("change")), note=note)
+        return value(own.get("change"), show.points(own.get("change")), note=note, unit=UNITS[show.points])
 
     def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Row]:
         return measures(heading, lambda r: r["own"].get(key), text, explain=explain)

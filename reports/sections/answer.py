@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Block, Board, Cell, Evidence, Mark, Notice, Pair, Section, Table
+from capim.reports.elements.page import Block, Board, Cell, Column, Evidence, Mark, Notice, Pair, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, result_cell, texts
 from capim.reports.rows import choice, standing
 from capim.reports.rows.report_data import ReportData, Row, detail_of, ends
-from capim.reports.rows.speed import image_rate
+from capim.reports.rows.speed import image_rate, speed_ratio
 from capim.reports.rows.standing import Conclusion, Task
 from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
@@ -133,7 +133,7 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
         row = data.row(*task[:3], best)
         why = "with one image there is no test" if row and row["n_clusters"] == 1 else "run `capim compare`"
         return f"not tested; {best} has the highest figure, {figures} ({why})"
-    faster = "".join(f"; {said}" for said in _faster(data, task.corpus, best, rival))
+    faster = "".join(f"; {said}" for said in _faster(data, best, rival))
     if outcome == "one":
         than = [words.verdict(metric, data.comparison(*c.task[:3], best, rival)) for c in contests]
         size = show.listing([*(text.partition(" ")[0] for text in than[:-1]), than[-1]])
@@ -151,18 +151,16 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     return f"{show.some([*names], 'or')}; no test separates them{bound}{others}"
 
 
-def _faster(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
-    """Which of two encoders is how many times as fast: by medians, and between the far quartiles.
-
-    None where one was not measured, or both on different devices.
-    """
-    rates = image_rate(data, corpus)
-    known = sorted((rates[each] for each in (name, rival) if each in rates), key=lambda s: -s.stages["forward"].median)
-    if len(known) < 2 or len({(speed.device, speed.precision) for speed in known}) > 1:
-        return []
-    a, b = (speed.stages["forward"] for speed in known)
-    span = show.span(a.lower / b.upper, a.upper / b.lower)
-    return [f"{known[0].encoder} is {show.number(a.median / b.median)} times as fast (measured, {span})"]
+def _faster(data: ReportData, name: str, rival: str) -> list[str]:
+    """Which of two encoders encodes images how many times as fast; none where the ratios by corpus do not show it."""
+    known = {each: speed for each, speed in image_rate(data).items() if each in (name, rival)}
+    ratios = ((a, speed_ratio(known[a], known[b])) for a, b in permutations(known, 2))
+    return [
+        f"{a} encodes images {show.number(ratio.value, 2)} times as fast (95{show.PERCENT} interval "
+        f"{show.span(ratio.low, ratio.high, 2)}, over {ratio.n_corpora} corpora)"
+        for a, ratio in ratios
+        if ratio is not None and ratio.low > 1
+    ]
 
 
 def _evidence(data: ReportData, conclusion: Conclusion) -> str:
@@ -204,7 +202,7 @@ def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
         for metric in sorted({row["metric"] for row in data.of(task.corpus, task.protocol)})
         if metric != task.metric and metric in FURTHER_ON_THE_BOARD
     ]
-    costs = cost_columns(data, found[0].corpus)
+    costs = cost_columns(data)
     first = standing.values(data, tasks[0])
     order = sorted(order, key=lambda name: (-first.get(name, float("-inf")), order.index(name)))
 
@@ -359,7 +357,7 @@ def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
         worst[:WORST],
         texts("Slice", slice_of),
         numbers(first, lambda key: slice_cell(data, parts[key][first])),
-        *([numbers("best other", best_other)] if len(encoders) > 1 else []),
+        *([(Column(heading="best other", numeric=True, says="encoder"), best_other)] if len(encoders) > 1 else []),
         note="Percent with interval; slices with too few images for an interval are left out.",
     )
     return [table]

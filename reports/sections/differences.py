@@ -147,7 +147,8 @@ def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> T
         return data.metric(r["metric"])
 
     def stored(column: str, text: Callable[[Row], str]) -> Callable[[Row], Cell]:
-        return lambda r: value(r[column], text(r), mark="muted" if r[column] is None else "")
+        unit = partial(words.unit, difference=True) if column == "detectable_effect" else lambda _: ""
+        return lambda r: value(r[column], text(r), mark="muted" if r[column] is None else "", unit=unit(facts(r)))
 
     def statistic(column: str, heading: str, decimals: int | None, explain: str) -> ColumnOf[Row]:
         as_text = show.p_value if decimals is None else partial(show.number, decimals=decimals)

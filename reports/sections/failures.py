@@ -13,7 +13,7 @@ from capim.reports import format as show
 from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
-from capim.reports.rows.report_data import CAUSES, R1, SHARE, WITHOUT, ReportData, detail_of
+from capim.reports.rows.report_data import CAUSES, R1, SHARE, WITHOUT, ReportData, Row, detail_of
 from capim.reports.sections.slices import encoder_order, slice_cell
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
@@ -168,11 +168,11 @@ def _asked(
         row = _row(contents.quadruples, query.query)
         words = [_text(_named(contents.captions, row[name])) for name in ("caption_0", "caption_1")]
         images = [_named(contents.images, row[name]) for name in ("image_0", "image_1")]
-        pictures = (_picture(data, image, rank=f"{i}") for i, image in enumerate(images, 1))
+        pictures = (_picture(data, query, image, rank=f"{i}") for i, image in enumerate(images, 1))
         return " / ".join(words), tuple(pictures), (), tuple(row["tags"]), ""
     if query.direction == "pairs":
         rows = _rows(contents.pairs, "id", query.query_id)
-        shown = _picture(data, _named(contents.images, rows[0]["image_id"]), right=True)
+        shown = _picture(data, query, _named(contents.images, rows[0]["image_id"]), right=True)
         categories = tuple(dict.fromkeys(row["category"] for row in rows))
         return _text(_named(contents.captions, rows[0]["caption_id"])), (shown,), (), categories, ""
     asks_image = Protocol.of(query.protocol).queries == "image"
@@ -183,10 +183,10 @@ def _asked(
         own = [r for r in _rows(contents.captions, "image_id", image["id"]) if asked in ("", r["language"])]
         languages = {row["language"] for row in own}
         language = languages.pop() if len(languages) == 1 else ""
-        return image["id"], (_picture(data, image),), tuple(map(_text, own)), objects, language
+        return image["id"], (_picture(data, query, image),), tuple(map(_text, own)), objects, language
     caption = _row(contents.captions, query.query)
     relevant = (query.relevant or (query.image,))[:LONGEST_LIST]
-    expected = tuple(_picture(data, _row(contents.images, at), right=True) for at in relevant)
+    expected = tuple(_picture(data, query, _row(contents.images, at), right=True) for at in relevant)
     features = data.features.get((query.corpus, query.query_id), ())
     return _text(caption), expected, (), (*features, *objects), caption["language"]
 
@@ -208,7 +208,7 @@ def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: 
         own = [row["id" if answers == "image" else "image_id"] in images for row, _ in found]
         right = own if ranked.relevant is None else [i in ranked.relevant for i, _ in enumerate(found, 1)]
         hits = [
-            _picture(data, row, rank=f"{i}", score=show.number(score, 3), right=is_right)
+            _picture(data, query, row, rank=f"{i}", score=show.number(score, 3), right=is_right)
             if answers == "image"
             else _words(row, i, score, right=is_right)
             for i, ((row, score), is_right) in enumerate(zip(found, right, strict=True), 1)
@@ -255,7 +255,7 @@ def _choices(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list
     for c in (0, 1):
         right, text = chosen(score[c, c], score[c, 1 - c])
         image = images[c if right else 1 - c]
-        hits.append(_picture(data, image, rank=f"caption {c + 1}", score=text, right=right))
+        hits.append(_picture(data, query, image, rank=f"caption {c + 1}", score=text, right=right))
     for i in (0, 1):
         right, text = chosen(score[i, i], score[1 - i, i])
         label = f"picture {i + 1}: caption {(i if right else 1 - i) + 1}"
@@ -280,10 +280,12 @@ def _scored(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list[
 
 
 def _picture(
-    data: ReportData, image: Mapping[str, Any], *, rank: str = "", score: str = "", right: bool = False
+    data: ReportData, query: SelectedQuery, image: Row, *, rank: str = "", score: str = "", right: bool = False
 ) -> Hit:
-    thumbnail = data.picture(image["sha"])
-    return Hit(rank=rank, label=image["id"], thumbnail=thumbnail, score=score, right=right, item=image["id"])
+    thumbnail, label = data.picture(image["sha"]), image["id"]
+    if not thumbnail and (text := data.first_captions.get((query.corpus, image["id"]))):
+        label = f"{text} ({label})"
+    return Hit(rank=rank, label=label, thumbnail=thumbnail, score=score, right=right, item=image["id"])
 
 
 def _words(caption: Mapping[str, Any], rank: int, score: float, *, right: bool) -> Hit:

@@ -19,7 +19,7 @@ from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import headline_tasks, same_photographs
-from capim.reports.sections.speed import accuracy_over_cost, rate_cell
+from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell
 from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
 from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, TREC_SHOWN, headline_of
@@ -127,7 +127,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         corpus,
         dict.fromkeys([*(r["encoder"] for r in ranked), *data.encoder_names(corpus)]),
         *columns,
-        *cost_columns(data, corpus),
+        *cost_columns(data),
         note=f"{show.count(n_queries, 'query', 'queries')}, {Protocol.of(protocols[0]).titled}. {interval}{marks}",
     )
 
@@ -157,7 +157,7 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
             return tables.absent()
         span = words.ties(data.metric(metric), row)
         note = f"{metric} {span}" if span else ""
-        return tables.value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted")
+        return tables.value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted", unit="percent")
 
     explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
     return [tables.numbers("ties", cell, group=Protocol.of(protocol).titled, explain=explain)]
@@ -197,17 +197,17 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     return _figures(data, corpus, f"own-{corpus}-{metric}", f"{corpus} · {words.described(facts)}", figures, note=note)
 
 
-def cost_columns(data: ReportData, corpus: str) -> list[tables.ColumnOf[str]]:
-    """Speed and size, where they were measured."""
-    rates, sizes = image_rate(data, corpus), bytes_per_image(data, corpus)
+def cost_columns(data: ReportData) -> list[tables.ColumnOf[str]]:
+    """Speed and size over all corpora, where they were measured."""
+    rates, sizes = image_rate(data), bytes_per_image(data)
     columns: list[tables.ColumnOf[str]] = []
     if rates:
-        explain = "Forward pass: median and interquartile range of batches; measured, not tested"
+        explain = "Forward pass: median over the batches of a corpus, geometric mean over corpora; not tested"
         columns.append(
             tables.numbers("images/s", lambda name: rate_cell(rates.get(name)), group="cost", explain=explain)
         )
     if sizes:
-        columns.append(tables.measures("size/image", sizes.get, show.size, group="cost", explain="As stored"))
+        columns.append(tables.measures("size/image", sizes.get, show.size, group="cost", explain=SIZE))
     return columns
 
 
@@ -299,6 +299,7 @@ def _statistic(row: Row) -> Cell:
         title=row["reason"] or f"{row['interval_method']} interval",
         state="can be first" if row["tied_with_best"] and row["rank"] != 1 else "",
         mark="best" if row["rank"] == 1 else "",
+        unit="percent",
     )
 
 

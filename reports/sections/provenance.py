@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from operator import itemgetter
 
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table, Text
-from capim.reports.elements.tables import estimate, measures, numbers, pivot, texts
+from capim.reports.elements.tables import estimate, measures, numbers, pivot, texts, value
 from capim.reports.rows.report_data import ReportData, Row, detail_of, goodness, grouped, without_paths
 from capim.reports.sections.ablations import rounding_cost
 from capim.store.sets.importing import ADAPTER as IMPORTED
@@ -117,7 +118,7 @@ def _sets(data: ReportData) -> Table:
         texts("Corpus", lambda s: s.key.corpus),
         texts("Items", lambda s: f"{s.key.modality}s"),
         numbers("Rows", lambda s: show.number(s.n_rows, 0)),
-        measures("Size", lambda s: s.n_bytes, show.size),
+        measures("Size on disk", lambda s: s.n_bytes, show.size),
         numbers("Version", lambda s: str(s.version)),
         texts("Tag", lambda s: s.tag),
         texts("Digest", lambda s: Cell(text=s.digest[:16], title=s.digest)),
@@ -220,7 +221,11 @@ def _of_others(data: ReportData) -> Table:
 
     def best(row: Row) -> Cell:
         first = max(own[figure(row)], key=goodness)
-        return Cell(text=words.value(data.metric(row["metric"]), first["value"]), note=first["encoder"])
+        return replace(shown(first), note=first["encoder"])
+
+    def shown(row: Row) -> Cell:
+        metric = data.metric(row["metric"])
+        return value(row["value"], words.value(metric, row["value"]), unit=words.unit(metric))
 
     return pivot(
         "published-figures",
@@ -230,7 +235,7 @@ def _of_others(data: ReportData) -> Table:
         texts("corpus", lambda r: r["dataset"]),
         texts("task", lambda r: Protocol.of(r["protocol"]).titled),
         texts("metric", lambda r: data.metric(r["metric"]).label),
-        numbers("published", lambda r: words.value(data.metric(r["metric"]), r["value"])),
+        numbers("published", shown),
         numbers("best here", best),
         texts("protocol there", lambda r: r["difference"]),
         texts("source", lambda r: without_paths(r["source"])),

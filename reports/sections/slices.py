@@ -113,12 +113,13 @@ def slice_cell(data: ReportData, row: Row | None) -> Cell:
     made = estimate(metric, row, title=f"{title}; {row['reason']}" if row["reason"] else title)
     if row["level_name"] != "difference":
         return made
-    p, text = row["p_adjusted"], words.difference(metric, row["value"])
+    p = row["p_adjusted"]
+    made = replace(made, text=words.difference(metric, row["value"]), unit=words.unit(metric, difference=True))
     if p is None:
-        return replace(made, text=text)
+        return made
     if p >= ALPHA:
-        return replace(made, text=text, state="undecided", mark="muted")
-    return replace(made, text=text, state="higher" if row["value"] > 0 else "lower")
+        return replace(made, state="undecided", mark="muted")
+    return replace(made, state="higher" if row["value"] > 0 else "lower")
 
 
 def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart]:

@@ -2,41 +2,49 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts
-from capim.reports.elements.page import Block, Cell, Chart, Section, Table
+from capim.reports.elements.page import Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, result_column, texts, value
-from capim.reports.rows.report_data import ReportData, goodness
-from capim.reports.rows.speed import STAGES, Speed, Spent, bytes_per_image, image_rate, qps_v28, speeds, spent
+from capim.reports.rows.report_data import ReportData, Row, goodness
+from capim.reports.rows.speed import (
+    STAGES,
+    Speed,
+    Spent,
+    bytes_per_image,
+    image_rate,
+    qps_v28,
+    speed_ratio,
+    speeds,
+    spent,
+)
 from capim.tasks.protocols import Protocol
 
 MILLION = 1_000_000
+SIZE = "The vectors of an image: their mean number, times components, times bytes of a stored component"
 
 
 def section(data: ReportData) -> Section:
-    """Two tables per corpus with timed batches, and one of the tokens that endpoints counted."""
-    blocks: list[Block] = []
+    """Two tables over all corpora with timed batches, and for each one of the tokens that endpoints counted."""
     measured = speeds(data)
-    for corpus in data.corpus_names():
-        on_corpus = [speed for speed in measured if speed.corpus == corpus]
-        if on_corpus:
-            blocks += [_stages(corpus, on_corpus), _projection(data, corpus)]
-        if paid := spent(data, corpus):
-            blocks.append(_tokens(corpus, paid))
+    timed = (_stages(measured), _projection(data)) if measured else ()
+    paid = (_tokens(corpus, found) for corpus in data.corpus_names() if (found := spent(data, corpus)))
     return Section(
         id="throughput",
         title="Throughput by stage",
-        lead="Items per second of each stage: median and interquartile range over batches, without the warm-up. "
-        "Each stage is timed separately; the pipeline runs them in parallel.",
-        blocks=tuple(blocks),
+        lead="Items per second of each stage: the median over the batches of a corpus, without the warm-up, and over "
+        "corpora the geometric mean, with the lowest and the highest corpus. Each stage is timed separately; the "
+        "pipeline runs them in parallel.",
+        blocks=(*timed, *paid),
     )
 
 
-def _stages(corpus: str, measured: list[Speed]) -> Table:
+def _stages(measured: list[Speed]) -> Table:
     def latency_column(i: int, percentile: str) -> ColumnOf[Speed]:
         group = "latency of a forward batch"
         return measures(percentile, lambda s: s.latency[i] if s.latency else None, show.duration, group=group)
@@ -45,14 +53,15 @@ def _stages(corpus: str, measured: list[Speed]) -> Table:
         return numbers(stage, lambda s: _rate(s, stage), group="items per second")
 
     def items(s: Speed) -> Cell:
-        return Cell(text=f"{s.modality}s", title=f"{s.n_items:,} in {s.n_batches:,} batches")
+        return Cell(text=f"{s.modality}s", title=f"{s.n_items:,} in {show.count(s.n_batches, 'batch', 'batches')}")
 
     return pivot(
-        f"throughput-{corpus}",
-        f"{corpus} · encoding",
+        "throughput-stages",
+        "Encoding",
         measured,
         texts("Encoder", lambda s: s.encoder),
         texts("items", items),
+        numbers("batches", lambda s: value(s.n_batches, f"{s.n_batches:,}")),
         *(stage_column(stage) for stage in STAGES if any(stage in speed.stages for speed in measured)),
         *(latency_column(i, percentile) for i, percentile in enumerate(("p50", "p95", "p99"))),
         measures("peak memory", lambda s: s.peak_memory_bytes, show.size, group="setting"),
@@ -62,36 +71,40 @@ def _stages(corpus: str, measured: list[Speed]) -> Table:
     )
 
 
-def _rate(speed: Speed, stage: str, title: str = "") -> Cell:
-    """Median and interquartile range of the batches' rates; whole numbers from 100 on."""
+def _rate(speed: Speed, stage: str) -> Cell:
+    """The speed of a stage with the lowest and the highest corpus; whole numbers from 100 on."""
     if (rate := speed.stages.get(stage)) is None:
         return absent("not measured")
-    span = show.span(rate.lower, rate.upper, 0 if rate.lower >= 100 else 1) if rate.lower != rate.upper else ""
-    return value(rate.median, show.significant(rate.median), note=span, title=title)
+    low, high = min(rate.by_corpus.values()), max(rate.by_corpus.values())
+    span = show.span(low, high, 0 if low >= 100 else 1) if low != high else ""
+    return value(rate.mean, show.significant(rate.mean), note=span)
 
 
 def rate_cell(speed: Speed | None) -> Cell:
-    """Images per second with the interquartile range of the batches."""
+    """Images per second with the number of batches."""
     if speed is None:
         return absent("no batch was timed apart from the warm-up")
+    rate, batches = speed.stages["forward"], show.count(speed.n_batches, "batch", "batches")
     setting = f"{speed.device}, {speed.precision}, batch size {speed.batch_size}"
-    return _rate(speed, "forward", f"{setting}; interquartile range of {speed.n_batches} batches")
+    corpora = show.count(len(rate.by_corpus), "corpus", "corpora")
+    return value(rate.mean, show.significant(rate.mean), note=batches, title=f"{setting}; {batches} of {corpora}")
 
 
-def _projection(data: ReportData, corpus: str) -> Table:
-    rates, sizes, seed = image_rate(data, corpus), bytes_per_image(data, corpus), qps_v28(data, corpus)
-    seconds = {name: MILLION / speed.stages["forward"].median for name, speed in rates.items()}
+def _projection(data: ReportData) -> Table:
+    rates, sizes = image_rate(data), bytes_per_image(data)
+    seed = {corpus: known for corpus in data.corpus_names() if (known := qps_v28(data, corpus))}
+    seconds = {name: MILLION / speed.stages["forward"].mean for name, speed in rates.items()}
     stored = {name: MILLION * size for name, size in sizes.items()}
     of_seed = "As in tables of capim's predecessor, V28: images over the forward time of images and captions"
     return pivot(
-        f"throughput-{corpus}-projection",
-        f"{corpus} · cost of an index",
+        "throughput-projection",
+        "Cost of an index",
         sorted({*rates, *sizes}),
         texts("Encoder", str),
-        measures("bytes/image", sizes.get, show.size, explain="As stored"),
+        measures("bytes/image", sizes.get, show.size, explain=SIZE),
         measures("time", seconds.get, show.duration, group="1M images, projected"),
         measures("storage", stored.get, show.size, group="1M images, projected"),
-        measures("qps_v28", seed.get, show.significant, explain=of_seed),
+        *(measures(name, of.get, show.significant, group="qps_v28", explain=of_seed) for name, of in seed.items()),
         note="Projected: the measured forward rate and bytes per image, times a million; not measured at that size. "
         "qps_v28 divides the number of images by the forward time of images and captions together, as capim's "
         "predecessor V28 did; compare it only with tables of that script.",
@@ -122,25 +135,28 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
 
     None unless at least two encoders have both figures, and these differ in the cost.
     """
-    rates, of = image_rate(data, corpus), Protocol.of(protocol)
-    fast = len(rates) > 1
-    costs = {name: speed.stages["forward"].median for name, speed in rates.items()} if fast else {}
-    costs = costs or bytes_per_image(data, corpus)
-    rows = [r for r in data.ranked(corpus, protocol, metric) if r["encoder"] in costs and r["value"] is not None]
+    rates, of = image_rate(data), Protocol.of(protocol)
+    known = [r for r in data.ranked(corpus, protocol, metric) if r["value"] is not None]
+    fast = sum(r["encoder"] in rates for r in known) > 1
+    costs = {n: s.stages["forward"].mean for n, s in rates.items()} if fast else bytes_per_image(data)
+    rows = [r for r in known if r["encoder"] in costs]
     if len({costs[r["encoder"]] for r in rows}) < 2:
         return None
 
     def cost(name: str) -> str:
         return f"{show.significant(costs[name])} images/s" if fast else f"{show.size(costs[name])} per image"
 
-    names, medians = [r["encoder"] for r in rows], [costs[r["encoder"]] for r in rows]
-    best = pareto([(rate if fast else -rate, goodness(r)) for rate, r in zip(medians, rows, strict=True)])
+    names = [r["encoder"] for r in rows]
+    best = pareto([(costs[r["encoder"]] * (1 if fast else -1), goodness(r)) for r in rows])
+    alike = not fast or len({(rates[name].device, rates[name].precision) for name in names}) == 1
+    frontier = {name: alike and on_it for name, on_it in zip(names, best, strict=True)}
+    shown = not fast or _is_shown(rates, rows, best)
     points = [
-        charts.interval_point(r, rate=rate, speed=cost(r["encoder"]), frontier=on_it)
-        for r, rate, on_it in zip(rows, medians, best, strict=True)
+        charts.interval_point(r, rate=costs[name], speed=cost(name), frontier=frontier[name])
+        for name, r in zip(names, rows, strict=True)
     ]
-    frontier = dict(zip(names, best, strict=True))
     unbeaten = show.listing([name for name in names if frontier[name]], "or")
+    claim = f" No other encoder is both {'faster' if fast else 'smaller'} and better than {unbeaten}." * shown
     by_point = " ".join(f"{p['encoder']}: {p['text']} at {p['speed']}." for p in points)
     table = pivot(
         f"speed-{corpus}-data",
@@ -151,31 +167,41 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
         numbers("images/s", lambda name: rate_cell(rates[name]))
         if fast
         else measures("size/image", costs.get, show.size),
-        texts("on the frontier", lambda name: "yes" if frontier[name] else "no"),
+        *([texts("on the frontier", lambda name: "yes" if frontier[name] else "no")] if alike else []),
     )
     devices = sorted({rates[name].device for name in names}) if fast else []
+    line = "Dashed line: Pareto frontier" if alike else "No frontier: not all measured on one device in one precision"
+    line += " of the measured values, not all of which are shown to differ in speed" if alike and not shown else ""
     up = "down" if rows[0]["lower_is_better"] else "up"
     return charts.finish(
         _picture(points, f"{metric}, {of.titled}, percent", metric, data.encoder_names(), fast=fast),
         name=f"speed-{corpus}",
         title=f"Accuracy against {'speed' if fast else 'size'}, {corpus}",
         alt_text=f"{metric}, {of.title}, over {'images per second' if fast else 'bytes per image'} for "
-        f"{show.count(len(rows), 'encoder')}. {by_point} No other encoder is both {'faster' if fast else 'smaller'} "
-        f"and better than {unbeaten}.",
+        f"{show.count(len(rows), 'encoder')}. {by_point}{claim}",
         data=table,
-        note=f"Dashed line: Pareto frontier; {up} and to the {'right' if fast else 'left'} is better."
+        note=f"{line}; {up} and to the {'right' if fast else 'left'} is better."
         + (f" Measured on {show.listing(devices)}." if fast else ""),
     )
+
+
+def _is_shown(rates: dict[str, Speed], rows: list[Row], best: list[bool]) -> bool:
+    """True if every pair of speeds can be compared, and each encoder off the frontier is shown to be slower."""
+    pairs = [(a, b, speed_ratio(rates[a["encoder"]], rates[b["encoder"]])) for a, b in permutations(rows, 2)]
+    slower = {b["encoder"] for a, b, ratio in pairs if ratio and ratio.low > 1 and goodness(a) >= goodness(b)}
+    off = {r["encoder"] for r, on_it in zip(rows, best, strict=True) if not on_it}
+    return all(ratio for *_, ratio in pairs) and slower == off
 
 
 def _picture(
     points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str], *, fast: bool
 ) -> alt.LayerChart:
     colour, shape = charts.by_name([p["encoder"] for p in points], everyone)
+    cost = alt.Tooltip("speed:N", title="speed" if fast else "size")
     x_title = "images per second (forward pass, logarithmic)" if fast else "bytes per image (logarithmic)"
     base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("rate:Q", title=x_title, scale=alt.Scale(type="log", nice=False, padding=20)),
-        tooltip=[alt.Tooltip("encoder:N"), alt.Tooltip("text:N", title=metric), alt.Tooltip("speed:N")],
+        tooltip=[alt.Tooltip("encoder:N"), alt.Tooltip("text:N", title=metric), cost],
     )
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
     step = "step-before" if fast else "step-after"

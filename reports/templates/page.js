@@ -122,13 +122,27 @@ const parts = (cell) => {
   const [text, note, state, title, sort, mark, link, bar] = typeof cell === "string" ? [cell] : cell;
   return { text, note: note || "", state: state || "", title: title || "", sort: sort || "", mark: mark || "", link: link || "", bar };
 };
+// A table as CSV: value, ends of the interval, verdict and other small print are columns of their own, each where a row has
+// one; numbers and intervals as reports/format.py writes them become plain numbers, those in no fixed unit exact ones.
+const PARTS = ["", "low", "high", "verdict", "note"];
+const plain = (text) => (/^[+−]?[\d,]+(\.\d+)?$/.test(text) ? text.replaceAll(",", "").replace("−", "-").replace("+", "") : "");
+const ends = (text) => /^(−?[\d.,]+)(?:–| to )(−?[\d.,]+)$/.exec(text)?.slice(1).map(plain);
+const fields = (cell, numeric) => {
+  const { text, note, state, sort } = parts(cell);
+  if (!numeric) return [text, "", "", state, note];
+  const [low, high] = ends(note) ?? ends(text) ?? ["", ""], shown = /[\p{L}\d]/u.test(text) && !ends(text) ? text : "";
+  return [plain(shown) || (shown && sort) || shown, low, high, state, ends(note) ? "" : note];
+};
 const csv = (columns, rows) => {
   // as store/errors.py: no spreadsheet runs a cell as a formula, numbers stay numbers
   const formula = (text) => /^'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(text) && !Number.isFinite(Number(text));
   const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  const lines = [columns.map(({ group, heading }) => [group, heading].filter(Boolean).join(" "))];
-  for (const row of rows) lines.push(row.map((cell) => { const { text, note, state } = parts(cell); return [text, note, state].filter(Boolean).join(" "); }));
-  return lines.map((line) => line.map((text) => quoted(formula(text) ? `'${text}` : text)).join(",")).join("\n") + "\n";
+  const made = columns.flatMap(({ group, heading, unit, says, numeric }, i) => {
+    const cells = rows.map((row) => fields(row[i], numeric));
+    return PARTS.map((part, at) => [[group, heading, part === "verdict" ? says ?? part : part].filter(Boolean).join(" ") + (unit && at < 3 ? ` (${unit})` : ""), ...cells.map((cell) => cell[at])])
+      .filter(([, ...texts], at) => !at || texts.some(Boolean));
+  });
+  return ["", ...rows].map((_, line) => made.map((column) => quoted(formula(column[line]) ? `'${column[line]}` : column[line])).join(",")).join("\n") + "\n";
 };
 const ordered = (rows, place, up, numeric) => {
   const key = (row) => { const { text, sort } = parts(row[place]); return sort || text; };
@@ -429,10 +443,10 @@ const gallery = (place, block) => {
     const wrong = one.answers.find((answer) => answer.hits?.some((each) => !each.right) && (wanted.missed ? answer.encoder === wanted.missed : !answer.right));
     const made = make("a", { href: `#${place.id}?case=${one.id}` }, make("span", { className: "asked", dir: "auto" }, one.query));
     const pair = make("span", { className: "pair" });
-    if (one.expected?.length) pair.append(make("span", { className: "right" }, picture(one.expected[0].thumbnail, one.expected[0].label)));
+    const face = ({ thumbnail, label }, kind, alt) => make("span", { className: thumbnail ? kind : `${kind} words`, dir: "auto" }, thumbnail ? picture(thumbnail, alt) : label);
+    if (one.expected?.length) pair.append(face(one.expected[0], "right", one.expected[0].label));
     const first = wrong?.hits.find((each) => !each.right);
-    if (first?.thumbnail) pair.append(make("span", { className: "wrong" }, picture(first.thumbnail, `${wrong.encoder} puts first ${first.label}`)));
-    else if (first) pair.append(make("span", { className: "wrong words", dir: "auto" }, first.label));
+    if (first) pair.append(face(first, "wrong", `${wrong.encoder} puts first ${first.label}`));
     made.prepend(pair);
     const n = one.answers.length, missed = one.tags.missed?.length ?? 0;
     made.append(make("small", {}, `missed by ${missed === n ? "all" : missed} of ${n} · ${one.tags.corpus[0]}`));

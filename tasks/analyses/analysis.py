@@ -162,15 +162,18 @@ class AnalysisInput:
         """Which images (of quadruples: which of them) are in the second of two halves drawn at random, by ord.
 
         What is fitted to data is fitted on one half and tested on the other. Those with a query, and those without, are
-        split evenly.
+        split evenly. Images that no query can belong to, which are only searched, are in the first half.
         """
         order = np.random.default_rng([self.resampling.seed, 1]).permutation(self.clusters.n_clusters)
         occupied = self.clusters.sizes[order] > 0
         second = np.zeros(len(order), dtype=np.bool_)
         for part in (order[occupied], order[~occupied]):
             second[part[: len(part) // 2]] = True
-        drawn = drawn_clusters(self.corpus, self.protocol)
-        return second if isinstance(drawn, int) else second[drawn] & (drawn >= 0)
+        drawn, every = drawn_clusters(self.corpus, self.protocol), np.zeros(len(self.corpus.images), dtype=np.bool_)
+        if isinstance(drawn, int):
+            return second
+        every[: len(drawn)] = second[drawn] & (drawn >= 0)
+        return every
 
     @cached_property
     def task(self) -> RetrievalTask:
@@ -239,7 +242,7 @@ def contrast_slices(
     means = part_means(values, parts, data.clusters, data.resampling, share=share, bounds=data.bounds(data.metric))
     for row, encoder in enumerate(data.encoders):
         compared = among & ~np.isnan(values[row])
-        counts = int(compared.sum()), int(np.unique(data.queries.clusters[compared]).size)
+        counts = int(compared.sum()), data.clusters.only(compared).n_occupied
         [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters, share=share)
         alone = [
             None if means.too_small(row, at, n + at) is not None or np.isnan(p) else float(p)

@@ -153,13 +153,14 @@ _OF_OBJECTS = {
     "agreement": "Inferred and annotated categories",
 }
 _OWN = (
-    _own("complexity", "content:complexity", _OF_CAPTIONS, directions=_T2I, of_parts=True),
-    _own("categories", "content:categories", _OF_OBJECTS, scope="all encoders", of_parts=True),
+    _own("complexity", "content:complexity", _OF_CAPTIONS, directions=_T2I, of_parts=True, version=2),
+    _own("categories", "content:categories", _OF_OBJECTS, scope="all encoders", of_parts=True, version=2),
     _own(
         "truncated-captions",
         "content:truncated_captions",
         "Captions longer than the model reads",
         needs=frozenset({"truncated"}),
+        version=2,
     ),
     _own(
         "judged",

@@ -213,7 +213,7 @@ def score_blocks(
             for marks, row in zip(relevant, rows, strict=True):
                 marks[np.searchsorted(gallery, task.relevant[task.offsets[row] : task.offsets[row + 1]])] = True
             block_scores = table[queries - start][:, gallery]
-            items = gallery if ords_of_items is None else ords_of_items
+            items = gallery if ords_of_items is None else ords_of_items[gallery]
             yield ScoreBlock(task.protocol, rows, block_scores, relevant, corpus_queries[rows], items)
 
 

@@ -269,7 +269,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
 
 
 Values = Mapping[Figure, NDArray[np.float64]]
-"""Figure -> the part of every image, whose mean is the figure, and its weight: shape ``(2, n_images)``."""
+"""Figure -> the part of every cluster, whose mean is the figure, and its weight: shape ``(2, n_clusters)``."""
 
 RANGES = {RSUM: 600.0}  # of figures in another unit than fractions
 
@@ -288,15 +288,15 @@ def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.f
 
 def rsum_values(protocols: Iterable[Outcomes], *, drawn: SamplingFrame) -> Values:
     """RSUM of the protocols ``t2i/all`` and ``i2t/any``; nothing without them, or where a recall is left open."""
-    total, found = np.zeros((2, drawn if isinstance(drawn, int) else len(drawn))), []
+    found: dict[str, NDArray[np.float64]] = {}
     for outcomes in protocols:
         if not {metric.name for metric in RECALLS} <= {metric.name for metric in metrics_of(outcomes)}:
             return {}
         clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
-        total += sum(image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS)
-        found.append(outcomes.protocol.id)
+        parts = [image_parts(metric.per_query(outcomes), clusters) for metric in RECALLS]
+        found[outcomes.protocol.id] = np.sum(parts, axis=0)
     scale = np.array([[100.0], [1 / (len(MAIN) * len(RECALLS))]])
-    return {RSUM: total * scale} if sorted(found) == sorted(MAIN) else {}
+    return {RSUM: np.sum([*found.values()], axis=0) * scale} if sorted(found) == sorted(MAIN) else {}
 
 
 def language_values(parts: Sequence[LanguagePart], *, reference: str) -> Values:

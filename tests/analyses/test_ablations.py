@@ -5,6 +5,7 @@ Other forms of vectors, against torch and against their definitions; low-precisi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from capim.store.types import EncoderSpec
+from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Ragged
 from capim.tasks.analyses import ablations
 from capim.tasks.analyses.ablations import FITTED_ON, hits_scored_in
@@ -33,7 +34,9 @@ from capim.tasks.analyses.transforms import (
 )
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
+from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.tasks import RetrievalTask
+from tests.repeated import repeated
 from tests.results.thirty import analysed, captioned, ranked, retrieval_task
 
 N, K, DIM = 40, 2, 12
@@ -52,7 +55,10 @@ def vectors() -> SingleVectors:
 
 @pytest.fixture(scope="module")
 def data(vectors: SingleVectors) -> AnalysisInput:
-    of = captioned(N, K)
+    return input_of(captioned(N, K), vectors)
+
+
+def input_of(of: Corpus, vectors: SingleVectors) -> AnalysisInput:
     specs = {"a": EncoderSpec(name="a", adapter="x", checkpoint="x", revision="1", dim=DIM, storage="float32")}
     outcomes = {"a": ranked(of, vectors.images, vectors.captions)}
     return analysed(of, outcomes, specs=specs, vectors=lambda _: vectors)
@@ -60,10 +66,10 @@ def data(vectors: SingleVectors) -> AnalysisInput:
 
 def by_hand(data: AnalysisInput, of: SingleVectors, change: Any) -> float:
     """R@1 where each query and the gallery are changed by what the other half of the images gives."""
-    hits = []
-    for query, image in enumerate(IMAGE_OF):
+    hits, image_of = [], layout_of(data.corpus).caption_images
+    for query, image in enumerate(image_of):
         other = data.second_half != data.second_half[image]
-        images, captions = change(of.images[other], of.captions[other[IMAGE_OF]], of)
+        images, captions = change(of.images[other], of.captions[other[image_of]], of)
         hits.append(int(np.argmax(images @ captions[query])) == image)
     return float(np.mean(hits))
 
@@ -91,6 +97,17 @@ def test_parameters_come_from_the_images_that_the_query_does_not_belong_to(data,
         ("normalisation", "centred per modality"), ("normalisation", "whitened"), ("precision", "int8"),
         *(("pca", f"{n} components") for n in (12, 6, 3)),
     }  # fmt: skip
+
+
+def test_halves_are_of_all_images_where_some_repeat_or_are_only_searched(vectors: SingleVectors) -> None:
+    """A last image without captions was in neither half, and the index of the other half did not fit the vectors."""
+    of = repeated(captioned(N - 2, K))
+    own = np.isin(IMAGE_OF, layout_of(of).caption_images)
+    some = replace(vectors, captions=vectors.captions[own], caption_norms=vectors.caption_norms[own])
+    data = input_of(of, some)
+    [found] = [s for s in ablations.vector_forms(data) if s.level_name == "centred per modality"]
+    assert found.interval.value == pytest.approx(by_hand(data, some, centred))
+    assert data.second_half[0] == data.second_half[N - 2], "equal bytes are in one half"
 
 
 def test_a_sample_of_the_queries_is_stated(data: AnalysisInput, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,7 @@ def test_a_corpus_that_changed_is_reported_as_not_comparable_until_a_run_with_it
         done = start(watch, dataclasses.replace(named(config, "tiny-clip"), corpora=grown))
         [warning] = [finding for finding in done.findings if finding.verdict == "warn"]
         assert "not comparable: the corpus has changed since 20" in warning.message
+        assert any(": 0 unchanged, 0 failed, 0 warned, 6 not comparable" in line for line in done.summary)
     pinned = dataclasses.replace(named(config, "tiny-clip"), corpora=grown, baseline=done.run)
     assert start(watch, pinned).findings == ()
 

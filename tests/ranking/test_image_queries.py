@@ -34,13 +34,13 @@ from capim.tasks.corpora.readers.labels import read_labels
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.retrieval import rank_correlation
 from capim.tasks.metrics.table import headline_of
-from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.spot_check import wrong_outcomes
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, random_store
-from tests.ranking.conftest import data_of, small_corpus, unit
+from tests.ranking.conftest import data_of, small_corpus, tasks_of, unit
 from tests.reports.app.stores import evaluate as score_encoders
 
 DIM = 12
@@ -174,6 +174,12 @@ def test_cirr_leaves_the_reference_out_and_has_a_hard_subset(folder: Path) -> No
         assert found["t2i/composed"].rank_best[at] == 1 + (scores > scores[target]).sum()
         assert found["t2i/composed-subset"].rank_best[at] == 1 + (subset > scores[target]).sum()
     assert found["t2i/composed-subset"].n_gallery.tolist() == [5] * 30
+    [task] = tasks_of(corpus, "t2i/composed-subset")
+    blocks = [*score_blocks(**sides, task=task)]
+    for (row,), scores, items in ((block.rows, block.scores[0], block.items) for block in blocks):
+        of_query = mixed(sides, ids.index(rows[row]["reference"]), row)
+        assert sorted(ids[item] for item in items) == sorted(rows[row]["img_set"]["members"][1:])
+        np.testing.assert_allclose(scores, of_query[items], atol=1e-6)
     assert [metric.name for metric in metrics_of(found["t2i/composed-subset"])] == ["R@1", "R@2", "R@3"]
 
 

@@ -163,6 +163,8 @@ def test_blocks_hold_every_score_that_outcomes_came_from(late: bool) -> None:
         for block in score_blocks(images, captions, task, resources=Resources(memory_bytes=1 << 14)):
             best = np.where(block.relevant, block.scores, -np.inf).max(axis=1)
             np.testing.assert_array_equal(best, outcomes.best_score[block.rows])
+            [gallery] = {*task.gallery_of[block.rows].tolist()}
+            assert block.items.tolist() == task.galleries[gallery].tolist(), task.protocol.id
             above = (block.scores > best[:, None]).sum(axis=1)
             np.testing.assert_array_equal(above + 1, outcomes.rank_best[block.rows])
             seen[block.rows] += 1

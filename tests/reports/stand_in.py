@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from capim.reports.elements.page import Report, Section, Table
 from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.report_data import ReportData
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore, schema
 from capim.store.current import Uses
@@ -352,6 +353,18 @@ def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item:
                     "created": START + timedelta(seconds=i),
                 }
             )
+
+
+def timed(data: ReportData, rates: Mapping[str, Sequence[float]], **columns: object) -> ReportData:
+    """The data with three batches of images per corpus: encoder to its images per second on each of three corpora."""
+    like = {**data.batches[0], "modality": "image", "warmup": False, "n_items": 32, **columns}
+    rows = [
+        {**like, "encoder": encoder, "corpus": corpus_name, "forward_seconds": 32 / (rate * jitter)}
+        for encoder, of in rates.items()
+        for corpus_name, rate in zip(("shapes", "pages", "signs"), of, strict=False)
+        for jitter in (1.01, 1.0, 0.9)
+    ]
+    return replace(data, batches=tuple(rows))
 
 
 def run_row(store: StandIn) -> None:

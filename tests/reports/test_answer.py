@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
+import scipy.stats
 
 from capim.reports.elements.page import Notice
 from capim.reports.format import PERCENT
@@ -14,7 +17,7 @@ from capim.reports.sections import answer
 from capim.reports.sections.glossary import TERMS
 from capim.reports.sections.leaderboard import MEAN
 from capim.tasks.statistics.decision import SHARERS
-from tests.reports.stand_in import StandIn, block, comparison, corpus, demo, report, result, spec
+from tests.reports.stand_in import StandIn, block, comparison, corpus, demo, report, result, spec, timed
 
 BOTH = "t2i/all+i2t/any"
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -205,10 +208,38 @@ def test_an_interval_that_ends_a_hair_from_zero_is_worse_in_the_decision_as_on_t
     assert low < -39.9 and -0.001 < high < 0
 
 
-def test_speed_is_a_measured_ratio_with_its_spread() -> None:
-    text = sentence(_with_i2t(demo()))
-    assert " times as fast (measured, " in text
-    assert "signific" not in text
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        (
+            [280, 300, 320],
+            f"tiny-clip encodes images 1.50 times as fast (95{PERCENT} interval 1.27–1.77, over 3 corpora)",
+        ),
+        (
+            [140, 150, 160],
+            f"tiny-clip-plain encodes images 1.34 times as fast (95{PERCENT} interval 1.13–1.58, over 3 ",
+        ),
+        ([340, 220, 220], ""),  # something else ran on the machine during the first
+        ([280, 300], ""),
+    ],
+)
+def test_one_encoder_is_faster_only_where_the_ratios_by_corpus_show_it(rates: list[float], said: str) -> None:
+    data = read_report_data(_with_i2t(demo()))
+    other = {"tiny-clip-plain": [200] * len(rates)}
+    text = " ".join(answer.answer(timed(data, {"tiny-clip": rates, **other})))
+    assert said in text
+    assert (" times as fast" in text) == bool(said)
+    logs = np.log(rates) - np.log(200)
+    if "tiny-clip " in said:
+        ends = np.exp(scipy.stats.t.interval(0.95, 2, logs.mean(), scipy.stats.sem(logs)))
+        assert "–".join(f"{end:.2f}" for end in ends) in said
+
+
+@pytest.mark.parametrize("setting", [{"device": "Example GPU"}, {"forward_precision": "bfloat16"}])
+def test_speeds_of_two_devices_or_precisions_are_not_compared(setting: dict[str, str]) -> None:
+    data = read_report_data(_with_i2t(demo()))
+    first, second = timed(data, {"tiny-clip": [280, 300, 320]}), timed(data, {"tiny-clip-plain": [200] * 3}, **setting)
+    assert " times as fast" not in " ".join(answer.answer(replace(data, batches=first.batches + second.batches)))
 
 
 def _with_i2t(store: StandIn) -> StandIn:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -374,6 +376,40 @@ def test_a_table_is_searched_its_columns_hidden_and_copied(page: Watched) -> Non
     for text, shown in FORMULAS.items():
         made = page.page.evaluate("(text) => csv([{ heading: 'a' }, { heading: 'b' }], [[text, '1']])", text)
         assert shown in made
+
+
+def test_a_copied_table_has_value_ends_and_verdict_in_columns_that_name_their_unit(page: Watched) -> None:
+    page.everything()
+    script = "blocksOf(find('#answer-grid').closest('section')).then((of) => of.get('answer-grid').table)"
+    board = page.page.evaluate(script)
+    rows = list(csv.DictReader(page.page.evaluate("(of) => csv(of.columns, of.rows)", board).splitlines()))
+    task = "coco-karpathy text to image"
+    for row, (first, cell, *_) in zip(rows, board["rows"], strict=True):
+        text, note, state = cell[:3]
+        assert (row["Encoder"], row[f"{task} (percent)"], row[f"{task} verdict"]) == (first, text, state)
+        assert "–".join(row[f"{task} {end} (percent)"] for end in ("low", "high")) == note
+        for name, value in row.items():
+            assert not name.endswith(")") or not value or math.isfinite(float(value)), (name, value)
+    assert {name for name in rows[0] if name.startswith("cost")} >= {"cost size/image (bytes)"}
+    columns = [{"heading": "a", "unit": "bytes", "numeric": True}, {"heading": "b", "numeric": True}]
+    cells = [["5.9 KiB", 0, 0, 0, "5990.44"], ["−1,234.5", "−2,000 to 3.0", "worse"]]
+    made = page.page.evaluate("(of) => csv(of[0], [of[1], ['–', '1–2']])", [columns, cells])
+    assert made == "a (bytes),b,b low,b high,b verdict\n5990.44,-1234.5,-2000,3.0,worse\n,,1,2,\n"
+
+
+def test_where_images_are_ids_the_wall_has_words_and_no_broken_picture(page: Watched) -> None:
+    page.made()
+    script = """async () => {
+      const place = make("div", { id: "ids" }), block = (await blocksOf(find("#failures"))).get("cases");
+      for (const one of block.cases) one.expected.forEach((each) => { delete each.thumbnail; });
+      document.body.append(place);
+      gallery(place, block);
+    }"""
+    page.page.evaluate(script)
+    tiles = page.page.locator("#ids .pair .right")
+    assert tiles.count() > 0
+    assert tiles.locator("img").count() == 0
+    assert tiles.first.inner_text().strip()
 
 
 def test_light_and_dark_are_a_click_and_the_current_section_is_marked(page: Watched) -> None:

@@ -159,6 +159,12 @@ def test_an_image_as_query_shows_its_captions_and_the_captions_that_were_found()
     ]  # fmt: skip
 
 
+def test_an_image_without_a_picture_is_shown_by_its_first_caption_and_its_id() -> None:
+    case = first_case(corpus("c", n_images=6, per_image=2), task(a=table([2])))
+    assert [hit.label for hit in case.expected] == ["picture 0 in words 0 (im00000)"]
+    assert case.answers[0].hits[0].label == "picture 1 in words 0 (im00001)"
+
+
 def test_a_quadruple_shows_what_each_caption_and_each_picture_chooses() -> None:
     contents = corpus("w", n_images=2, per_image=1)
     row = {"id": "q0", "image_0": "im00000", "image_1": "im00001", "caption_0": "im00000#0", "caption_1": "im00001#0",

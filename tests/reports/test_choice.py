@@ -10,9 +10,11 @@ import pytest
 from capim.reports.rows import choice
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.speed import bytes_per_image
 from capim.reports.rows.standing import Task
+from capim.reports.sections.leaderboard import cost_columns
 from capim.store.errors import RequestError
-from tests.reports.stand_in import StandIn, comparison, corpus, result, spec
+from tests.reports.stand_in import StandIn, comparison, corpus, demo, result, spec, timed
 
 
 def two_corpora() -> ReportData:
@@ -92,6 +94,33 @@ def test_an_unknown_cost_is_refused_and_an_encoder_beyond_a_limit_is_out() -> No
     assert limit.broken("a", 8) == ""
     assert limit.broken("a", 10) == "speed: 9"
     assert limit.broken("b", 10) == "speed not known"
+
+
+def test_a_limit_of_cost_takes_the_values_that_the_columns_show_whatever_corpora_are_chosen() -> None:
+    whole = timed(read_report_data(demo()), {"tiny-clip": [100, 200, 400], "tiny-colpali": [30]})
+    chosen = whole.only(corpora=["shapes-winoground"], encoders=whole.encoder_names())
+    limits = {limit.key: limit for limit in choice.limits(whole)}
+    assert limits["rate"].values == pytest.approx({"tiny-clip": 200, "tiny-colpali": 30})
+    for key, (_, cell) in zip(("rate", "bytes"), cost_columns(chosen), strict=True):
+        shown = {name: float(sort) for name in whole.encoder_names() if (sort := getattr(cell(name), "sort", ""))}
+        assert shown == pytest.approx(limits[key].values)
+
+
+def test_the_bytes_of_an_image_are_those_of_its_vectors_and_not_of_files() -> None:
+    data = read_report_data(demo())
+    vectors = {("tiny-colpali", "shapes"): 10, ("tiny-colpali", "shapes-winoground"): 4}
+    widths = {"tiny-clip": "float32"}
+    sets = [
+        replace(
+            each,
+            n_bytes=10**6,
+            n_vectors=each.n_rows * vectors.get((each.key.encoder, each.key.corpus), 1),
+            storage=widths.get(each.key.encoder, "float16"),
+        )
+        for each in data.sets
+    ]
+    found = bytes_per_image(replace(data, sets=tuple(sets)))
+    assert found == {"tiny-clip": 64 * 4, "tiny-clip-plain": 64 * 2, "tiny-colpali": (40 * 10 + 20 * 4) / 60 * 64 * 2}
 
 
 def test_a_limit_of_licence_leaves_out_what_is_not_free_or_not_known_and_says_which() -> None:

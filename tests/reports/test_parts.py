@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,9 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import WITHOUT
 from capim.reports.rows.speed import speeds
 from capim.reports.sections import differences, failures, leaderboard, provenance, slices, speed
-from capim.reports.sections.speed import pareto
+from capim.reports.sections.speed import accuracy_over_cost, pareto
 from tests.reports.large import coco
-from tests.reports.stand_in import StandIn, block, corpus, part, report, result, section, spec, texts
+from tests.reports.stand_in import StandIn, block, corpus, part, report, result, section, spec, texts, timed
 
 
 @pytest.fixture
@@ -132,8 +133,44 @@ def test_warm_up_batches_do_not_count(demo_store: StandIn) -> None:
     found = {(s.encoder, s.modality): s for s in speeds(read_report_data(demo_store))}
     images = found["tiny-clip", "image"]
     assert images.n_batches == 12
-    assert 400 < images.stages["forward"].median < 530  # 1 / (0.002 s × 0.95 … 1.1)
+    assert 400 < images.stages["forward"].mean < 530  # 1 / (0.002 s × 0.95 … 1.1)
     assert ("tiny-colpali", "image") not in found, "it has only warm-up batches"
+
+
+def test_an_encoder_has_one_speed_over_all_its_sets_whose_batches_count_once(demo_store: StandIn) -> None:
+    data = timed(read_report_data(demo_store), {"tiny-clip": [100, 200, 400]})
+    [found] = speeds(data)
+    assert found.stages["forward"].by_corpus == pytest.approx({"shapes": 100, "pages": 200, "signs": 400})  # medians
+    assert found.stages["forward"].mean == pytest.approx(200)
+    [line] = texts(block(speed.section(data), "throughput-stages"))
+    assert line[:3] == ["tiny-clip", "images", "9"]
+    assert "200" in line
+
+
+@pytest.mark.parametrize(("rates", "shown"), [([140, 150, 160], True), ([150, 220, 220], False), ([140, 150], False)])
+def test_accuracy_over_speed_claims_a_frontier_only_where_speeds_are_shown_to_differ(
+    rates: list[float], shown: bool, demo_store: StandIn
+) -> None:
+    data = read_report_data(demo_store)
+    first = timed(data, {"tiny-clip": [200] * len(rates)}, device="CPU")
+
+    def chart(device: str) -> tuple[bool, bool, bool]:
+        second = timed(data, {"tiny-clip-plain": rates}, device=device)
+        both = replace(data, batches=first.batches + second.batches)
+        made = accuracy_over_cost(both, "shapes", "t2i/all", "R@1")
+        assert made is not None and made.data is not None
+        claims = "No other encoder is both faster" in made.alt
+        return "on the frontier" in [column.heading for column in made.data.columns], "No frontier" in made.note, claims
+
+    assert chart("CPU") == (True, False, shown)
+    assert chart("GPU") == (False, True, False)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_tooltip_of_a_point_names_its_cost(fast: bool) -> None:
+    point = {"encoder": "a", "rate": 1.0, "speed": "4.0 KiB per image"}
+    picture = speed._picture([point], "R@1, percent", "R@1", ["a"], fast=fast).to_json()
+    assert ('"title": "speed"' in picture, '"title": "size"' in picture) == (fast, not fast)
 
 
 def test_the_tokens_of_an_endpoint_are_shown_with_their_cost_and_of_others_nothing(demo_store: StandIn) -> None:

@@ -24,6 +24,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, interval_of
 from capim.tasks.statistics.pairs import IDENTICAL, NEVER_LOSES, SEVERAL_QUERIES, compare_encoders
+from tests.repeated import KINDS, assert_figures, repeated
 
 SOURCE = {
     "evaluation": "e", "encoder": "toy", "encoder_fingerprint": "f", "corpus": "shapes", "corpus_fingerprint": "c",
@@ -370,3 +371,9 @@ def test_an_aggregate_has_nulls_where_queries_would_win_and_says_why() -> None:
 def test_an_aggregate_that_is_not_defined_is_null_with_a_reason() -> None:
     [row] = plain_rows(captions(), replace(SPREAD, reduce=lambda _: float("nan")))
     assert (row["value"], row["ci_low"], row["reason"]) == (None, None, NOT_DEFINED)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of Spearman, whose values have no bounds
+@pytest.mark.parametrize("kind", KINDS)
+def test_figures_of_a_corpus_where_an_image_repeats_another_and_some_are_named_by_nothing_are_numpys(kind: str) -> None:
+    assert_figures(repeated(KINDS[kind]()))

@@ -42,6 +42,7 @@ TWINS = {
     "train": {"a/1.png": 1, HOSTILE_FILE: 20, "b/3.png": 30, "b/4.png": 1},
     "test": {"a/7.png": 20, "b/3.png": 190, "b/8.png": 91},
 }
+SHORT = Resampling(replicates=20)
 LATER = replace(OTHER, name="one", revision="b2", dim=9)  # other draws
 
 
@@ -122,13 +123,15 @@ def two_runs(folder: Path, corpus: Corpus) -> EmbeddingStore:
     return store
 
 
-def evaluate(store: EmbeddingStore, corpus: Corpus, *specs: EncoderSpec, run: str) -> tuple[EvaluationRef, ...]:
+def evaluate(
+    store: EmbeddingStore, corpus: Corpus, *specs: EncoderSpec, run: str, resampling: Resampling = SHORT
+) -> tuple[EvaluationRef, ...]:
     """Scores the encoders, as one run."""
     started = datetime.now(UTC)
     how: dict[str, Any] = {"store_uri": store.uri, "protocols": (), "device": "cpu"}
     of_corpus = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
     sets = [SetsRef(encoder=spec.name, encoder_fingerprint=spec.fingerprint, **of_corpus) for spec in specs]
-    scored = tuple(score.fn(each, **how, resampling=Resampling(replicates=20), run=run) for each in sets)
+    scored = tuple(score.fn(each, **how, resampling=resampling, run=run) for each in sets)
     told = {"name": "test", "config": "{}", "command": "capim run", "versions": "{}", "host": "", "state": "completed"}
     row = {"run": run, "pid": 1, **told, "started": started, "finished": datetime.now(UTC), "message": None}
     store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))

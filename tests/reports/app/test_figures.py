@@ -6,15 +6,25 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
+from capim.store.removal import drop_set, drop_superseded
+from capim.store.schema import RUNS
+from capim.store.types import MODALITIES
 from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.derive import used
+from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
-from tests.reports.app.stores import NoServices, asking, csv_of, two_runs
+from capim.tasks.statistics.draws import Resampling
+from tests.random_store import OTHER, SPECS, random_store
+from tests.reports.app.stores import NoServices, asking, csv_of, evaluate, two_runs
 from tests.reports.pages import blocks, cells
 
 
@@ -109,6 +119,77 @@ def test_changed_figures_and_then_changed_queries(runs: TestClient, runs_store: 
     assert "Both runs are the same one" in runs.get("/runs?old=second&new=second").text
     assert runs.get("/runs?old=thrid&new=second").status_code == 400
     assert runs.get("/runs?task=nothing").status_code == 400
+
+
+def chosen_runs(page: str) -> dict[str, tuple[list[str], str]]:
+    """Of both pickers of runs the labels, and the run that is chosen."""
+    found = {}
+    for name, options in re.findall(r'<select name="(old|new)"[^>]*>(.*?)</select>', page, re.DOTALL):
+        labels = re.findall(r"<option[^>]*>(.*?)</option>", options)
+        found[name] = labels, "".join(re.findall(r'value="([^"]+)" selected', options))
+    return found
+
+
+def recorded(store: EmbeddingStore, run: str, command: str, uses: list[str]) -> None:
+    """The record of a run that used these lists of keys and made nothing."""
+    last = store.rows("runs").sort_by("started").to_pylist()[-1]
+    now = datetime.now(UTC)
+    row = {**last, "run": run, "command": command, "uses": uses, "started": now, "finished": now}
+    store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
+
+
+def test_runs_that_evaluated_nothing_are_not_compared_unless_they_are_asked_for(tmp_path: Path) -> None:
+    store = two_runs(tmp_path / "store", read_shapes(n_scenes=4))
+    recorded(store, "analysed", "capim analyse", [used(store, ["a key of slices"])])
+    recorded(store, "third", "capim evaluate", store.rows("uses")["uses"].to_pylist())
+    recorded(store, "imported", "capim import", [])
+    with asking(store, NoServices()) as client:
+        old, new = (chosen_runs(client.get("/runs").text)[name] for name in ("old", "new"))
+        assert (old[1], new[1]) == ("second", "third")
+        assert len({*new[0]}) == 3
+        assert re.fullmatch(r"[\d-]+ [\d:]+ evaluated \d+ protocols, all stored before: capim evaluate", new[0][0])
+        assert re.fullmatch(r"[\d-]+ [\d:]+ evaluated \d+ protocols: capim run", new[0][1])
+        asked = chosen_runs(client.get("/runs?new=imported").text)
+        assert (asked["old"][1], asked["new"][1]) == ("third", "imported")
+        assert asked["new"][0][0].endswith("evaluated nothing: capim import")
+
+
+def test_results_that_were_removed_between_two_runs_are_named_and_nothing_is_called_equal(tmp_path: Path) -> None:
+    corpus, same = read_shapes(n_scenes=4), replace(OTHER)  # of the same name and fingerprint, with other draws
+    store = random_store(tmp_path / "store", corpus, [SPECS[1], same])
+    evaluate(store, corpus, SPECS[1], same, run="first")
+    for modality in MODALITIES:
+        drop_set(store, store.key(encoder=OTHER.fingerprint, corpus=corpus.fingerprint, modality=modality))
+    random_store(tmp_path / "store", corpus, [OTHER])
+    drop_superseded(store, encoder_fingerprint=OTHER.fingerprint, corpus_fingerprint=corpus.fingerprint)
+    evaluate(store, corpus, SPECS[1], OTHER, run="second")
+    with asking(store, NoServices()) as client:
+        page = client.get("/runs").text
+        kept, removed = (len(store.rows("results", encoder=name)) for name in ("many", "other"))
+        assert f"{removed} results of the earlier run, by " in page
+        assert "nothing of other on shapes can be compared" in page
+        assert f"{kept} figures that both still have: none differs." in page
+        assert "The ranks of the queries were removed with the results." in page
+        assert "equal" not in page
+        assert "every query has" not in page
+        assert csv_of(client, "/runs") == []
+
+
+def test_rows_of_changed_figures_are_those_of_the_page_whatever_settings_a_later_run_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with settings of its own changes nothing that is current."""
+    corpus = read_shapes(n_scenes=4)
+    store = random_store(tmp_path / "store", corpus, SPECS[:1])
+    evaluate(store, corpus, SPECS[0], run="first", resampling=Resampling())
+    of = METRICS["R@5"]
+    monkeypatch.setitem(
+        METRICS, "R@5", replace(of, values=lambda *given: of.values(*given) / 2, version=of.version + 1)
+    )
+    evaluate(store, corpus, SPECS[0], run="second")
+    with asking(store, NoServices()) as client:
+        assert "equal to the last digit" in client.get("/runs").text
+        assert csv_of(client, "/runs") == []
 
 
 def test_what_changed_between_two_runs_is_read_once_from_one_version_of_the_store(

@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
+from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.testclient import TestClient
 
@@ -121,6 +123,18 @@ def test_the_cluster_of_a_judged_query_is_no_image_so_that_no_picture_is_shown_f
     assert languages_of(state.snapshot(), judged) == ["de"]
     with pytest.raises(RequestError, match="slice shows:dog"):
         in_slice("shows", "dog", judged)
+
+
+def test_a_list_of_queries_on_images_that_are_ids_has_no_column_of_pictures(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert isinstance(client.app, Starlette)
+    corpora = client.app.state.capim.snapshot().data.corpora
+    assert 'class="small"' in client.get("/queries?corpus=coco-karpathy").text
+    images = corpora["coco-karpathy"].images
+    ids = images.set_column(images.schema.get_field_index("sha"), "sha", pa.nulls(len(images), pa.string()))
+    monkeypatch.setitem(corpora, "coco-karpathy", replace(corpora["coco-karpathy"], images=ids))
+    assert 'class="small"' not in client.get("/queries?corpus=coco-karpathy").text
 
 
 @pytest.fixture(scope="module")

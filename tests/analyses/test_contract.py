@@ -1,0 +1,79 @@
+"""What holds of every analysis on a corpus of every kind where an image repeats another, and some are named by nothing.
+
+A new analysis is found here by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capim.store.types import Corpus, EncoderSpec
+from capim.store.vectors import Ragged
+from capim.tasks.analyses.analysis import AnalysisInput, LateInteractionVectors, SingleVectors, StoredVectors
+from capim.tasks.analyses.table import ANALYSES, slices_of
+from capim.tasks.ranking.evaluate import evaluate
+from capim.tasks.ranking.protocols import protocols_of
+from capim.tasks.report import is_diagnosed
+from tests.repeated import DIM, KINDS, QUICK, clusters_of, outcomes_of, repeated, vectors_of
+
+OF_VECTORS = ("gap", "forward precision")  # their slices count vectors
+SPEC = EncoderSpec(name="one", adapter="x", checkpoint="x", revision="1", dim=DIM)
+SPECS = {"one": SPEC, "two": replace(SPEC, name="two", precision="bfloat16"), "many": replace(SPEC, vectors="multi")}
+
+
+def stored(corpus: Corpus, encoder: str) -> StoredVectors:
+    """What the store has of an encoder; of the last one two vectors for each item."""
+    if encoder != "many":
+        sides = vectors_of(corpus, [*SPECS].index(encoder))
+        norms = {f"{side[:-1]}_norms": np.ones(len(of), np.float32) for side, of in sides.items()}
+        return SingleVectors(**sides, **norms)
+    one, other = (vectors_of(corpus, seed) for seed in (3, 4))
+    both = {side: np.stack([of, other[side]], axis=1).reshape(-1, DIM) for side, of in one.items()}
+    return LateInteractionVectors(**{n: Ragged.from_counts(of, np.full(len(of) // 2, 2)) for n, of in both.items()})
+
+
+def inputs(corpus: Corpus) -> Iterator[AnalysisInput]:
+    """What analyses get under every protocol that `capim analyse` looks at, of two or three encoders."""
+
+    def blocks(side: Ragged) -> Any:
+        return lambda ords=None: [side if ords is None else side.take(ords)]
+
+    for protocol in filter(is_diagnosed, protocols_of(corpus)):
+        outcomes = outcomes_of(corpus, protocol.id)[protocol.id]
+        if protocol.kind == "retrieval":
+            many = vars(stored(corpus, "many"))
+            outcomes |= evaluate(corpus, [protocol], **{side: blocks(of) for side, of in many.items()})
+        yield AnalysisInput(
+            corpus=corpus,
+            protocol=protocol,
+            outcomes=dict(zip(SPECS, outcomes.values(), strict=False)),
+            specs=SPECS,
+            resampling=QUICK,
+            vectors=partial(stored, corpus),
+            truncated={"one": np.arange(len(corpus.captions)) % 3 == 0},
+        )
+
+
+@pytest.fixture(scope="module")
+def data() -> list[AnalysisInput]:
+    return [each for make in KINDS.values() for each in inputs(repeated(make()))]
+
+
+@pytest.mark.parametrize("name", [name for name, analysis in ANALYSES.items() if analysis.function])
+def test_an_analysis_counts_photographs_where_images_repeat_or_are_named_by_nothing(
+    data: list[AnalysisInput], name: str
+) -> None:
+    made = {}
+    for each in data:
+        if ANALYSES[name].applies(each.protocol):
+            made[each.protocol.id, each.corpus.name] = slices = [*slices_of(ANALYSES[name], each)]
+            n_photographs = len(np.unique(clusters_of(each.corpus, each.queries)))
+            for found in slices:
+                assert found.analysis in OF_VECTORS or found.n_clusters <= n_photographs, found
+    assert any(made.values()), "it has no slices of these corpora: add to `inputs` what it looks at"
