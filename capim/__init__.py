@@ -56,13 +56,16 @@ CapimError = (RequestError, WorkError)
 def main() -> int:
     """The console script `capim`."""
     import gc
+    import sys
 
     gc.set_threshold(100_000, 20, 50)  # imports make many objects and no garbage
     from capim.tasks.runtime.prefects import leave_prefect_out
 
     leave_prefect_out()
     from capim.flows.cli import main as run
+    from capim.flows.terminal import escape_unencodable
 
+    escape_unencodable(sys.stdout, sys.stderr)
     return run()
 
 

@@ -3,7 +3,7 @@
 Applies these automations to the server that ``PREFECT_API_URL`` names, in place of those with the same names:
 
 - a run that sends no heartbeat for 90 seconds becomes Crashed, so that its slot of a limit is free (`make deploy`
-  applies this one; ``deployments/prefect.yaml`` sets a heartbeat every 30 seconds);
+  applies this one; flows send a heartbeat every 30 seconds, and ``deployments/prefect.yaml`` says so to workers);
 - with ``--webhook``, an address is told about runs that failed or crashed, scheduled runs that are late, and
   regressions. The address is kept on the server, encrypted, and in no file.
 """
@@ -26,13 +26,15 @@ from prefect.events.schemas.automations import EventTrigger, Posture
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_RETRY_EXTRA_CODES, temporary_settings
 
+from capim.flows import HEARTBEAT_SECONDS
+
 BLOCK = "capim-notify"
 LOST = "capim: a run was lost"
 FAILED = "capim: a run failed"
 LATE = "capim: a run is late"
 REGRESSION = "capim: a regression"
 HEARTBEAT = "prefect.flow-run.heartbeat"
-SILENCE = timedelta(seconds=90)  # three heartbeats
+SILENCE = timedelta(seconds=3 * HEARTBEAT_SECONDS)
 LATENESS = timedelta(hours=1)
 ENDS = {f"prefect.flow-run.{state}" for state in ("Completed", "Failed", "Cancelled", "Crashed", "TimedOut")}
 _OURS = {"prefect.resource.role": "tag", "prefect.resource.id": "prefect.tag.capim"}

@@ -17,7 +17,9 @@ import tempfile
 from pathlib import Path
 from uuid import uuid4
 
+HEARTBEAT_SECONDS = 30  # of a run on a server; `deployments.automations` takes one that misses three for lost
 _ALWAYS = {
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",

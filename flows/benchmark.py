@@ -7,9 +7,10 @@ seconds.
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from capim.flows.config import RunConfig
 from capim.flows.embed import check_request, embed_step, evaluations_of, paired
@@ -22,19 +23,21 @@ from capim.flows.execution import (
     call_each,
     map_collecting_failures,
     record_end,
+    record_note,
     recorded_run,
     refuse_all,
     run_flow,
     task_settings,
 )
 from capim.flows.inspection import device_faults
+from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
 from capim.tasks.metrics.custom import CustomMetric, load_metric
-from capim.tasks.reference.changes import WatchFinding, WatchRule
+from capim.tasks.reference.changes import Verdict, WatchFinding, WatchRule
 from capim.tasks.report import diagnose_corpus, publish_report, show_report
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import (
@@ -50,6 +53,8 @@ from capim.tasks.runtime.references import (
     encoder_name,
 )
 from capim.tasks.runtime.task import artifact_key, show_table
+
+log = logging.getLogger(__name__)
 
 # --- Flow `evaluate`: exact ranks and metrics with intervals, for every sealed pair of embedding sets.
 
@@ -252,6 +257,9 @@ def publish_step(
     where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run, "of_run": of_run}
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
     [page] = call_each(publish_report, [{**where, **chosen}])
+    if not can_draw():
+        log.warning("the report is %s", NO_CHARTS)
+        record_note(config, run, f"the report is {NO_CHARTS}")
     show_report(page, store_uri=config.store_uri, run=run, reports_url=os.environ.get(REPORTS_VARIABLE))
     return page
 
@@ -314,21 +322,25 @@ class WatchRef:
 
 
 class RegressionError(WorkError):
-    """A watch found a regression; carries all findings, failures first, and the summary of the watch."""
+    """A watch found a regression, or a strict one nothing to compare with.
+
+    Carries all findings, failures first, and the summary of the watch.
+    """
 
     def __init__(self, findings: tuple[WatchFinding, ...], summary: tuple[str, ...] = ()) -> None:
-        order = ("fail", "warn", "note")
+        order = get_args(Verdict)
         self.findings = tuple(sorted(findings, key=lambda finding: order.index(finding.verdict)))
         self.summary = summary
+        self.what = "regression" if self.findings[0].verdict == "fail" else "nothing to compare with (--strict)"
         problem = "; ".join(f"[{f.verdict}] {f.subject}: {f.message}" for f in self.findings)
-        super().__init__("\n  - ".join([f"regression: {problem}", *summary]))
+        super().__init__("\n  - ".join([f"{self.what}: {problem}", *summary]))
 
     @property
     def short(self) -> str:
         """The first failure, how many findings there are beside it, and the summary."""
         first, *others = self.findings
         more = f"; {len(others)} more findings" if others else ""
-        line = f"regression: [{first.verdict}] {first.subject}: {first.message}{more}"
+        line = f"{self.what}: [{first.verdict}] {first.subject}: {first.message}{more}"
         return "\n  - ".join([line, *self.summary])
 
     def __reduce__(self) -> tuple[type[RegressionError], tuple[object, ...]]:
@@ -385,5 +397,6 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
             subjects = "; ".join(dict.fromkeys(finding.subject for finding in failed))
             first = str(failed[0].message)
             announce("capim.regression", config.workspace, n_regressions=len(failed), first=first, subjects=subjects)
+        if failed or (rule.strict and any(finding.verdict == "pinned" for finding in findings)):
             raise RegressionError(tuple(findings), figures.summary)
     return WatchRef(run=run, findings=tuple(findings), summary=figures.summary)

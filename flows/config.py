@@ -26,11 +26,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ByteSize, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass as validated
 from pydantic.fields import FieldInfo
 
 from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.files import resolved_address
 from capim.store.types import Precision, Storage
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
@@ -301,7 +302,9 @@ def _stored_names(workspace: str) -> dict[str, list[str]]:
     return {"corpora": [], "encoders": []}
 
 
-@validated(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", json_schema_extra=_describe))
+@validated(
+    frozen=True, kw_only=True, config=ConfigDict(extra="forbid", validate_default=True, json_schema_extra=_describe)
+)
 class RunConfig(Comparing, Watching, Where):
     """What a run does. In a run of a deployment, a field that is not given has the deployment's value.
 
@@ -311,7 +314,7 @@ class RunConfig(Comparing, Watching, Where):
     """
 
     name: str = "run"
-    workspace: str = field(default_factory=default_workspace)
+    workspace: Annotated[str, AfterValidator(resolved_address)] = field(default_factory=default_workspace)
 
     @property
     def title(self) -> str:
@@ -543,9 +546,9 @@ def read_suite(path: str | Path) -> dict[str, Any]:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RequestError(f"suite file {path} is not valid TOML: {error}") from error
-    workspace = fields.get("workspace")
-    if isinstance(workspace, str) and "://" not in workspace:
-        fields["workspace"] = str(path.parent / workspace)
+    if isinstance(workspace := fields.get("workspace"), str):
+        with suppress(ValueError):  # told with the other faults
+            fields["workspace"] = resolved_address(workspace, path.parent)
     for several, one in _TABLES.items():
         entries, tables = fields.get(several, []), fields.pop(one, [])
         if isinstance(entries, list) and isinstance(tables, list):

@@ -155,17 +155,25 @@ def within_limit(seconds: float) -> Iterator[None]:
     Prefect raises ``CancelledError`` wherever the run is; raised while Lance asks for the rows that it writes, it comes
     back as a fault of the storage.
     """
-    context = FlowRunContext.get()
     try:
         yield
     except (Exception, CancelledError) as error:
-        late = context is not None and datetime.now(UTC) - context.start_time >= timedelta(seconds=seconds)
-        if not (late or isinstance(error, CancelledError)):
+        if not _is_late(error, seconds):
             raise
-        raise TimeLimitError(
-            f"the run took longer than its time limit; what was encoded is stored. Run it again to continue, or set "
-            f"{TIMEOUT_VARIABLE} to more hours (of a deployment: job_variables in deployments/prefect.yaml)"
-        ) from error
+        raise TimeLimitError(LATE) from error
+
+
+LATE = (
+    "the run took longer than its time limit; what was encoded is stored. Run it again to continue, or set "
+    f"{TIMEOUT_VARIABLE} to more hours (of a deployment: job_variables in deployments/prefect.yaml)"
+)
+
+
+def _is_late(error: BaseException, seconds: float) -> bool:
+    """True if an error comes from the time limit of the flow run."""
+    context = FlowRunContext.get()
+    late = context is not None and datetime.now(UTC) - context.start_time >= timedelta(seconds=seconds)
+    return late or isinstance(error, CancelledError)
 
 
 LEASE_SECONDS = 60  # after which the place of a lost run is free
@@ -253,9 +261,17 @@ def _begun(task: Task[P, R], arguments: Mapping[str, Any]) -> Callable[[], R]:
     """What waits for the result of a task that was handed to the task runner; outside a flow run, what runs it."""
     if FlowRunContext.get() is None:
         return lambda: _noted(cast("Callable[..., R]", task.fn)(**arguments))
+    if _is_one_thread():  # a pool thread would hear of neither a cancel, nor the time limit, nor Ctrl-C
+        return lambda: call(cast("Task[..., R]", task), **arguments)
     begin, words = _task_run(cast("Task[..., R]", task), **arguments)
     future = begin.submit(**words)
     return lambda: _noted(future.result(), future.state)
+
+
+def _is_one_thread() -> bool:
+    """True if the flow's task runner is the default one, which would run one task at a time."""
+    context = FlowRunContext.get()
+    return context is not None and context.task_runner == ThreadPoolTaskRunner(max_workers=1)
 
 
 # --- The order of tasks in a flow run, as the server shows it.
@@ -491,8 +507,11 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         _end(store, run, error.missing)
         raise
     except BaseException as error:
-        message, state = without_credentials(" ".join(str(error).split())), _state_after(error)
-        why = f"{type(error).__name__}: {message}" if state == "failed" else None
+        context = FlowRunContext.get()
+        limit = context.flow.timeout_seconds if context is not None and context.flow is not None else None
+        state, told = _state_after(error), TimeLimitError(LATE) if limit and _is_late(error, limit) else error
+        message = without_credentials(" ".join(str(told).split()))
+        why = f"{type(told).__name__}: {message}" if state == "failed" else None
         write(state=state, finished=datetime.now(UTC), message=why)
         if is_new and isinstance(error, RequestError):
             discard_if_empty(store)
@@ -520,6 +539,14 @@ def record_end(config: RunConfig, run: str, missing: Sequence[Missing]) -> None:
     _end(EmbeddingStore.open(config.store_uri), run, missing)
 
 
+def record_note(config: RunConfig, run: str, note: str) -> None:
+    """Write into the record of a run what its outcome lacks, unless it has a message already."""
+    store = EmbeddingStore.open(config.store_uri)
+    [row] = store.rows("runs", run=run).to_pylist()
+    row["message"] = row["message"] or note
+    store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
+
+
 def _end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
     """Write how a run ended and what it used, unless that is written."""
     [row] = store.rows("runs", run=run).to_pylist()
@@ -541,7 +568,8 @@ def _state_after(error: BaseException) -> str:
             state = client.read_flow_run(context.flow_run.id).state
             if state is not None and (state.is_cancelling() or state.is_cancelled()):
                 return "cancelled"
-    return "interrupted" if isinstance(error, KeyboardInterrupt | TerminationSignal) else "failed"
+    # a worker that is lost ends its runs by SystemExit
+    return "interrupted" if isinstance(error, KeyboardInterrupt | TerminationSignal | SystemExit) else "failed"
 
 
 def _failures(missing: Sequence[Missing]) -> str:

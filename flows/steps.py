@@ -458,7 +458,8 @@ def watch(
     Example: capim watch --corpora shapes --encoders tiny-clip
 
     Args:
-        strict: also fail on a drop of a point or more where there are too few images for any drop to be significant
+        strict: also fail where there is nothing to compare with, and on a drop of a point or more where there are too
+            few images for any drop to be significant
     """
     check_names(config, "watch")
     from capim.tasks.reference.changes import WatchRule

@@ -5,6 +5,9 @@ Results go to standard output, everything else to standard error.
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 import os
 import shlex
 import sys
@@ -53,6 +56,24 @@ def cell(value: object) -> str:
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds")
     return plain(shortened(str(value)))
+
+
+_ASCII = {"─": "-", "−": "-", "–": "-", "…": "...", "×": "x", "’": "'"}  # of what our own words use
+
+
+def escape_unencodable(*streams: TextIO) -> None:
+    """Have these streams replace what their encoding lacks: dashes by ASCII, all else by the escapes of JSON."""
+
+    def escaped(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        lost = error.object[error.start : error.end]
+        return "".join(_ASCII.get(each) or json.dumps(each)[1:-1] for each in lost), error.end
+
+    codecs.register_error("capim-escaped", escaped)
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="capim-escaped")
 
 
 def print_embedded(references: tuple[EmbedRef, ...]) -> None:

@@ -6,12 +6,11 @@ Rows are pandas frames, which keep their digits and are shown as the command lin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from html import escape
-from inspect import Parameter, signature
+from inspect import BoundArguments, Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
@@ -133,25 +132,55 @@ def in_python(message: str) -> str:
     return "".join(parts)
 
 
-@contextmanager
-def _told_in_python() -> Iterator[None]:
-    """Errors of what is done in here speak of arguments; also around a method."""
+def _bound(name: str, taken: Signature, args: Sequence[object], given: Mapping[str, object]) -> BoundArguments:
+    """Return the arguments of a call by name.
+
+    Raises:
+        RequestError: They are not those of the signature.
+    """
     try:
-        yield
-    except (RequestError, WorkError) as error:
-        error.args = tuple(in_python(text) if isinstance(text, str) else text for text in error.args)
-        raise
+        return taken.bind(*args, **given)
+    except TypeError as error:
+        names = ", ".join(f"{each}=…" for each in taken.parameters if each not in ("self", "store"))
+        raise RequestError(f"{name}: {error}; give arguments by name: {name}({names})") from None
+
+
+def _told_in_python(method: Callable[P, R]) -> Callable[P, R]:
+    """Return the method with errors that speak of arguments."""
+
+    @wraps(method)
+    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except (RequestError, WorkError) as error:
+            error.args = tuple(in_python(text) if isinstance(text, str) else text for text in error.args)
+            raise
+
+    return told
+
+
+def _question(method: Callable[P, R]) -> Callable[P, R]:
+    """Return the method with errors that speak of arguments, also where the arguments are wrong."""
+    name, taken = method.__name__, signature(method)
+
+    @_told_in_python
+    @wraps(method)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+        _bound(name, taken, args, kwargs)
+        return method(*args, **kwargs)
+
+    return asked
 
 
 def _found(function: Callable[Concatenate[EmbeddingStore, P], Search]) -> Callable[Concatenate[Workspace, P], Frame]:
     """A search as a method."""
 
-    @_told_in_python()
     @wraps(function)
-    def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> Frame:
+    def search(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> Frame:
         return frame_of(function(self.store, *args, **kwargs).rows, FOUND_COLUMNS)
 
-    return cast("Callable[Concatenate[Workspace, P], Frame]", method)
+    search.__name__ = "search"
+    return cast("Callable[Concatenate[Workspace, P], Frame]", _question(search))
 
 
 def _step(
@@ -161,10 +190,10 @@ def _step(
     known: Any = {each.name: each for each in fields(options)}  # type: ignore[arg-type]
     taken = signature(options)
 
-    @_told_in_python()
+    @_told_in_python
     @wraps(function)
     def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> R:
-        given: dict[str, Any] = {**taken.bind(*args).arguments, **kwargs}
+        given: dict[str, Any] = {**_bound(function.__name__, taken, args, {}).arguments, **kwargs}
         suite = given.pop("suite", None)
         config = step_config(function.__name__, known, {"workspace": self.workspace, **given}, suite)
         own = {name: value for name, value in given.items() if name not in FIELDS}
@@ -217,7 +246,7 @@ class Workspace:
     analyse = _step(AnalyseOptions, steps.analyse, _framed)
     compare = _step(CompareOptions, steps.compare, _framed)
 
-    @_told_in_python()
+    @_question
     def results(
         self,
         *,
@@ -236,7 +265,7 @@ class Workspace:
         rows = stored.results(workspace=self.workspace, **names, against=against)
         return _framed(rows, wide=wide)
 
-    @_told_in_python()
+    @_question
     def outcomes(
         self, *, encoders: Texts | None = None, corpora: Texts | None = None, protocols: Texts | None = None
     ) -> Frame:
@@ -252,7 +281,7 @@ class Workspace:
         store = self.store
         return frame_of(store.current_outcomes(**stored.wanted_rows(store, "outcomes", **names)))
 
-    @_told_in_python()
+    @_question
     def vectors(
         self,
         *,
@@ -272,17 +301,17 @@ class Workspace:
 
     search = _found(find)
 
-    @_told_in_python()
+    @_question
     def sql(self, statement: str) -> Frame:
         """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
         return _framed(stored.query(statement, workspace=self.workspace))
 
-    @_told_in_python()
+    @_question
     def why(self, run: str = "last") -> Frame:
         """What a run (an id, or ``last``) made, why, and how much it found stored."""
         return _framed(stored.why(run, workspace=self.workspace), wide=True)
 
-    @_told_in_python()
+    @_question
     def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:
         """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
 

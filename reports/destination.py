@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow.fs
 
+from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store.errors import WorkError
 from capim.store.files import file_system, replacing
 from capim.store.types import digest16
@@ -61,9 +62,10 @@ _POINTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" cont
 
 @cache
 def version_of_pages() -> str:
-    """A digest of the code that makes reports, templates and styles included, and the release."""
+    """Return a digest of the code that makes reports, its templates and styles, the release, and whether it draws."""
     code = sorted(path for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    return digest16([version("capim"), *(sha256(path.read_bytes()).hexdigest() for path in code)])
+    charts = [] if can_draw() else [NO_CHARTS]
+    return digest16([version("capim"), *charts, *(sha256(path.read_bytes()).hexdigest() for path in code)])
 
 
 def has_file(target: str) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
-from capim.reports.elements.page import Report, Section
+from capim.reports.drawing import NO_CHARTS, can_draw
+from capim.reports.elements.page import Chart, Report, Section
 from capim.reports.elements.pictures import data_uris
 from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import figure_files, render_html, render_markdown
@@ -94,11 +96,18 @@ def report_of(data: ReportData, *, sections: Sequence[str] = (), metric: str = "
     if metric and "answer" in builds:
         builds["answer"] = partial(answer.section, metric=metric)
     made = [section for build in builds.values() if (section := build(data)).blocks]
+    if not can_draw():
+        rows = [[block.data if isinstance(block, Chart) else block for block in section.blocks] for section in made]
+        made = [replace(section, blocks=tuple(blocks)) for section, blocks in zip(made, rows, strict=True)]
     strip, explained = glossary.explained(data, "\n".join(said), made)
     return Report(
         title="Image–caption retrieval",
         subtitle=f"{_named(encoders, 'encoder')} on {_named(corpora, 'corpus', 'corpora')}",
-        facts=(("Results", show.number(len(data.results), 0)), ("Newest result", show.moment(newest))),
+        facts=(
+            ("Results", show.number(len(data.results), 0)),
+            ("Newest result", show.moment(newest)),
+            *([] if can_draw() else [("Report", NO_CHARTS)]),
+        ),
         sections=explained,
         thumbnails=data_uris({data.picture(sha): encoded for sha, encoded in data.thumbnails.items()}),
         sources=data.digest,

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import FIGURE_OF_STATES, Row, States, Uses, current_rows, newest_rows, uses_of
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
+from capim.store.files import resolved_address
 from capim.store.rows import (
     by_value,
     check_columns,
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SCHEMES = ("s3", "s3+ddb", "gs", "az", "abfss", "oss", "cos", "file", "memory")  # of addresses that Lance opens
 _AGED = (*FIGURE_OF_STATES, "result", "evaluation", "metric_version", "derived", "created", "run")  # of current
 _COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts whose number of rows is kept
 _IMAGES = 1024  # that are written or read at once: with thumbnails of 5 kB, about 5 MB
@@ -106,7 +106,10 @@ class EmbeddingStore:
         Raises:
             RequestError: There is no store and ``create`` is false, none can be there, or it has another format.
         """
-        text = str(uri)
+        try:
+            text = resolved_address(str(uri))
+        except ValueError as fault:
+            raise RequestError(f"store {uri}: expected {fault}") from None
         connection = Connection.to(text if "://" in text else str(Path(text).expanduser().absolute()))
         if not connection.is_checked:
             check_address(connection)
@@ -590,12 +593,8 @@ def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) 
 
 
 def check_address(connection: Connection) -> None:
-    """Raises :class:`RequestError` unless a store may be at this path or address."""
-    scheme, _, rest = connection.uri.partition("://")
+    """Raise :class:`RequestError` unless a store may be at this path."""
     if not connection.is_local:
-        if scheme not in _SCHEMES or not rest.strip("/"):
-            known = ", ".join(f"{one}://" for one in _SCHEMES)
-            raise RequestError(f"store {connection.uri}: expected a folder, or an address of {known} with its bucket")
         return
     if control := sorted({c for c in connection.uri if unicodedata.category(c) == "Cc"}):
         raise RequestError(f"store {connection.uri}: the path has a control character ({control[0]!r})")

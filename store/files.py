@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TextIO
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 from zipfile import BadZipFile
 
 import pyarrow as pa
@@ -60,6 +60,43 @@ def existing_file(path: Path, what: str = "") -> Path:
     else:
         reason = "does not exist" if what else "no such file"
     raise RequestError(f"{what} {path} {reason}; check the path" if what else f"{path}: {reason}")
+
+
+SCHEMES = ("s3", "s3+ddb", "gs", "az", "abfss", "oss", "cos", "memory")  # of the URIs that Lance opens
+
+
+def resolved_address(given: str, folder: Path = Path()) -> str:
+    """Return a folder or URI in the one form that Lance, Arrow and ``pathlib`` agree on.
+
+    A ``file:`` URI becomes its path. A path with ``..`` or a colon, which Arrow reads as a scheme, becomes absolute.
+
+    Args:
+        given: What a user wrote.
+        folder: Where relative paths start.
+
+    Raises:
+        ValueError: It is empty, or a URI without its bucket or of an unknown scheme; says what was expected.
+
+    Examples:
+        >>> resolved_address("s3://bucket/team"), resolved_address("file:///data/x"), resolved_address("workspace")
+        ('s3://bucket/team', '/data/x', 'workspace')
+    """
+    scheme, _, rest = given.partition(":")
+    if not given.strip():
+        raise ValueError("a folder, or a URI such as s3://bucket/path")
+    if scheme == "file" and rest.startswith("/"):
+        split = urlsplit(given)
+        if split.netloc not in ("", "localhost"):
+            raise ValueError(f"a folder of this machine: file:///{split.netloc}{split.path}")
+        given = unquote(split.path)
+    elif scheme in SCHEMES and rest.startswith("/") and not rest.startswith("//"):
+        raise ValueError(f"a URI with two slashes, {scheme}:/{rest}")
+    elif rest.startswith("//"):
+        if scheme not in SCHEMES or not rest.strip("/"):
+            raise ValueError(f"a folder, or a URI of {', '.join(f'{each}://' for each in SCHEMES)} with its bucket")
+        return given
+    path = folder / given
+    return str(path.resolve() if ":" in given or ".." in path.parts else path)
 
 
 def file_system(address: str, endpoint: str = "") -> tuple[pyarrow.fs.FileSystem, str]:

@@ -273,7 +273,8 @@ def watch_metrics(
     lost = [figure for figure in figures if states[figure.key] == "not comparable"]
     findings = [
         *judge_figures(changes.values(), rule, level),
-        *_not_comparable(lost, results, since),
+        *_not_comparable(lost, results, since, rule),
+        *_pinned(figures, states, run),
         *_exploratory(changed, stored, rule, since),
         *_weights(store, changed, results),
     ]
@@ -381,16 +382,24 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure], since: Mappi
 
 
 def _not_comparable(
-    lost: Sequence[WatchedFigure], results: Results, since: Mapping[str, str]
+    lost: Sequence[WatchedFigure], results: Results, since: Mapping[str, str], rule: WatchRule
 ) -> Iterable[WatchFinding]:
-    """A warning for every encoder and corpus with figures that have nothing to be compared with."""
+    """Return a warning for every encoder and corpus whose state has changed; under a strict rule it fails."""
     findings: dict[str, WatchFinding] = {}
     for figure in lost:
         known = figure.row(results, figure.before.evaluation) is not None
         why = "the corpus has changed since" if known else "the store no longer has the outcomes of the run of"
         message = f"figures are not comparable: {why} {since[figure.before.run]}; nothing was tested"
-        findings.setdefault(figure.subject, WatchFinding("warn", figure.subject, message))
+        findings.setdefault(figure.subject, WatchFinding("fail" if rule.strict else "warn", figure.subject, message))
     return findings.values()
+
+
+def _pinned(figures: Sequence[WatchedFigure], states: Mapping[FigureKey, str], run: str) -> list[WatchFinding]:
+    """Return a finding for every encoder and corpus of which all figures are watched for the first time."""
+    compared = {figure.subject for figure in figures if states[figure.key] != "baseline"}
+    new = dict.fromkeys(figure.subject for figure in figures if figure.subject not in compared)
+    message = f"watched for the first time, so nothing was compared; run {run} is its baseline from now on"
+    return [WatchFinding("pinned", subject, message) for subject in new]
 
 
 def _exploratory(

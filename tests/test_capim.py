@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import math
 import os
 import re
@@ -247,6 +248,35 @@ def test_a_search_that_is_impossible_says_why(workspace: capim.Workspace, query:
     if not query:
         with pytest.raises(capim.RequestError, match="a text and an image cannot be added"):
             workspace.search("a cat", image="cat.jpg", encoder="many", corpus="shapes")
+
+
+def test_wrong_arguments_of_a_question_are_a_request_error_with_their_names(workspace: capim.Workspace) -> None:
+    wrong: list[Any] = [lambda: workspace.vectors("shapes", "one"), lambda: workspace.vectors(corpora="shapes")]  # type: ignore[call-arg,misc]
+    for ask in wrong:
+        with pytest.raises(capim.RequestError, match=r"^vectors: .*vectors\(encoder=…, corpus=…, modality=…"):
+            ask()
+    with pytest.raises(capim.RequestError, match=r"^search: .*search\(text=…"):
+        workspace.search(*range(20))  # type: ignore[call-arg,misc]
+
+
+def test_python_m_capim_is_the_command_line(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "capim", "list", "encoders", "--format", "csv"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\ntiny-clip," in done.stdout
+
+
+def test_an_output_that_lacks_characters_gets_them_escaped_and_json_stays_true(workspace: capim.Workspace) -> None:
+    words = [sys.executable, "-m", "capim", "query", "SELECT '中 😀 −3' AS x", "--workspace", str(workspace.workspace)]
+    narrow = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    tables = [
+        subprocess.run([*words, "--format", form], env=narrow, capture_output=True, check=True).stdout.decode("ascii")
+        for form in ("table", "json")
+    ]
+    assert tables[0].splitlines()[1:] == ["-" * 8, r"\u4e2d \ud83d\ude00 -3"]
+    assert json.loads(tables[1]) == [{"x": "中 😀 -3"}]
 
 
 def test_an_imported_encoder_is_searched_by_vectors(tmp_path: Path) -> None:

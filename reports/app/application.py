@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import secrets
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -184,6 +184,29 @@ def _refusal(reason: str) -> Response:
     return PlainTextResponse(f"capim: {reason}\n", status_code=403)
 
 
+class _NotedParams(QueryParams):
+    """Parameters of an address that note the names that a page looks up."""
+
+    def __init__(self, query: bytes) -> None:
+        super().__init__(query)
+        self.names: dict[str, None] = {}
+
+    def __getitem__(self, key: str) -> str:
+        self.names[key] = None
+        return super().__getitem__(key)
+
+    def getlist(self, key: str) -> list[str]:
+        """Return all values of a name."""
+        self.names[key] = None
+        return super().getlist(key)
+
+
+class _NotedRequest(Request):
+    @cached_property
+    def query_params(self) -> _NotedParams:  # type: ignore[override]
+        return _NotedParams(self.scope["query_string"])
+
+
 class Shown:
     """A view as it was when it was made; a notebook displays it, without scripts.
 
@@ -217,7 +240,7 @@ def show(store: EmbeddingStore, services: Services, address: str, /, **parameter
         parameters: More parameters; of several names one list.
 
     Raises:
-        RequestError: There is no such page, or a parameter is wrong.
+        RequestError: There is no such page, or a parameter is wrong or one that the page does not look up.
     """
     split = urlsplit(address)
     given = dict(parse_qsl(split.query))
@@ -231,7 +254,11 @@ def show(store: EmbeddingStore, services: Services, address: str, /, **parameter
     for route in app.routes:
         match, found = route.matches(scope)
         if match is Match.FULL and isinstance(route, Route):
-            response: Response = route.endpoint(Request({**scope, **found}))
+            request = _NotedRequest({**scope, **found})
+            response: Response = route.endpoint(request)
+            known = sorted({*request.query_params.names} - {"as", "token"})
+            if faults := [unknown(f"parameter of {path}", name, known) for name in parameters if name not in known]:
+                raise RequestError(faults)
             return Shown(bytes(response.body).decode())
     pages = [route.path for route in app.routes if isinstance(route, Route) and route.path.count("/") == 1]
     raise RequestError(unknown("page", path, dict.fromkeys(pages)))

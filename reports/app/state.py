@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 from typing import Protocol as Interface
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qs, quote, urlencode
 
 import pyarrow as pa
 from markupsafe import Markup
@@ -316,7 +316,7 @@ def faults_of_number(name: str, text: str) -> list[str]:
 
 def address(request: Request, **changed: object) -> str:
     """The address of this view with some of its parameters changed; None or an empty text leaves one out."""
-    given = {key: request.query_params.getlist(key) for key in request.query_params if key not in ("as", "page")}
+    given = {key: values for key, values in parse_qs(request.url.query).items() if key not in ("as", "page")}
     given |= {key: [] if value in (None, "") else [str(value)] for key, value in changed.items()}
     query = urlencode([(key, value) for key, values in given.items() for value in values if value], safe="/*,: ")
     return request.url.path + (f"?{query}" if query else "")

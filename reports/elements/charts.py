@@ -22,6 +22,7 @@ import vl_convert
 import xxhash
 
 from capim.reports import format as show
+from capim.reports.drawing import can_draw
 from capim.reports.elements.page import Chart, Table
 from capim.reports.rows.report_data import ends
 from capim.store.errors import RequestError
@@ -161,7 +162,7 @@ def finish(
         title=title,
         alt=alt_text,
         spec=json.dumps(json_value(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False),
-        svg=_draw(spec, prefix=name),
+        svg=_draw(spec, prefix=name) if can_draw() else "",
         data=data,
         points=_points(spec),
         note=note,

@@ -19,6 +19,7 @@ import altair as alt
 import vl_convert
 
 from capim.reports import format as show
+from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.reports.elements import charts
 from capim.reports.elements.tables import only
 from capim.reports.exports.latex import PACKAGES, breakable, column_table, figures_tables, printed
@@ -26,6 +27,7 @@ from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData, Row, grouped
 from capim.reports.rows.standing import chance_of, claimed, decision, headline_tasks
 from capim.reports.sections import differences, provenance
+from capim.store.errors import WorkError
 from capim.tasks.protocols import Protocol, language_name
 
 _REFERENCES = Path(__file__).with_name("references.bib")
@@ -235,6 +237,8 @@ def _settings(data: ReportData) -> str:
 
 
 def _pdf(chart: alt.TopLevelMixin) -> bytes:
+    if not can_draw():
+        raise WorkError(f"a paper cannot be made {NO_CHARTS}")
     spec = {**chart.to_dict(validate=False), "background": None}
     sizes = dict.fromkeys(("labelFontSize", "titleFontSize"), 8)
     fonts = dict.fromkeys(("labelFont", "titleFont"), _FONT)

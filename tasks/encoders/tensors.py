@@ -19,6 +19,17 @@ from capim.tasks.encoders.encoder import Inputs, Prepared, joined_layouts
 DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+def as_tensor(values: Any) -> Tensor:
+    """Return torch's view of what a library or a user's function returned, also of a reversed or big-endian array.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: They are not numbers of one shape.
+    """
+    if isinstance(values, np.ndarray):
+        values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+    return torch.as_tensor(values)
+
+
 def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
     """Inputs on the device, floating tensors in the model's type; from pinned memory the copy is asynchronous.
 

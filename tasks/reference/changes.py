@@ -166,11 +166,11 @@ def unpaired_bound(difference: float, old_error: float | None, new_error: float 
 
 DAYS_PER_YEAR = 365.0
 MOST_DAYS = 31.0  # that one watch can account for
-Verdict = Literal["fail", "warn", "note"]
+Verdict = Literal["fail", "pinned", "warn", "note"]
 
 
 class WatchFinding(NamedTuple):
-    """One change: ``fail`` and ``warn`` by rule, ``note`` for a possible cause."""
+    """One finding: ``fail`` and ``warn`` by rule, ``note`` for a possible cause, ``pinned`` for nothing to compare."""
 
     verdict: Verdict
     subject: str
@@ -188,7 +188,8 @@ class WatchRule:
         warn_cosine: Lowest cosine that does not warn.
         fail_drop: Smallest drop of a figure that fails if it is significant and warns if it is not (a fraction: 0.01 is
             one point); smaller significant drops warn.
-        strict: A drop of ``fail_drop`` also fails where so few images cannot show that any drop is significant.
+        strict: Also fails: a drop of ``fail_drop`` where so few images cannot show that any drop is significant, and
+            an encoder and corpus that have nothing to be compared with.
         alpha: Highest probability that the watches of a year find any significant drop where nothing changed. Below
             one in twenty, with room for what the test leaves out: the images of a corpus share a gallery.
     """

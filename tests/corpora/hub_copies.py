@@ -7,6 +7,7 @@ corpus of document pages, with as many documents, queries and judgements as were
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Iterator, Mapping
 from itertools import cycle, islice
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.judged_tasks import JudgedTask, SubsetCounts
-from tests.corpora.own_data import jpeg, publish
+from tests.corpora.own_data import csv_file, jpeg, publish
 
 
 def columns_of(rows: list[dict[str, Any]], *names: str) -> dict[str, list[Any]]:
@@ -38,10 +39,18 @@ def coco_karpathy(folder: Path, copy: Path, _pictures: list[bytes]) -> None:
 
 
 def flickr30k_karpathy(folder: Path, copy: Path, pictures: list[bytes]) -> None:
+    """A CSV file, the images in a ZIP file, and the script that ``datasets`` no longer runs."""
     rows = json.loads((copy / "flickr30k_test.json").read_text())
     names = [Path(row["image"]).name for row in rows]
-    captions = [row["caption"] for row in rows]
-    publish(folder, {"image": pictures, "caption": captions, "filename": names, "sentids": [[0], [1]]})
+    lines = [
+        {"raw": json.dumps(row["caption"]), "sentids": "[0, 1]", "split": "test", "filename": name, "img_id": n}
+        for n, (row, name) in enumerate(zip(rows, names, strict=True))
+    ]
+    csv_file(folder / "test_1k_flickr.csv", *lines)
+    (folder / "flickr_1k_test_image_text_retrieval.py").write_text("raise SystemExit('a script ran')\n")
+    with zipfile.ZipFile(folder / "images_flickr_1k_test.zip", "w") as archive:
+        for name, picture in zip(names, pictures, strict=True):
+            archive.writestr(f"images_flickr_1k_test/{name}", picture)
 
 
 def winoground(folder: Path, copy: Path, pictures: list[bytes]) -> None:

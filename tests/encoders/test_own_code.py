@@ -119,6 +119,17 @@ def test_what_a_function_must_not_return_names_the_function_and_the_item(vectors
         encode_captions(load_encoder(spec_of(file, vectors=vectors)), ["one", "two"])
 
 
+@pytest.mark.parametrize("view", ["[::-1]", "[:, ::-1]", ".astype('>f4')", ".T.copy().T"])
+def test_a_function_may_return_any_view_of_its_array(view: str, tmp_path: Path) -> None:
+    body = f"return (np.arange(12.0 * len(texts)).reshape(len(texts), 12) + 1){view}"
+    file = written(
+        tmp_path, f"import numpy as np\ndef encode_images(images): ...\ndef encode_captions(texts):\n    {body}"
+    )
+    expected = eval(f"(np.arange(24.0).reshape(2, 12) + 1){view}")
+    found = encode_captions(load_encoder(spec_of(file)), ["one", "two"]).values
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)
+
+
 def test_a_suite_names_a_function_that_loads_beside_it_or_in_a_module(tmp_path, monkeypatch) -> None:
     written(tmp_path, LOADS, "own_loader_module.py")
     row = '[[encoder]]\nname = "{}"\nadapter = "own_loader_module{}:load"\ndim = 2\noptions.scale = 3\n'

@@ -9,7 +9,10 @@ import pytest
 from capim.flows.config import RunConfig, read_suite, run_config
 from capim.flows.embed import check_request
 from capim.store.errors import RequestError, WorkError
+from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.runtime.open_corpora import OpenCorpora
+from tests.command import command
+from tests.random_store import SPECS, random_store
 
 
 def test_all_faults_of_a_configuration_come_together() -> None:
@@ -139,3 +142,39 @@ def test_the_workspace_is_that_of_the_option_else_of_the_suite_else_of_the_envir
     assert run_config({"workspace": None}).workspace == "/from/environment"
     monkeypatch.delenv("CAPIM_WORKSPACE")
     assert run_config({}).workspace == "workspace"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", "a folder, or a URI"),
+        ("s3:/team/x", "two slashes, s3://team/x"),
+        ("s3://", "with its bucket"),
+        ("http://host/x", "a URI of s3://"),
+        ("file://host/x", "a folder of this machine"),
+    ],
+)
+def test_an_address_that_is_no_workspace_is_refused_before_anything_is_done(
+    given: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in ("embed --corpora shapes --encoders tiny-clip", "results", "watch --strict", "store info"):
+        assert expected in command(f"{words} --workspace '{given}'", code=2).err
+    (tmp_path / "suite.toml").write_text(f'workspace = "{given}"\n')
+    with pytest.raises(RequestError, match=f"suite.toml: workspace must be .*{expected}"):
+        run_config({}, tmp_path / "suite.toml")
+    monkeypatch.setenv("CAPIM_WORKSPACE", given)
+    if given:  # an empty variable counts as unset
+        with pytest.raises(RequestError, match=expected):
+            run_config({})
+    assert [each.name for each in tmp_path.iterdir()] == ["suite.toml"]
+
+
+def test_one_folder_has_many_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    random_store(tmp_path / "run:1" / "x" / "store", read_shapes(n_scenes=4), SPECS[:1])
+    command("evaluate --protocols t2i/all --replicates 100 --workspace run:1/x")
+    assert command("report --workspace run:1/x").page.is_file()
+    up = "../" * (len(tmp_path.parts) + 3)
+    for address in (f"file://{tmp_path}/run:1/x", f"file:{tmp_path}/run:1/x", f"{up}{tmp_path}/run:1/x"):
+        assert "t2i/all" in command(f"results --workspace {address}").out

@@ -76,6 +76,7 @@ def watched(config: RunConfig) -> list[dict[str, Any]]:
 def test_a_second_watch_finds_nothing_where_nothing_changed(config: RunConfig) -> None:
     first = start(watch, config)
     assert first.summary[0].startswith(f"run {first.run} is the baseline of ")
+    assert {finding.verdict for finding in first.findings} == {"pinned"}
     few = "no drop on few can be significant at the level 8.2e-05: that takes 14 images of equal weight, and it has 12"
     assert first.summary[1] == f"{few}; one of 1 point or more warns"
     second = start(watch, config)
@@ -85,6 +86,20 @@ def test_a_second_watch_finds_nothing_where_nothing_changed(config: RunConfig) -
         "alarm level of this watch 8.2e-05: at most a 3 % chance of a false alarm per year"
     )
     assert {row["baseline"] for row in watched(config)} == {first.run}
+
+
+def test_a_strict_watch_with_nothing_to_compare_with_fails_and_says_what_it_pinned(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    suite = tmp_path / "suite.toml"
+    suite.write_text('encoders = ["tiny-clip"]\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 12\n')
+    words = f"watch {suite} --strict --format json --quiet --replicates 200 --device cpu"
+    printed = command(words, tmp_path, code=1)
+    assert [(each["verdict"], each["subject"]) for each in printed.rows] == [("pinned", "tiny-clip on few")]
+    assert printed.err.startswith("capim: nothing to compare with (--strict): [pinned] tiny-clip on few: watched for")
+    assert command(words, tmp_path).rows == []
+    suite.write_text(suite.read_text().replace("12", "13"))
+    assert "the corpus has changed" in command(words, tmp_path, code=1).err
 
 
 def test_vectors_that_a_model_no_longer_gives_fail_the_watch_and_its_record(

@@ -64,6 +64,27 @@ def test_cut_refused_for_a_while_and_repeated_it_ends_well(hour: FirstHour) -> N
     assert again.out.count(" 0 items encoded, ") + again.err.count(" 0 items encoded, ") == 4
 
 
+def test_a_data_set_with_a_script_is_read_from_its_files_or_refused_in_one_line(hour: FirstHour) -> None:
+    hour.hub.away = False
+    hour.publish(encoders=[], corpora=["flickr30k-karpathy"])
+    done = hour.capim("corpora", "check", "flickr30k-karpathy")
+    assert done.code == 0, done.err
+    assert "flickr30k-karpathy" in done.out
+    assert hour.hub.served["test_1k_flickr.csv"]
+    assert not hour.hub.unknown
+    scripted = hour.place / "scripted"
+    scripted.mkdir()
+    (scripted / "set.py").write_text("raise SystemExit('a script ran')")
+    (scripted / "table.csv").write_text("image,caption\na.jpg,red\n")
+    hour.hub.push("datasets", "a/set", scripted)
+    suite = hour.place / "scripted.toml"
+    suite.write_text('name = "s"\nreader = "hub"\ndataset = "a/set"\n')
+    done = hour.capim("corpora", "check", str(suite))
+    assert (done.code, done.err) == (2, "")
+    refused = r"fault: a/set \(split test\): .*Dataset scripts are no .*`hf download a/set --repo-type dataset`.*\n"
+    assert re.fullmatch(refused, done.out)
+
+
 def test_every_row_is_rehearsed() -> None:
     on_hub = {name for name, entry in catalog().items() if entry_is_of_hub(entry.checkpoint, entry.adapter)}
     assert on_hub == set(ROWS)

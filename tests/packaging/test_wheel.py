@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -12,35 +13,56 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("flows", "tasks", "store", "reports", "deployments")
-WORKS = """\
-import sys
-from pathlib import Path
-import capim, capim.flows.cli, capim.reports, capim.store, capim.tasks
-places = {Path(module.__file__).resolve() for module in (capim, capim.flows, capim.reports, capim.store, capim.tasks)}
-assert all(place.is_relative_to(sys.argv[1]) for place in places), places
-assert capim.flows.cli.main(["list", "encoders", "--format", "csv"]) == 0
-"""
+UV = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
 
 
-@pytest.mark.slow  # builds the wheel: one second, and the imports of one process
-def test_the_wheel_holds_every_file_of_the_product_and_works_in_another_folder(tmp_path: Path) -> None:
-    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-    subprocess.run([uv, "build", "--wheel", "--quiet", "--out-dir", str(tmp_path), str(ROOT)], check=True)
-    installed = tmp_path / "site"
-    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        wheel.extractall(installed)
-        held = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    tracked = subprocess.check_output(["git", "ls-files", *ROOMS], cwd=ROOT, text=True).splitlines()
-    rooms = {f"capim/{name}" for name in tracked if not name.startswith("reports/sample/")}
-    assert held == {"capim/__init__.py", "capim/py.typed", *rooms}
+def built(source: Path, folder: Path) -> tuple[Path, set[str]]:
+    """The wheel of a checkout, and the names of its files."""
+    subprocess.run([UV, "build", "--wheel", "--quiet", "--out-dir", str(folder), str(source)], check=True)
+    wheel = next(folder.glob("*.whl"))
+    return wheel, {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
+
+def works(wheel: Path, folder: Path) -> None:
+    """Installed into a fresh environment, which finds the other packages here, it lists encoders and writes nothing."""
+    environment, empty = folder / "environment", folder / "empty"
+    empty.mkdir()
+    subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
+    [site] = environment.glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib"))  # without its own .pth: no editable capim
+    words = [UV, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", str(environment), str(wheel)]
+    subprocess.run(words, check=True)
     done = subprocess.run(
-        [sys.executable, "-c", WORKS, str(installed)],
-        cwd=elsewhere, env={"PYTHONPATH": str(installed), "HOME": str(elsewhere)},
-        capture_output=True, text=True, check=False,
+        [str(environment / "bin" / "capim"), "list", "encoders", "--format", "csv"],
+        cwd=empty, env={"HOME": str(empty)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "\ntiny-clip," in done.stdout
-    assert not [*elsewhere.iterdir()]
+    assert not [*empty.iterdir()]
+
+
+@pytest.mark.slow  # builds the wheel: one second, an environment, and the imports of one process
+def test_the_wheel_holds_every_file_of_the_product_and_works_in_another_folder(tmp_path: Path) -> None:
+    wheel, held = built(ROOT, tmp_path)
+    tracked = subprocess.check_output(["git", "ls-files", *ROOMS], cwd=ROOT, text=True).splitlines()
+    rooms = {f"capim/{name}" for name in tracked if not name.startswith("reports/sample/")}
+    assert held == {"capim/__init__.py", "capim/__main__.py", "capim/py.typed", *rooms}
+    works(wheel, tmp_path)
+
+
+@pytest.mark.slow  # builds the wheel, as above
+def test_what_the_docker_image_copies_is_all_that_its_wheel_needs(tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    context.mkdir()
+    for line in (ROOT / "deployments" / "Dockerfile").read_text().splitlines():
+        if line.startswith("COPY "):
+            *sources, target = line.split()[1:]
+            for source in sources:  # a file that is not there fails the build, here as in Docker
+                if (ROOT / source).is_dir():
+                    caches = shutil.ignore_patterns("__pycache__")
+                    shutil.copytree(ROOT / source, context / target, symlinks=True, ignore=caches)
+                else:
+                    shutil.copy(ROOT / source, context / target)
+    wheel, held = built(context, tmp_path)
+    assert held == built(ROOT, tmp_path / "whole")[1]
+    works(wheel, tmp_path)

@@ -16,6 +16,7 @@ import re
 import sys
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -76,6 +77,21 @@ class Folders:
             if path.is_file() or len(self.roots) == 1:  # reading it says what is wrong with it
                 return path
         raise FileNotFoundError(f"{key!r} is in none of {', '.join(map(str, self.roots))}")
+
+
+@dataclass(frozen=True)
+class Zipped:
+    """The members of a ZIP file."""
+
+    path: Path
+
+    def read(self, key: str) -> bytes:
+        """Return the bytes of one member; raise ``OSError`` if the file is damaged or has no such member."""
+        try:
+            with zipfile.ZipFile(self.path) as opened:
+                return opened.read(key)
+        except (KeyError, zipfile.BadZipFile) as error:
+            raise FileNotFoundError(f"{key!r} cannot be read from {self.path.name}: {error}") from error
 
 
 @dataclass(frozen=True)

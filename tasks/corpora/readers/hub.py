@@ -263,7 +263,7 @@ def files_of(dataset: str, revision: str | None, pattern: str) -> Path:
 @contextmanager
 def _hub_faults(dataset: str, where: str) -> Iterator[None]:
     """Raise what goes wrong on the hub as ``RequestError``, with what to do about it."""
-    from datasets.exceptions import DatasetNotFoundError
+    from datasets.exceptions import DatasetNotFoundError, DatasetsError
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError
 
     gated = (
@@ -283,8 +283,12 @@ def _hub_faults(dataset: str, where: str) -> Iterator[None]:
         raise
     except WorkError as error:
         raise RequestError(str(error)) from error
-    except (ValueError, ImportError) as error:  # the latter: its README names an address
-        raise RequestError(f"{where}: {_first_line(error)}") from error
+    # the library names no base class: a script, other columns by file, an address in the README, a damaged file
+    except (ValueError, ImportError, RuntimeError, LookupError, TypeError, DatasetsError) as error:
+        raise RequestError(
+            f"{where}: the library datasets cannot read it ({_first_line(error)}); download its files "
+            f"(`hf download {dataset} --repo-type dataset`) and read them as data of your own (docs/own_data.md)"
+        ) from error
 
 
 def _holds_images(feature: object) -> bool:

@@ -1,10 +1,12 @@
-"""Karpathy's splits of COCO and Flickr30k, in the four forms in which they are distributed.
+"""Karpathy's splits of COCO and Flickr30k, in the five forms in which they are distributed.
 
 * Karpathy's own ``dataset_coco.json`` and ``dataset_flickr30k.json`` (Karpathy and Fei-Fei 2015,
   https://cs.stanford.edu/people/karpathy/deepimagesent/): ``{"images": [{"filename", "sentences": [{"raw"}] …}]}``;
 * the ALBEF form, ``coco_karpathy_test.json``: ``[{"image": "val2014/…jpg", "caption": ["…", …]}]``;
 * one object per image with ``file_name``, ``captions``, ``annotation_ids`` and ``objects``;
-* rows of ``yerevann/coco-karpathy`` on the hub: ``filename``, ``sentences``, ``sentids``, ``cocoid``.
+* rows of ``yerevann/coco-karpathy`` on the hub: ``filename``, ``sentences``, ``sentids``, ``cocoid``;
+* ``test_1k_flickr.csv`` of ``nlphuji/flickr_1k_test_image_text_retrieval`` on the hub, with the images in a ZIP file
+  beside it: ``filename``, ``raw`` (the captions as JSON).
 
 All forms give the same entries, so the same images have the same fingerprint whatever form they were read from.
 COCO: test 5K (25,010 captions) and val 5K; images of the hub's rows come from images.cocodataset.org. Flickr30k: test
@@ -18,7 +20,10 @@ every image, and two sixth captions (``SIXTH_CAPTIONS``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import csv
+import json
+import zipfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,14 +32,15 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from capim.store.errors import RequestError
+from capim.store.files import reading
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
-from capim.tasks.corpora.files import field, read_json, require_file, require_match, texts_in
+from capim.tasks.corpora.files import field, opened_text, read_json, require_file, require_match, texts_in
 from capim.tasks.corpora.images.image_files import Missing, coco_id, image_id_of
-from capim.tasks.corpora.images.source import CACHE, Downloads
+from capim.tasks.corpora.images.source import CACHE, Downloads, Zipped
 from capim.tasks.corpora.readers.coco_captions import read_objects
-from capim.tasks.corpora.readers.hub import HubSplit, load_split
+from capim.tasks.corpora.readers.hub import HubSplit, files_of, load_split
 from capim.tasks.corpora.readers.published import PublishedContents, published_corpus
 
 GroundTruth: TypeAlias = Literal["cxc", "eccv"]
@@ -78,7 +84,11 @@ def read_coco_karpathy(
     """
     on_hub = "validation" if split == "val" else split
     patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"coco_{split}.json", f"{split}_*.json")
-    read = _split(root, patterns, split, lambda: load_split(dataset, split=on_hub, revision=revision))
+    if root is None:
+        hub = load_split(dataset, split=on_hub, revision=revision)
+        read = _Split(list(_entries(hub.rows(), hub.name)), hub.origin, hub)
+    else:
+        read = _split(root, patterns, split)
     labels = {} if objects is None else read_objects(require_file(objects, "objects file"))
     published_ids = karpathy_test_annotation_ids() if split == "test" and ground_truths else {}
     captions = [
@@ -114,9 +124,36 @@ def read_flickr30k_karpathy(
         RequestError: A file, folder or split is missing, or a file is in none of the known forms.
     """
     patterns = ("dataset_flickr30k.json", f"flickr30k_{split}.json")
-    read = _split(root, patterns, split, lambda: load_split(dataset, split=split, revision=revision))
+    pictures = None
+    if root is None:
+        read, pictures = _flickr_on_hub(dataset, split, revision)
+    else:
+        read = _split(root, patterns, split)
     captions = [CaptionRow(f"{e.id}#{n}", e.id, text, n) for e in read.entries for n, text in enumerate(e.captions)]
-    return _corpus("flickr30k-karpathy", split, read, captions, None if root is None else images, missing)
+    shown = images if pictures is None else None
+    return _corpus("flickr30k-karpathy", split, read, captions, shown, missing, downloads=pictures)
+
+
+def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> tuple[_Split, Zipped]:
+    """Return the test split of a CSV file and the ZIP file beside it, which ``datasets`` reads by a script alone."""
+    if split != "test":
+        raise RequestError(f"{dataset}: no split {split!r}; it has test. Give root (dataset_flickr30k.json)")
+    folder = Path(dataset) if Path(dataset).is_dir() else files_of(dataset, revision, "*flickr*")
+    table, archive = require_match(folder, "test_1k_flickr.csv"), require_match(folder, "images_flickr_1k_test.zip")
+    rows = []
+    with reading(archive), zipfile.ZipFile(archive) as opened:
+        members = {Path(name).name: name for name in opened.namelist()}
+    with opened_text(table, newline="") as lines:
+        for number, row in enumerate(csv.DictReader(lines), 1):
+            where = f"{table.name}: row {number}"
+            try:
+                captions = json.loads(field(row, "raw", str, where))
+            except json.JSONDecodeError as error:
+                raise RequestError(f"{where}: raw: expected captions as a JSON list ({error})") from None
+            rows.append({"filename": field(row, "filename", str, where), "captions": captions})
+    entries = [e._replace(file_name=members.get(e.file_name, e.file_name)) for e in _entries(rows, table)]
+    origin = dataset if Path(dataset).is_dir() else f"https://huggingface.co/datasets/{dataset}"
+    return _Split(entries, origin), Zipped(archive)
 
 
 class KarpathyEntry(NamedTuple):
@@ -160,11 +197,8 @@ def _corpus(
     )
 
 
-def _split(root: str | Path | None, patterns: Sequence[str], split: str, load: Callable[[], HubSplit]) -> _Split:
-    """A split from the hub; or from a captions file, or the first file of a folder that matches one of the patterns."""
-    if root is None:
-        hub = load()
-        return _Split(list(_entries(hub.rows(), hub.name)), hub.origin, hub)
+def _split(root: str | Path, patterns: Sequence[str], split: str) -> _Split:
+    """A split from a captions file, or from the first file of a folder that matches one of the patterns."""
     root = Path(root)
     file = require_match(root, *patterns) if root.is_dir() else require_file(root, "captions file")
     content = read_json(file)

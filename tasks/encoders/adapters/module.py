@@ -27,7 +27,7 @@ from capim.store.types import EncoderSpec, Modality
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.checkpoint import local_path
 from capim.tasks.encoders.device import is_out_of_memory
-from capim.tasks.encoders.tensors import DTYPES
+from capim.tasks.encoders.tensors import DTYPES, as_tensor
 
 NAMES: Mapping[Modality, str] = {"image": "encode_images", "caption": "encode_captions"}
 _COCO_SM = ("model", "embedding_dim", "image_forward_fn", "text_forward_fn")
@@ -124,7 +124,7 @@ def _checked(
     def rows(returned: Any, row: str, n: int | None = None) -> Tensor:
         """Rows of ``dim`` finite numbers that are not all zero, ``n`` of them or at least one."""
         try:
-            found = torch.as_tensor(returned).detach().to(dtype=torch.float32).cpu()
+            found = as_tensor(returned).detach().to(dtype=torch.float32).cpu()
         except (TypeError, ValueError, RuntimeError) as cause:
             raise error(f"returned {type(returned).__name__}, expected an array of numbers") from cause
         if found.ndim != 2 or found.shape[1] != spec.dim or len(found) != (n or len(found)) or not len(found):

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec, Modality
@@ -21,7 +21,7 @@ from capim.tasks.encoders.adapters import adapter_named, pins_of
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.checkpoint import folder_of, related_folder
 from capim.tasks.encoders.of_mteb import model_meta
-from capim.tasks.encoders.tensors import DTYPES
+from capim.tasks.encoders.tensors import DTYPES, as_tensor
 from capim.tasks.hub import commit_of
 
 _INPUTS: dict[Modality, str] = {"caption": "text", "image": "image"}
@@ -107,8 +107,8 @@ def _encoded(model: Any, task: Any, spec: EncoderSpec, modality: Modality, items
         show_progress_bar=False,
     )
     if isinstance(found, list):
-        found = nn.utils.rnn.pad_sequence([torch.as_tensor(each).cpu() for each in found], batch_first=True)
-    vectors = (found if isinstance(found, Tensor) else torch.as_tensor(found)).detach().float().cpu()
+        found = nn.utils.rnn.pad_sequence([as_tensor(each).cpu() for each in found], batch_first=True)
+    vectors = as_tensor(found).detach().float().cpu()
     return vectors if spec.vectors == "single" else (vectors, (vectors != 0).any(dim=2))
 
 

@@ -140,6 +140,10 @@ def test_a_view_is_shown_inline_as_the_browser_would_save_it(asked: EmbeddingSto
         workspace.show("querys")
     with pytest.raises(capim.RequestError, match="is unknown"):
         workspace.show("queries", wrong="nobody")
+    with pytest.raises(
+        capim.RequestError, match=r"parameter of /queries 'nonsense' is unknown; known: corpus, encoders"
+    ):
+        workspace.show("queries", nonsense="x", limit=10)
 
 
 @pytest.fixture
