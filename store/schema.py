@@ -160,7 +160,9 @@ RESULTS = _columns(
     *_METRIC,
     *optional(pa.float64(), "value"),  # null with a reason
     *optional(pa.float64(), "ci_low", "ci_high"),
-    *optional(pa.float64(), "standard_error"),  # of the replicates where the interval is drawn; else the clustered error
+    *optional(
+        pa.float64(), "standard_error"
+    ),  # of the replicates where the interval is drawn; else the clustered error
     *optional(pa.float64(), "robust_error"),  # clustered standard error without resampling; means only
     *optional(pa.float64(), "value_ties_lost"),  # if all ties are lost
     *optional(pa.float64(), "value_ties_won"),  # if all ties are won
