@@ -127,8 +127,9 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
 def _beside_chance(each: Evaluated, metric: Metric, value: float, clusters: Clusters) -> dict[str, float | None]:
     """The p-value of a mean beside chance; of labels (the first hit, where lists are stored) with what chance is."""
     if each.outcomes.protocol.kind == "labels":
-        by_labels = metric.name == SHOWN["labels"][0] and each.first_hits is not None
-        return dict(zip(("chance", "p_chance"), labels_p(each.first_hits, clusters), strict=True)) if by_labels else {}
+        if metric.name != SHOWN["labels"][0] or each.first_hits is None:
+            return {}
+        return dict(zip(("chance", "p_chance"), labels_p(each.first_hits, clusters), strict=True))
     chances = metric.chances(each.outcomes)
     if chances is None or metric.reduce != "mean" or not metric.higher_is_better or not np.isfinite(value):
         return {}

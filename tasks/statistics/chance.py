@@ -83,8 +83,9 @@ def drawn_p(value: float, drawn: NDArray[np.float64]) -> float:
         extreme = int((sign * (drawn - value) >= -DUST).sum())
         tails.append((extreme + 1) / (len(drawn) + 1))
         if extreme < _SEEN:
-            tails.append(pearson3.sf(sign * (value - drawn.mean()) / spread, max(0.0, sign * skew(drawn))))
-    return max(np.finfo(float).tiny, min(1.0, 2 * float(min(tails))))
+            skewed = max(0.0, sign * float(skew(drawn)))
+            tails.append(float(pearson3.sf(sign * (value - drawn.mean()) / spread, skewed)))
+    return max(float(np.finfo(float).tiny), min(1.0, 2 * min(tails)))
 
 
 class FirstHits(NamedTuple):
@@ -135,7 +136,8 @@ def labels_p(hits: FirstHits, clusters: Clusters) -> tuple[float, float | None]:
 
     def shares(own: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float64]:
         column = np.append(own, none)[others] if of_images else others
-        return each.ravel().take(own * each.shape[1] + column).sum(axis=-1)
+        found: NDArray[np.float64] = each.ravel().take(own * each.shape[1] + column).sum(axis=-1)
+        return found
 
     drawn = np.concatenate([shares(label[to], others) for to in orders[side:]])
     return float(expected), drawn_p(float(shares(label, first)), drawn)
