@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations, groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from capim.reports.rows.standing import counted_once
+from capim.reports.rows.standing import chance_of, counted_once, not_counted, with_chance
 from capim.store import EmbeddingStore
 from capim.store.schema import COMPARISONS
 from capim.store.types import Corpus
@@ -37,6 +37,7 @@ from capim.tasks.results.suite import (
     EncoderId,
     cluster_photographs,
     contents_of,
+    counted_headlines,
     figure_values,
     named_once,
     photographs_of,
@@ -274,19 +275,22 @@ def derive_ranking(
         few = f"a ranking over corpora needs {LEAST_CORPORA} of them, got {len(groups)}"
         return RankingRef(reason=few if len(groups) > 1 else "")
     reasons: list[str] = []  # why there is no ranking
+    weak = at_chance_of(store, evaluations)
 
     def rows_of(_: Derivation) -> pa.Table:
         corpora = []
         with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
             for group in groups:
-                corpora.append(_headline(store, group))
+                corpora.append(_headline(store, group, weak))
                 advance(1)
         once = named_once(corpora)
         copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
+        if names := counted_headlines(once)[1]:
+            copies.append(not_counted(names).removesuffix("."))
         reasons.append("; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies]))
         return ranking_rows(once, run=run, resampling=resampling)
 
-    ranking = wanted_ranking(evaluations, resampling)
+    ranking = wanted_ranking(evaluations, resampling, weak)
     derived = derive(store, "rankings", [ranking], one_by_one(rows_of), run=run)
     if derived.n_rows:
         return RankingRef(ranking=ranking.key, uses=(derived.uses,))
@@ -295,19 +299,33 @@ def derive_ranking(
     return RankingRef(reason=reasons[0], uses=(derived.uses,))
 
 
-def wanted_ranking(evaluations: Sequence[EvaluationRef], resampling: Resampling) -> Derivation:
-    """What :func:`rank_suite` makes, of enough corpora."""
+Result: TypeAlias = tuple[str, str, str, str]
+"""The fingerprints of its encoder and corpus, its protocol and its metric."""
+
+
+def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> frozenset[Result]:
+    """Return the results of these encoders on these corpora that were tested and are not shown above chance."""
+    names = ("encoder_fingerprint", "corpus_fingerprint")
+    of = {name: sorted({getattr(each.sets, name) for each in evaluations}) for name in names}
+    rows = with_chance(store.current("results", **of))
+    return frozenset((*(row[name] for name in names), row["protocol"], row["metric"]) for row in rows if chance_of(row))
+
+
+def wanted_ranking(
+    evaluations: Sequence[EvaluationRef], resampling: Resampling, at_chance: frozenset[Result]
+) -> Derivation:
+    """What :func:`rank_suite` makes, of enough corpora; ``at_chance``: :func:`at_chance_of`."""
     evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
     return Derivation(
         kind="ranking",
         subject={},
         inputs=inputs_of(evaluations, evaluated),
-        settings=asdict(resampling),
-        version=", ".join(["2", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
+        settings=asdict(resampling) | {"at_chance": sorted(map(list, at_chance))},
+        version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
     )
 
 
-def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:
+def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], weak: frozenset[Result]) -> CorpusHeadline:
     """The headline of one corpus by every encoder, or why an encoder has none."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
@@ -328,12 +346,19 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
             found.append(of_figure)
         return found
 
+    def at_chance(figure: Figure) -> set[EncoderId]:
+        of = Protocol.of(figure.protocol)
+        tested = (of.mean_over_languages if of.is_of_language else of).id  # as standing.headline_tasks
+        return {each for each in encoders if (each.fingerprint, corpus.fingerprint, tested, figure.metric) in weak}
+
     photographs = photographs_of(corpus)
+    encoders = {EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): e for e in evaluations}
     return CorpusHeadline(
         corpus=sets.corpus,
         fingerprint=sets.corpus_fingerprint,
         figures=figures,
-        values={EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): values(e) for e in evaluations},
+        values={encoder: values(evaluation) for encoder, evaluation in encoders.items()},
+        at_chance={figure: at_chance(figure) for figure in figures},
         contents=contents_of(corpus, photographs),
         photographs=cluster_photographs(corpus, photographs, protocols[figures[0].protocol]) if figures else (),
     )

@@ -75,6 +75,13 @@ def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool
     return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}{few}"
 
 
+def not_drawn(data: ReportData, corpus: str, protocol: str, metric: str) -> str:
+    """Return which encoders a chart of a task leaves out, because they are at chance, as a sentence; empty if none."""
+    ranked = (row["encoder"] for row in data.ranked(corpus, protocol, metric))
+    weak = [name for name in ranked if standing.at_chance(data, corpus, protocol, metric, name)]
+    return f"Not drawn, because not shown above chance: {show.some(weak, most=6)}." if weak else ""
+
+
 def budgets(data: ReportData) -> list[str]:
     """Which statements share which budget of errors, in a line; none without a statement."""
     n_figures, corpora = len(planned(data.comparisons)), {row["corpus"] for row in data.comparisons}

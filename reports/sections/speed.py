@@ -7,11 +7,12 @@ from typing import Any
 import altair as alt
 
 from capim.reports import format as show
-from capim.reports.elements import charts
+from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, result_column, texts, value
 from capim.reports.rows.report_data import ReportData, goodness
 from capim.reports.rows.speed import STAGES, Speed, Spent, bytes_per_image, image_rate, qps_v28, speeds, spent
+from capim.reports.rows.standing import contenders
 from capim.tasks.protocols import Protocol
 
 MILLION = 1_000_000
@@ -120,13 +121,13 @@ def _tokens(corpus: str, paid: list[Spent]) -> Table:
 def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart | None:
     """The chart of a corpus: over speed, or over the size of an image where fewer than two speeds are known.
 
-    None unless at least two encoders have both figures, and these differ in the cost.
+    None unless at least two encoders that are not at chance have both figures, and these differ in the cost.
     """
     rates, of = image_rate(data, corpus), Protocol.of(protocol)
     fast = len(rates) > 1
     costs = {name: speed.stages["forward"].median for name, speed in rates.items()} if fast else {}
     costs = costs or bytes_per_image(data, corpus)
-    rows = [r for r in data.ranked(corpus, protocol, metric) if r["encoder"] in costs and r["value"] is not None]
+    rows = [row for row in contenders(data, corpus, protocol, metric) if row["encoder"] in costs]
     if len({costs[r["encoder"]] for r in rows}) < 2:
         return None
 
@@ -164,7 +165,8 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
         f"and better than {unbeaten}.",
         data=table,
         note=f"Dashed line: Pareto frontier; {up} and to the {'right' if fast else 'left'} is better."
-        + (f" Measured on {show.listing(devices)}." if fast else ""),
+        + (f" Measured on {show.listing(devices)}." if fast else "")
+        + f" {words.not_drawn(data, corpus, protocol, metric)}".rstrip(),
     )
 
 
