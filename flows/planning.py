@@ -25,7 +25,7 @@ from capim.store.errors import MissingStoreError, RequestError
 from capim.store.inventory import bytes_of_rows
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
-from capim.tasks.compare import at_chance_of, wanted_combined, wanted_comparisons, wanted_ranking
+from capim.tasks.compare import wanted_combined, wanted_comparisons, wanted_ranking
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.corpora.naming import corpus_to_read
 from capim.tasks.derive import Derivation, stored_rows
@@ -273,8 +273,7 @@ class _Planning:
             wanted += wanted_combined(corpus, group, resampling)
             self._ask("compare", "comparisons", "comparisons", wanted, corpus.name)
         if len(groups) >= LEAST_CORPORA:
-            weak = at_chance_of(self.store, evaluations)
-            self._ask("rank", "rankings", "rankings", [wanted_ranking(evaluations, resampling, weak)])
+            self._ask("rank", "rankings", "rankings", [wanted_ranking(self.store, evaluations, resampling)])
 
     def analyse(self, evaluations: tuple[EvaluationRef, ...]) -> None:
         """Analyses by corpus; the comparison with published figures and the speed of devices count as one each."""

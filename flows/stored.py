@@ -273,8 +273,7 @@ def choose(
     Rows(rows=rows, none=lambda: "no encoder keeps these limits, has all tasks and is above chance on one").print(form)
     if form.table:
         say(*(f"not ranked: {name}: {why}" for name, why in made.out.items()))
-        if made.uncounted:
-            say(not_counted([f"{task.corpus}, {task.title}" for task in made.uncounted]))
+        say(*not_counted([f"{task.corpus}, {task.title}" for task in made.uncounted]))
         for task, (low, high) in made.same.items():
             say(f"first stays first with {100 * low:.0f} to {100 * high:.0f} % of {task.corpus}, {task.title}")
 

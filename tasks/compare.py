@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations, groupby
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -275,22 +275,20 @@ def derive_ranking(
         few = f"a ranking over corpora needs {LEAST_CORPORA} of them, got {len(groups)}"
         return RankingRef(reason=few if len(groups) > 1 else "")
     reasons: list[str] = []  # why there is no ranking
-    weak = at_chance_of(store, evaluations)
 
     def rows_of(_: Derivation) -> pa.Table:
-        corpora = []
+        corpora, weak = [], at_chance_of(store, evaluations)
         with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
             for group in groups:
                 corpora.append(_headline(store, group, weak))
                 advance(1)
         once = named_once(corpora)
         copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
-        if names := counted_headlines(once)[1]:
-            copies.append(not_counted(names).removesuffix("."))
+        copies += not_counted(counted_headlines(once)[1])
         reasons.append("; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies]))
         return ranking_rows(once, run=run, resampling=resampling)
 
-    ranking = wanted_ranking(evaluations, resampling, weak)
+    ranking = wanted_ranking(store, evaluations, resampling)
     derived = derive(store, "rankings", [ranking], one_by_one(rows_of), run=run)
     if derived.n_rows:
         return RankingRef(ranking=ranking.key, uses=(derived.uses,))
@@ -299,33 +297,32 @@ def derive_ranking(
     return RankingRef(reason=reasons[0], uses=(derived.uses,))
 
 
-Result: TypeAlias = tuple[str, str, str, str]
-"""The fingerprints of its encoder and corpus, its protocol and its metric."""
+def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> list[list[str]]:
+    """Return the results of these encoders and corpora that were tested and are not shown above chance, in order.
 
-
-def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> frozenset[Result]:
-    """Return the results of these encoders on these corpora that were tested and are not shown above chance."""
-    names = ("encoder_fingerprint", "corpus_fingerprint")
-    of = {name: sorted({getattr(each.sets, name) for each in evaluations}) for name in names}
+    Of each the name and the fingerprint of its encoder, the fingerprint of its corpus, its protocol and its metric.
+    """
+    columns = ("encoder", "encoder_fingerprint", "corpus_fingerprint", "protocol", "metric")
+    of = {name: sorted({getattr(each.sets, name) for each in evaluations}) for name in columns[1:3]}
     rows = with_chance(store.current("results", **of))
-    return frozenset((*(row[name] for name in names), row["protocol"], row["metric"]) for row in rows if chance_of(row))
+    return sorted([row[name] for name in columns] for row in rows if chance_of(row))
 
 
-def wanted_ranking(
-    evaluations: Sequence[EvaluationRef], resampling: Resampling, at_chance: frozenset[Result]
-) -> Derivation:
-    """What :func:`rank_suite` makes, of enough corpora; ``at_chance``: :func:`at_chance_of`."""
+def wanted_ranking(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], resampling: Resampling) -> Derivation:
+    """What :func:`rank_suite` makes, of enough corpora."""
     evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
     return Derivation(
         kind="ranking",
         subject={},
         inputs=inputs_of(evaluations, evaluated),
-        settings=asdict(resampling) | {"at_chance": sorted(map(list, at_chance))},
+        settings=asdict(resampling) | {"at_chance": at_chance_of(store, evaluations)},
         version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
     )
 
 
-def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], weak: frozenset[Result]) -> CorpusHeadline:
+def _headline(
+    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], weak: Sequence[Sequence[str]]
+) -> CorpusHeadline:
     """The headline of one corpus by every encoder, or why an encoder has none."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
@@ -347,17 +344,17 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], weak:
         return found
 
     def at_chance(figure: Figure) -> set[EncoderId]:
-        of = Protocol.of(figure.protocol)
-        tested = (of.mean_over_languages if of.is_of_language else of).id  # as standing.headline_tasks
-        return {each for each in encoders if (each.fingerprint, corpus.fingerprint, tested, figure.metric) in weak}
+        protocol = protocols[figure.protocol]
+        tested = (protocol.mean_over_languages if protocol.is_of_language else protocol).id  # as a report does
+        key = [corpus.fingerprint, tested, figure.metric]
+        return {EncoderId(name, fingerprint) for name, fingerprint, *of in weak if of == key}
 
     photographs = photographs_of(corpus)
-    encoders = {EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): e for e in evaluations}
     return CorpusHeadline(
         corpus=sets.corpus,
         fingerprint=sets.corpus_fingerprint,
         figures=figures,
-        values={encoder: values(evaluation) for encoder, evaluation in encoders.items()},
+        values={EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): values(e) for e in evaluations},
         at_chance={figure: at_chance(figure) for figure in figures},
         contents=contents_of(corpus, photographs),
         photographs=cluster_photographs(corpus, photographs, protocols[figures[0].protocol]) if figures else (),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from capim.store import Block, Embeddings, EmbeddingStore
 from capim.store.schema import TABLES, TIME, texts
@@ -21,7 +22,7 @@ SPECS = (
 OTHER = EncoderSpec(name="other", adapter="hf_dual", checkpoint="me/other", revision="a1", dim=8)
 
 
-def embeddings(spec: EncoderSpec, n: int, seed: int, near: Any = 0.0) -> Embeddings:
+def embeddings(spec: EncoderSpec, n: int, seed: int, near: NDArray[np.float32] | float = 0.0) -> Embeddings:
     """Random unit vectors, drawn around those of ``near``; three per item for a late-interaction encoder."""
     per_item = 3 if spec.vectors == "multi" else 1
     values = np.random.default_rng(seed).normal(size=(n * per_item, spec.dim)).astype(np.float32) + near
@@ -47,11 +48,11 @@ def random_store(
         store.write_encoder(spec)
         for modality in MODALITIES:
             ids = texts(corpus.items(modality)["id"])
-            seed, near = len(ids) + 1000 * (spec is OTHER), np.float32(0)
+            seed, near = len(ids) + 1000 * (spec is OTHER), np.zeros(1, dtype=np.float32)
             if signal and modality == "caption":
                 images = texts(corpus.images["id"])
                 pictures = embeddings(spec, len(images), seed=len(images) + 1000 * (spec is OTHER)).values
-                near = signal * pictures[[images.index(of) for of in texts(corpus.captions["image_id"])]]
+                near = np.float32(signal) * pictures[[images.index(of) for of in texts(corpus.captions["image_id"])]]
             key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
             block = Block(
                 ords=np.arange(len(ids), dtype=np.int32),

@@ -150,19 +150,16 @@ def result_column(
     of an encoder against the best say.
     The bars of a metric share an axis over all protocols of a corpus, without results at chance, which have no bar.
     """
-    same = {r["protocol"] for r in data.results if (r["corpus"], r["metric"]) == (corpus, metric)}
-    axis = None if plain else axis_of([row for each in same for row in contenders(data, corpus, each, metric)])
+    axis = axis_of([row for of in data.protocols(corpus) for row in contenders(data, corpus, of, metric)])
     best = next(iter(contenders(data, corpus, protocol, metric)), None)
 
     def cell(encoder: str) -> Cell:
         row = data.row(corpus, protocol, metric, encoder)
         weak = "" if plain else at_chance(data, corpus, protocol, metric, encoder)
-        is_best = best is not None and row is not None and row["value"] == best["value"]
-        mark: Mark = "" if plain else "bad" if weak else "best" if is_best else ""
+        mark: Mark = "bad" if weak else "best" if row and best and not plain and row["value"] == best["value"] else ""
         pair = data.comparison(corpus, protocol, metric, encoder, best["encoder"]) if tested and row and best else None
-        verdict = words.verdict(data.metric(metric), pair) if pair is not None else ""
-        state = "; ".join(filter(None, (weak, verdict)))
-        return result_cell(data, row, mark=mark, axis=None if weak else axis, state=state)
+        state = "; ".join(filter(None, (weak, words.verdict(data.metric(metric), pair) if pair else "")))
+        return result_cell(data, row, mark=mark, axis=None if plain or weak else axis, state=state)
 
     return numbers(heading or data.metric(metric).label, cell, group=group, explain=explain)
 

@@ -75,10 +75,9 @@ def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool
     return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}{few}"
 
 
-def not_drawn(data: ReportData, corpus: str, protocol: str, metric: str) -> str:
+def not_drawn(data: ReportData, *task: *tuple[str, str, str]) -> str:
     """Return which encoders a chart of a task leaves out, because they are at chance, as a sentence; empty if none."""
-    ranked = (row["encoder"] for row in data.ranked(corpus, protocol, metric))
-    weak = [name for name in ranked if standing.at_chance(data, corpus, protocol, metric, name)]
+    weak = [row["encoder"] for row in data.ranked(*task) if standing.at_chance(data, *task, row["encoder"])]
     return f"Not drawn, because not shown above chance: {show.some(weak, most=6)}." if weak else ""
 
 

@@ -162,16 +162,15 @@ def _figure(data: ReportData, task: Task, row: Row | None) -> str:
 def marked(data: ReportData, task: Task, row: Row) -> str:
     """A value: the highest bold, those that the tests do not tell from it and from chance with their marks."""
     value = escape_latex(words.value(data.metric(task.metric), row["value"]))
-    best, sign = next(iter(contenders(data, *task[:3])), None), ""
-    weak = at_chance(data, *task[:3], row["encoder"])
-    found = decision(data, *task[:3], row["encoder"], best["encoder"]) if best and not weak else None
-    if best and not weak and row["value"] == best["value"]:
+    best, weak = next(iter(contenders(data, *task[:3])), row), at_chance(data, *task[:3], row["encoder"])
+    sign = _CHANCE if weak else ""
+    found = None if weak else decision(data, *task[:3], row["encoder"], best["encoder"])
+    if row["value"] == best["value"] and not weak:
         value = _BEST % value
     elif found is not None and found.state == "equivalent":
         value = _EQUIVALENT % value
     elif found is not None and found.state == "undecided":
         sign = _UNDECIDED
-    sign += _CHANCE if weak else ""
     return f"{value}\\makebox[.5em][l]{{{sign}}}"
 
 

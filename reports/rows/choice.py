@@ -19,7 +19,6 @@ from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import Task, broken, claimed, counted_tasks, headline_tasks, values
 from capim.store.errors import RequestError, unknown
 
-NOT_SHOWN = "not shown above chance on any task with a weight"
 LEVELS = {"commercial-use": 1.0, "free": 2.0}
 """What a limit asks of a licence: commercial use, or a free licence (use, change and pass on, for any purpose)."""
 _ALLOWS = {
@@ -199,7 +198,7 @@ def _out(
 ) -> Iterator[str]:
     yield from (f"not evaluated on {task.corpus}, {task.title}" for task, of in known.items() if name not in of)
     if name in broken(data, [*known]):
-        yield NOT_SHOWN
+        yield "not shown above chance on any task with a weight"
     for limit in limits(data):
         if limit.key in bounds and (why := limit.broken(name, bounds[limit.key])):
             yield why

@@ -175,8 +175,7 @@ def counted_tasks(data: ReportData, tasks: Iterable[Task]) -> list[Task]:
 
 def broken(data: ReportData, tasks: Sequence[Task]) -> list[str]:
     """Return the encoders that are at chance on every one of some tasks, by name; none without a task."""
-    names = data.encoder_names() if tasks else []
-    return [name for name in names if all(at_chance(data, *task[:3], name) for task in tasks)]
+    return [n for n in data.encoder_names() if tasks and all(at_chance(data, *task[:3], n) for task in tasks)]
 
 
 class Conclusion(NamedTuple):
@@ -343,10 +342,11 @@ def counted_once(names: list[str]) -> str:
     return f"{listing(names)} hold the same photographs and captions: they count once"
 
 
-def not_counted(names: Sequence[str]) -> str:
-    """Return why tasks or corpora with these names enter no mean, as a sentence."""
-    verb = "enters" if len(names) == 1 else "enter"
-    return f"{listing([*names])} {verb} no mean: no encoder that could be ranked is shown above chance there."
+def not_counted(names: Sequence[str]) -> list[str]:
+    """Return why tasks or corpora with these names enter no mean, as a clause; nothing without names."""
+    enter = "enters" if len(names) == 1 else "enter"
+    why = "no encoder that could be ranked is shown above chance there"
+    return [f"{listing([*names])} {enter} no mean: {why}"] * bool(names)
 
 
 def rests_on_few(ranking: Iterable[Row]) -> bool:
@@ -357,8 +357,7 @@ def rests_on_few(ranking: Iterable[Row]) -> bool:
 
 def about_corpora(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Return as sentences which corpora of a ranking do not count, have several names, or share photographs."""
-    if names := corpora[0].get("not_counted"):
-        yield not_counted(names)
+    yield from (f"{clause}." for clause in not_counted(corpora[0].get("not_counted", ())))
     for corpus in corpora:
         if corpus["copies"]:
             yield f"{counted_once([corpus['corpus'], *corpus['copies']])}."

@@ -52,7 +52,7 @@ def evidence(data: ReportData) -> tuple[str, ...]:
         for each in found
         for line in (_evidence(data, each), *words.weights(data, each.tasks), *promises(data, each.corpus))
     )
-    return (*lines, *words.budgets(data)) if found else ()
+    return (*filter(None, lines), *words.budgets(data)) if found else ()
 
 
 def promises(data: ReportData, corpus: str) -> list[str]:
@@ -170,9 +170,9 @@ def _faster(data: ReportData, corpus: str, name: str, rival: str) -> list[str]:
 
 
 def _evidence(data: ReportData, conclusion: Conclusion) -> str:
-    """The tests of a corpus: of every task, the highest encoder minus its closest contender."""
+    """The tests of a corpus: of every task with contenders, the highest minus its closest one; empty without any."""
     said: dict[str, list[str]] = {}
-    for contest in (_contest(data, task) for task in conclusion.tasks):
+    for contest in (made for task in conclusion.tasks if (made := _contest(data, task)).outcome != "chance"):
         task, best, rival = contest.task, contest.names[0], contest.rival
         metric, row = data.metric(task.metric), data.comparison(*task[:3], best, rival)
         if row is None or row["difference"] is None:
@@ -186,7 +186,7 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
         text = f"{task.title} {words.difference(metric, row['difference'])} ({', '.join(filter(None, inner))})"
         said.setdefault(f"{best} minus {rival}", []).append(text)
     pairs = (f"{pair}: {', '.join(of)}" for pair, of in said.items())
-    return f"{conclusion.corpus}, {'; '.join(pairs)}."
+    return f"{conclusion.corpus}, {'; '.join(pairs)}." if said else ""
 
 
 def section(data: ReportData, *, metric: str = "") -> Section:
@@ -310,8 +310,8 @@ def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
             joined.setdefault((corpus, state, names, show.listing(same)), []).append(what)
     items = []
     for (corpus, state, names, same_kinds), whats in sorted(joined.items(), key=lambda i: (-len(i[0][2]), i[0])):
-        whole = f"every {'other ' * bool(everywhere)}encoder"
-        of_whom = whole if len(names) == len(order) > 1 else show.some(list(names))
+        every = len(names) == len(order) > 1
+        of_whom = f"every {'other ' * bool(everywhere)}encoder" if every else show.some(list(names))
         items.append(f"{show.some(_shortened(whats))}, {same_kinds} ({corpus}): {state} for {of_whom}")
     items[:0] = [f"every task: not shown above chance for {show.some(everywhere)}"] * bool(everywhere)
     if len(items) > NAMED:

@@ -334,8 +334,7 @@ def _ranking_note(data: ReportData, first: Row) -> Iterator[str]:
     if unranked:
         reasons = [f"{r['encoder']} ({r['reason'].removeprefix('not ranked: ')})" for r in unranked]
         yield f"Not ranked: {'; '.join(reasons)}."
-    ranked = {name for corpus in corpora for name in (corpus["corpus"], *corpus["copies"])}
-    ranked |= {*corpora[0].get("not_counted", ())}
+    ranked = {name for of in corpora for name in (of["corpus"], *of["copies"], *of.get("not_counted", ()))}
     others = [name for name in data.corpus_names() if name not in ranked]
     if others:
         yield f"Not in the ranking, because not all of its encoders have them: {show.listing(others)}."

@@ -86,26 +86,16 @@ class CorpusHeadline:
         """The encoders that have the headline."""
         return frozenset(encoder for encoder, values in self.values.items() if not isinstance(values, str))
 
-    @property
-    def weak(self) -> frozenset[EncoderId]:
-        """The encoders that are at chance by every figure of the headline."""
-        return self.encoders.intersection(*(self.at_chance.get(figure, ()) for figure in self.figures))
-
 
 def counted_headlines(corpora: Sequence[CorpusHeadline]) -> tuple[list[CorpusHeadline], list[str]]:
-    """Return the corpora with the figures that count, and the names of those on which no encoder is above chance."""
-    tasks = {
-        (corpus.corpus, *figure): {each: each in corpus.at_chance.get(figure, ()) for each in corpus.encoders}
-        for corpus in corpora
-        for figure in corpus.figures
-    }
-    kept, found = counted(tasks), []
+    """Return the corpora with the figures that count, and the names of those of which none does."""
+    weak = {(c.corpus, *f): {e: e in c.at_chance.get(f, ()) for e in c.encoders} for c in corpora for f in c.figures}
+    kept, found = counted(weak), []
     for corpus in corpora:
         places = [at for at, figure in enumerate(corpus.figures) if (corpus.corpus, *figure) in kept]
         values = {e: of if isinstance(of, str) else [of[at] for at in places] for e, of in corpus.values.items()}
         found.append(replace(corpus, figures=tuple(corpus.figures[at] for at in places), values=values))
-    weak = [corpus.corpus for corpus, whole in zip(found, corpora, strict=True) if whole.weak and not corpus.figures]
-    return [corpus for corpus in found if corpus.figures], weak
+    return [each for each in found if each.figures], [of.corpus for of in found if of.encoders and not of.figures]
 
 
 def figure_values(outcomes: Outcomes, figure: Figure, drawn: SamplingFrame) -> ClusteredValues | str:
@@ -215,12 +205,12 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
     """
     counting, not_counted = counted_headlines(corpora)
     every = dict.fromkeys(encoder for corpus in corpora for encoder in corpus.values)
-    weak = {each for each in every if all(each in of.weak for of in counting if each in of.encoders)}
-    block = largest_block({corpus.corpus: corpus.encoders - weak for corpus in counting})
+    able = {e for of in counting for figure in of.figures for e in of.encoders.difference(of.at_chance.get(figure, ()))}
+    block = largest_block({corpus.corpus: corpus.encoders & able for corpus in counting})
     chosen = [corpus for corpus in counting if corpus.corpus in block]
     if not chosen:
         return RANKINGS.empty_table()
-    ranked = [encoder for encoder in every if encoder not in weak and all(encoder in of.encoders for of in chosen)]
+    ranked = [encoder for encoder in every if encoder in able and all(encoder in of.encoders for of in chosen)]
     identity = [[corpus.fingerprint for corpus in corpora], [encoder.fingerprint for encoder in every]]
     shared = shared_photographs(chosen)
     facts = {

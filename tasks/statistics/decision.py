@@ -23,7 +23,8 @@ figures of several protocols and corpora share it by :func:`over_families`; stat
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -279,7 +280,7 @@ def against_chance(figures: Sequence[BesideChance]) -> list[AgainstChance | None
     return labels
 
 
-def counted(at_chance: Mapping[TaskT, Mapping[Hashable, bool]]) -> list[TaskT]:
+def counted(at_chance: Mapping[TaskT, Mapping[Any, bool]]) -> list[TaskT]:
     """Return the tasks that enter a mean or a ranking over them: those that somebody is not at chance on.
 
     Somebody is an encoder that also has a value on another corpus; if all tasks are of one corpus, any encoder.
@@ -295,13 +296,6 @@ def counted(at_chance: Mapping[TaskT, Mapping[Hashable, bool]]) -> list[TaskT]:
         >>> counted({**weak, ("z",): {"a": True, "b": True, "c": False}}), counted({("z",): {"a": True, "c": False}})
         ([('x',), ('y',)], [('z',)])
     """
-    corpora_of: dict[Hashable, set[Any]] = {}
-    for task, of in at_chance.items():
-        for encoder in of:
-            corpora_of.setdefault(encoder, set()).add(task[0])
-    least = min(2, len({task[0] for task in at_chance}))
-    return [
-        task
-        for task, of in at_chance.items()
-        if any(not weak and len(corpora_of[encoder]) >= least for encoder, weak in of.items())
-    ]
+    found = {(encoder, task[0]) for task, of in at_chance.items() for encoder in of}
+    reach, least = Counter(encoder for encoder, _ in found), min(2, len({corpus for _, corpus in found}))
+    return [task for task, of in at_chance.items() if any(not weak and reach[e] >= least for e, weak in of.items())]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import combinations
 
 import pytest
 
-from capim.reports.elements.page import Notice
+from capim.reports.elements.page import Chart, Notice, Table
 from capim.reports.exports import paper
 from capim.reports.exports.latex import column_table
 from capim.reports.rows import choice, standing
@@ -16,41 +15,14 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections import answer, differences, leaderboard
 from capim.tasks.metrics.table import METRICS
-from tests.reports.stand_in import StandIn, batches, block, comparison, corpus, part, result, spec
+from tests.reports.stand_in import block, with_a_broken_encoder
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-SHARES = {  # of each corpus, by encoder; chance is 2.5 % on photos and signs, and one in six on binding
-    "photos": {"good": 0.60, "fine": 0.50, "broken": 0.026},
-    "signs": {"good": 0.55, "fine": 0.54, "broken": 0.024},
-    "binding": {"good": 0.17, "fine": 0.16, "broken": 0.21},
-}
-
-
-def with_a_broken_encoder() -> ReportData:
-    """Two corpora on which one encoder guesses, and a third one on which all do and this one has the highest share."""
-    store = StandIn(specs={name: spec(name) for name in SHARES["photos"]})
-    store.contents = {name: corpus(name, n_images=40, per_image=1) for name in SHARES}
-    for name, shares in SHARES.items():
-        task = ("winoground", "winoground_group") if name == "binding" else ("t2i/all", "R@1")
-        chance = 1 / 6 if name == "binding" else 0.025
-        for encoder, share in shares.items():
-            result(store, encoder, name, *task, share, half=0.02, chance=chance)
-            if name != "binding":
-                result(store, encoder, name, "t2i/all", "R@5", share + 0.1, half=0.02, chance=0.125)
-        for a, b in combinations(shares, 2):
-            gap = shares[a] - shares[b]
-            comparison(store, name, *task, a, b, gap, 0.0004 if abs(gap) > 0.08 else 0.4, half=0.03)
-    for seconds, encoder in enumerate(SHARES["photos"], 1):
-        batches(store, encoder, "photos", seconds_per_item=0.02 / seconds)  # the broken one is the fastest
-        where = {"protocol": "winoground", "metric": "winoground_group"}
-        part(store, encoder, "binding", "tags", "tag", "verb", 0.01, **where)
-        part(store, encoder, "photos", "length", "words", "1-7", 0.3)
-    return read_report_data(store)
 
 
 @pytest.fixture(scope="module")
 def data() -> ReportData:
-    return with_a_broken_encoder()
+    return read_report_data(with_a_broken_encoder())
 
 
 def test_the_answer_names_no_encoder_at_chance_and_says_who_is_not_ranked(data: ReportData) -> None:
@@ -59,6 +31,7 @@ def test_the_answer_names_no_encoder_at_chance_and_says_who_is_not_ranked(data: 
     assert said[-1] == "Not ranked: broken, not shown above chance on any task."
     assert not any("broken" in line for line in said[:-1])
     assert "the closest" not in said[0], "the third encoder is no contender"
+    assert not any("broken" in line for line in answer.evidence(data))
 
 
 def test_no_table_shows_an_encoder_at_chance_bold_and_no_axis_holds_it(data: ReportData) -> None:
@@ -79,7 +52,7 @@ def test_no_table_shows_an_encoder_at_chance_bold_and_no_axis_holds_it(data: Rep
 
 def test_no_chart_draws_an_encoder_at_chance_and_none_is_drawn_of_a_task_on_which_all_are(data: ReportData) -> None:
     speed = block(leaderboard.section(data), "speed-photos")
-    forests = [each for each in differences.section(data).blocks if hasattr(each, "points")]
+    forests = [each for each in differences.section(data).blocks if isinstance(each, Chart)]
     assert {point["encoder"] for point in speed.points} == {"good", "fine"}, "the fastest is on no Pareto line"
     assert "Not drawn, because not shown above chance: broken." in speed.note
     assert {point["encoder"] for chart in forests for point in chart.points} == {"fine"}
@@ -93,7 +66,7 @@ def test_where_it_breaks_names_a_broken_encoder_once_and_no_slices_of_a_task_tha
         "every task: not shown above chance for broken",
         "binding, group score (binding): not shown above chance for every other encoder",
     )
-    [slices] = [each for each in blocks if not isinstance(each, Notice)]
+    [slices] = [each for each in blocks if isinstance(each, Table)]
     assert [row[0].text for row in slices.rows] == ["words 1-7"]
     assert [column.heading for column in slices.columns][1] != "broken"
 
@@ -104,14 +77,14 @@ def test_a_mean_leaves_out_the_task_that_nobody_does_and_ranks_no_encoder_at_cha
     weights = choice.weights_of(data, ["photos=10", "signs=10", "binding=80"])
     made = choice.choose(data, weights, {})
     assert [(each.encoder, round(each.value, 6)) for each in made.order] == [("good", 57.5), ("fine", 52.0)]
-    assert made.out == {"broken": choice.NOT_SHOWN}
+    assert made.out == {"broken": "not shown above chance on any task with a weight"}
     assert [task.corpus for task in made.uncounted] == ["binding"]
     nobody = choice.choose(data, choice.weights_of(data, ["binding=1"]), {})
     assert (nobody.order, [*nobody.out]) == ((), ["broken", "fine", "good"])
 
 
 def test_without_a_test_of_chance_nothing_is_said() -> None:
-    untested = with_a_broken_encoder()
+    untested = read_report_data(with_a_broken_encoder())
     data = replace(untested, results=tuple({**row, "against_chance": None} for row in untested.results))
     assert "broken" in next(line for line in answer.answer(data) if line.startswith("Binding"))
     assert not any(line.startswith("Not ranked") for line in answer.answer(data))
