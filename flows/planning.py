@@ -273,7 +273,7 @@ class _Planning:
             wanted += wanted_combined(corpus, group, resampling)
             self._ask("compare", "comparisons", "comparisons", wanted, corpus.name)
         if len(groups) >= LEAST_CORPORA:
-            self._ask("rank", "rankings", "rankings", [wanted_ranking(evaluations, resampling)])
+            self._ask("rank", "rankings", "rankings", [wanted_ranking(self.store, evaluations, resampling)])
 
     def analyse(self, evaluations: tuple[EvaluationRef, ...]) -> None:
         """Analyses by corpus; the comparison with published figures and the speed of devices count as one each."""

@@ -387,7 +387,7 @@ def _print_ranking(store: EmbeddingStore, reference: RankingRef) -> None:
 
 def _words(rows: Sequence[Row]) -> list[str]:
     """What the columns are, and what is not in the table."""
-    from capim.reports.rows.standing import rests_on_few, same_photographs
+    from capim.reports.rows.standing import about_corpora, rests_on_few
 
     first, level = rows[0], f"{100 * rows[0]['level']:g} %"
     described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first["corpora"]))
@@ -397,7 +397,7 @@ def _words(rows: Sequence[Row]) -> list[str]:
         "borda: share of the other encoders that it is above, mean over the corpora",
         f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",
         *["few images: in so few, tests of skewed differences err more often than they say"] * rests_on_few(rows),
-        *same_photographs(json.loads(first["corpora"])),
+        *about_corpora(json.loads(first["corpora"])),
         *(f"{LIKE_THESE}: {reason}" for reason in sorted(like_these)),
         *(f"{row['encoder']}: {row['reason']}" for row in rows if row["value"] is None),
     ]

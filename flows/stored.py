@@ -269,6 +269,7 @@ def choose(
     """
     from capim.reports.rows import choice
     from capim.reports.rows.reading import read_report_data
+    from capim.reports.rows.standing import not_counted
 
     data = read_report_data(open_store(workspace), gallery=False)
     made = choice.choose(data, choice.weights_of(data, weights), choice.bounds_of(data, limits or ()))
@@ -277,9 +278,10 @@ def choose(
         | {"is": "not separated" if each.state == "open" else each.state}
         for each in made.order
     ]
-    Rows(rows=rows, none=lambda: "no encoder keeps these limits and has all tasks").print(form)
+    Rows(rows=rows, none=lambda: "no encoder keeps these limits, has all tasks and is above chance on one").print(form)
     if form.table:
-        say(*(f"out: {name}: {why}" for name, why in made.out.items()))
+        say(*(f"not ranked: {name}: {why}" for name, why in made.out.items()))
+        say(*not_counted([f"{task.corpus}, {task.title}" for task in made.uncounted]))
         for task, (low, high) in made.same.items():
             say(f"first stays first with {100 * low:.0f} to {100 * high:.0f} % of {task.corpus}, {task.title}")
 

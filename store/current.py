@@ -185,11 +185,16 @@ def compared_encoders(comparisons: Iterable[Row]) -> set[str]:
 
 
 def current_ranking(rows: Iterable[Row], states: States, uses: Uses = NO_USES) -> list[Row]:
-    """The rows of the ranking of most encoders and corpora, then the newest, of those that are of these states."""
+    """The rows of the ranking of most encoders and corpora, then the newest, of those that are of these states.
+
+    What is not ranked because it is at chance counts: without it, a ranking by older code would be larger.
+    """
 
     def rank(group: list[Row]) -> tuple[Any, ...]:
-        first = group[0]
-        return first["n_encoders"] * first["n_corpora"], len(group), age(first, uses), first["ranking"]
+        first, corpora = group[0], json.loads(group[0]["corpora"])
+        weak = sum(row["value"] is None and len(json.loads(row["headlines"])) == first["n_corpora"] for row in group)
+        size = (first["n_encoders"] + weak) * (first["n_corpora"] + len(corpora[0].get("not_counted", ())))
+        return size, len({row["encoder"] for row in group}), age(first, uses), first["ranking"]
 
     groups = _grouped(rows, lambda row: row["ranking"]).values()
     chosen: list[Row] = max((group for group in groups if all(map(states.has, group))), key=rank, default=[])

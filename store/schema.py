@@ -254,7 +254,7 @@ RANKINGS = _columns(
     *required(pa.int64(), "n_corpora", "n_encoders"),  # that were ranked
     *optional(pa.float64(), "n_effective"),  # Kish's number of the units that the ranks rest on
     # JSON: of each corpus its name, fingerprint and what its headline is; other names of it, its photographs, and how
-    # many of these each other corpus has
+    # many of these each other corpus has; the names of corpora that were left out because nobody is above chance there
     *required(pa.string(), "corpora"),
     *required(pa.string(), "headlines"),  # JSON: corpus -> headline of this encoder
     *required(pa.float64(), "level"),

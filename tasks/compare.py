@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from capim.reports.rows.standing import counted_once
+from capim.reports.rows.standing import chance_of, counted_once, not_counted, with_chance
 from capim.store import EmbeddingStore
 from capim.store.schema import COMPARISONS
 from capim.store.types import Corpus
@@ -37,6 +37,7 @@ from capim.tasks.results.suite import (
     EncoderId,
     cluster_photographs,
     contents_of,
+    counted_headlines,
     figure_values,
     named_once,
     photographs_of,
@@ -276,17 +277,18 @@ def derive_ranking(
     reasons: list[str] = []  # why there is no ranking
 
     def rows_of(_: Derivation) -> pa.Table:
-        corpora = []
+        corpora, weak = [], at_chance_of(store, evaluations)
         with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
             for group in groups:
-                corpora.append(_headline(store, group))
+                corpora.append(_headline(store, group, weak))
                 advance(1)
         once = named_once(corpora)
         copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
+        copies += not_counted(counted_headlines(once)[1])
         reasons.append("; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies]))
         return ranking_rows(once, run=run, resampling=resampling)
 
-    ranking = wanted_ranking(evaluations, resampling)
+    ranking = wanted_ranking(store, evaluations, resampling)
     derived = derive(store, "rankings", [ranking], one_by_one(rows_of), run=run)
     if derived.n_rows:
         return RankingRef(ranking=ranking.key, uses=(derived.uses,))
@@ -295,19 +297,32 @@ def derive_ranking(
     return RankingRef(reason=reasons[0], uses=(derived.uses,))
 
 
-def wanted_ranking(evaluations: Sequence[EvaluationRef], resampling: Resampling) -> Derivation:
+def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> list[list[str]]:
+    """Return the results of these encoders and corpora that were tested and are not shown above chance, in order.
+
+    Of each the name and the fingerprint of its encoder, the fingerprint of its corpus, its protocol and its metric.
+    """
+    columns = ("encoder", "encoder_fingerprint", "corpus_fingerprint", "protocol", "metric")
+    of = {name: sorted({getattr(each.sets, name) for each in evaluations}) for name in columns[1:3]}
+    rows = with_chance(store.current("results", **of))
+    return sorted([row[name] for name in columns] for row in rows if chance_of(row))
+
+
+def wanted_ranking(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], resampling: Resampling) -> Derivation:
     """What :func:`rank_suite` makes, of enough corpora."""
     evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
     return Derivation(
         kind="ranking",
         subject={},
         inputs=inputs_of(evaluations, evaluated),
-        settings=asdict(resampling),
-        version=", ".join(["2", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
+        settings=asdict(resampling) | {"at_chance": at_chance_of(store, evaluations)},
+        version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
     )
 
 
-def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> CorpusHeadline:
+def _headline(
+    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], weak: Sequence[Sequence[str]]
+) -> CorpusHeadline:
     """The headline of one corpus by every encoder, or why an encoder has none."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
@@ -328,12 +343,19 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
             found.append(of_figure)
         return found
 
+    def at_chance(figure: Figure) -> set[EncoderId]:
+        protocol = protocols[figure.protocol]
+        tested = (protocol.mean_over_languages if protocol.is_of_language else protocol).id  # as a report does
+        key = [corpus.fingerprint, tested, figure.metric]
+        return {EncoderId(name, fingerprint) for name, fingerprint, *of in weak if of == key}
+
     photographs = photographs_of(corpus)
     return CorpusHeadline(
         corpus=sets.corpus,
         fingerprint=sets.corpus_fingerprint,
         figures=figures,
         values={EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): values(e) for e in evaluations},
+        at_chance={figure: at_chance(figure) for figure in figures},
         contents=contents_of(corpus, photographs),
         photographs=cluster_photographs(corpus, photographs, protocols[figures[0].protocol]) if figures else (),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from capim.store import Block, Embeddings, EmbeddingStore
 from capim.store.schema import TABLES, TIME, texts
@@ -21,10 +22,10 @@ SPECS = (
 OTHER = EncoderSpec(name="other", adapter="hf_dual", checkpoint="me/other", revision="a1", dim=8)
 
 
-def embeddings(spec: EncoderSpec, n: int, seed: int) -> Embeddings:
-    """Random unit vectors; three per item for a late-interaction encoder."""
+def embeddings(spec: EncoderSpec, n: int, seed: int, near: NDArray[np.float32] | float = 0.0) -> Embeddings:
+    """Random unit vectors, drawn around those of ``near``; three per item for a late-interaction encoder."""
     per_item = 3 if spec.vectors == "multi" else 1
-    values = np.random.default_rng(seed).normal(size=(n * per_item, spec.dim)).astype(np.float32)
+    values = np.random.default_rng(seed).normal(size=(n * per_item, spec.dim)).astype(np.float32) + near
     return Embeddings(
         values=values / np.linalg.norm(values, axis=1, keepdims=True),
         norms=np.ones(n, dtype=np.float32),
@@ -34,19 +35,29 @@ def embeddings(spec: EncoderSpec, n: int, seed: int) -> Embeddings:
     )
 
 
-def random_store(path: Path, corpus: Corpus, specs: Sequence[EncoderSpec] = SPECS) -> EmbeddingStore:
-    """A store with sealed sets of every spec; those of ``OTHER`` are drawn anew, of others with the same seed."""
+def random_store(
+    path: Path, corpus: Corpus, specs: Sequence[EncoderSpec] = SPECS, *, signal: float = 0.0
+) -> EmbeddingStore:
+    """A store with sealed sets of every spec; those of ``OTHER`` are drawn anew, of others with the same seed.
+
+    With a ``signal``, encoders of one vector are better than chance: captions are drawn around so much of their image.
+    """
     store = EmbeddingStore.open(path, create=True)
     store.write_corpus(corpus)
     for spec in specs:
         store.write_encoder(spec)
         for modality in MODALITIES:
             ids = texts(corpus.items(modality)["id"])
+            seed, near = len(ids) + 1000 * (spec is OTHER), np.zeros(1, dtype=np.float32)
+            if signal and modality == "caption":
+                images = texts(corpus.images["id"])
+                pictures = embeddings(spec, len(images), seed=len(images) + 1000 * (spec is OTHER)).values
+                near = np.float32(signal) * pictures[[images.index(of) for of in texts(corpus.captions["image_id"])]]
             key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
             block = Block(
                 ords=np.arange(len(ids), dtype=np.int32),
                 ids=ids,
-                embeddings=embeddings(spec, len(ids), seed=len(ids) + 1000 * (spec is OTHER)),
+                embeddings=embeddings(spec, len(ids), seed, near),
                 input_shas=[""] * len(ids),
                 batch_id="b",
             )

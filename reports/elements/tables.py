@@ -14,7 +14,7 @@ from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Bar, Cell, Column, Mark, Table
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import decision_of
+from capim.reports.rows.standing import at_chance, contenders, decision_of
 from capim.store.types import MetricFacts
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, with_outcomes
 
@@ -151,20 +151,20 @@ def result_column(
 ) -> ColumnOf[str]:
     """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given.
 
-    ``plain`` leaves out the interval bar and the mark of the best value; ``tested`` adds what the tests of an encoder
-    against the best say.
-    The bars of a metric share an axis over all protocols of a corpus.
+    ``plain`` leaves out the interval bar and the marks of the best value and of chance; ``tested`` adds what the tests
+    of an encoder against the best say.
+    The bars of a metric share an axis over all protocols of a corpus, without results at chance, which have no bar.
     """
-    ranked = data.ranked(corpus, protocol, metric)
-    axis = None if plain else axis_of([r for r in data.results if (r["corpus"], r["metric"]) == (corpus, metric)])
-    best = {r["encoder"] for r in ranked if not plain and r["value"] is not None and r["value"] == ranked[0]["value"]}
+    axis = axis_of([row for of in data.protocols(corpus) for row in contenders(data, corpus, of, metric)])
+    best = next(iter(contenders(data, corpus, protocol, metric)), None)
 
     def cell(encoder: str) -> Cell:
-        mark: Mark = "best" if encoder in best else ""
         row = data.row(corpus, protocol, metric, encoder)
-        pair = data.comparison(corpus, protocol, metric, encoder, ranked[0]["encoder"]) if tested and row else None
-        state = words.verdict(data.metric(metric), pair) if pair is not None else ""
-        return result_cell(data, row, mark=mark, axis=axis, state=state)
+        weak = "" if plain else at_chance(data, corpus, protocol, metric, encoder)
+        mark: Mark = "bad" if weak else "best" if row and best and not plain and row["value"] == best["value"] else ""
+        pair = data.comparison(corpus, protocol, metric, encoder, best["encoder"]) if tested and row and best else None
+        state = "; ".join(filter(None, (weak, words.verdict(data.metric(metric), pair) if pair else "")))
+        return result_cell(data, row, mark=mark, axis=None if plain or weak else axis, state=state)
 
     return numbers(heading or data.metric(metric).label, cell, group=group, explain=explain)
 

@@ -81,6 +81,12 @@ def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool
     return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}{common}{few}"
 
 
+def not_drawn(data: ReportData, *task: *tuple[str, str, str]) -> str:
+    """Return which encoders a chart of a task leaves out, because they are at chance, as a sentence; empty if none."""
+    weak = [row["encoder"] for row in data.ranked(*task) if standing.at_chance(data, *task, row["encoder"])]
+    return f"Not drawn, because not shown above chance: {show.some(weak, most=6)}." if weak else ""
+
+
 def budgets(data: ReportData) -> list[str]:
     """Which statements share which budget of errors, in a line; none without a statement."""
     n_figures, corpora = len(planned(data.comparisons)), {row["corpus"] for row in data.comparisons}

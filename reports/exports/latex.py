@@ -13,7 +13,7 @@ from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Table
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import Task, chance_of, decision, headline_tasks
+from capim.reports.rows.standing import Task, at_chance, contenders, decision, headline_tasks
 from capim.store.errors import RequestError
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import Protocol
@@ -183,15 +183,15 @@ def _figure(data: ReportData, task: Task, row: Row | None) -> str:
 def marked(data: ReportData, task: Task, row: Row) -> str:
     """A value: the highest bold, those that the tests do not tell from it and from chance with their marks."""
     value = escape_latex(words.value(data.metric(task.metric), row["value"]))
-    best, sign = data.ranked(*task[:3])[0], ""
-    found = decision(data, *task[:3], row["encoder"], best["encoder"])
-    if row["value"] == best["value"]:
+    best, weak = next(iter(contenders(data, *task[:3])), row), at_chance(data, *task[:3], row["encoder"])
+    sign = _CHANCE if weak else ""
+    found = None if weak else decision(data, *task[:3], row["encoder"], best["encoder"])
+    if row["value"] == best["value"] and not weak:
         value = _BEST % value
     elif found is not None and found.state == "equivalent":
         value = _EQUIVALENT % value
     elif found is not None and found.state == "undecided":
         sign = _UNDECIDED
-    sign += _CHANCE if chance_of(row) else ""
     return f"{value}\\makebox[.5em][l]{{{sign}}}"
 
 

@@ -25,7 +25,7 @@ from capim.reports.elements.tables import only
 from capim.reports.exports.latex import PACKAGES, breakable, column_table, figures_tables, printed
 from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData, Row, grouped
-from capim.reports.rows.standing import chance_of, claimed, decision, headline_tasks
+from capim.reports.rows.standing import claimed, contenders, decision, headline_tasks
 from capim.reports.sections import differences, provenance
 from capim.store.errors import WorkError
 from capim.tasks.protocols import Protocol, language_name
@@ -51,7 +51,8 @@ def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
     table = column_table(data)
     if not table:
         return {}
-    pictures, captions = {"forest.pdf": _forest(data)}, {"forest.pdf": FOREST}
+    forest = _forest(data)
+    pictures, captions = ({"forest.pdf": forest}, {"forest.pdf": FOREST}) if forest else ({}, {})
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         if len(standing.languages(data, corpus)) > 1:
             name, what = f"languages-{corpus}.pdf", f"R@1 of {breakable(corpus)}, text to image, by language"
@@ -256,21 +257,18 @@ def _pdf(chart: alt.TopLevelMixin) -> bytes:
 
 
 def _forest(data: ReportData) -> bytes:
-    """One picture below the other for every headline figure: the encoders that are better than chance, best first."""
+    """One picture below the other for every headline figure: the encoders that are not at chance; empty without any."""
     parts = []
     for task in headline_tasks(data):
-        facts, best = data.metric(task.metric), data.ranked(*task[:3])[0]
+        facts, rows = data.metric(task.metric), contenders(data, *task[:3])[:_MOST]
         points = []
-        for row in data.ranked(*task[:3])[:_MOST]:
-            if row["value"] is None or (chance_of(row) and row is not best):
-                continue
-            found = decision(data, *task[:3], row["encoder"], best["encoder"])
-            state = "best" if row is best else found.state if found else "not tested"
+        for row in rows:
+            found = decision(data, *task[:3], row["encoder"], rows[0]["encoder"])
+            state = "best" if row is rows[0] else found.state if found else "not tested"
             points.append(charts.interval_point(row, fraction=facts.unit == "percent", state=state))
         if points:
             parts.append(_strip(points, f"{task.corpus}, {task.title}", facts.label))
-    chart = alt.vconcat(*parts, spacing=10).resolve_scale(x="independent")
-    return _pdf(chart)
+    return _pdf(alt.vconcat(*parts, spacing=10).resolve_scale(x="independent")) if parts else b""
 
 
 _LOOKS = {  # what a test says of an encoder -> fill and line of its point

@@ -16,7 +16,7 @@ from typing import Literal
 from capim.reports import format as show
 from capim.reports.rows.report_data import ReportData, ends
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import Task, claimed, headline_tasks, values
+from capim.reports.rows.standing import Task, broken, claimed, counted_tasks, headline_tasks, values
 from capim.store.errors import RequestError, unknown
 
 LEVELS = {"commercial-use": 1.0, "free": 2.0}
@@ -72,12 +72,13 @@ class Choice:
     """The encoders within the limits, best first; those without, with the reason; and how far each weight can go.
 
     ``same``: the least and the greatest share of a task with which the first place stays the same, where the shares of
-    the others stay in proportion.
+    the others stay in proportion. ``uncounted``: tasks that enter no mean (:func:`standing.counted_tasks`).
     """
 
     order: tuple[Placed, ...]
     out: Mapping[str, str]
     same: Mapping[Task, tuple[float, float]]
+    uncounted: tuple[Task, ...] = ()
 
 
 def limits(data: ReportData) -> list[Limit]:
@@ -168,25 +169,32 @@ def _number(text: str, option: str, example: str) -> tuple[str, float]:
 
 
 def choose(data: ReportData, weights: Mapping[Task, float], bounds: Mapping[str, float]) -> Choice:
-    """The choice with weights of tasks, which are scaled to a sum of 1, and with bounds of :func:`limits` by key."""
-    total = math.fsum(weights.values())
-    share = {task: weight / total for task, weight in weights.items() if weight > 0}
+    """The choice with weights of tasks, which are scaled to a sum of 1, and with bounds of :func:`limits` by key.
+
+    Tasks that enter no mean have no weight, unless none of them enters one: then nobody is ranked.
+    """
+    given = [task for task, weight in weights.items() if weight > 0]
+    kept = counted_tasks(data, given) or given
+    total = math.fsum(weights[task] for task in kept)
+    share, uncounted = {task: weights[task] / total for task in kept}, tuple(t for t in given if t not in kept)
     known = {task: {name: 100 * value for name, value in values(data, task).items()} for task in share}
     out = {name: why for name in data.encoder_names() if (why := next(_out(data, known, bounds, name), ""))}
     left = [name for name in data.encoder_names() if name not in out]
     mean = {name: math.fsum(weight * known[task][name] for task, weight in share.items()) for name in left}
     order = sorted(left, key=lambda name: (-mean[name], name))
     if not order:
-        return Choice(order=(), out=out, same={})
+        return Choice(order=(), out=out, same={}, uncounted=uncounted)
     placed = [_placed(data, share, name, order[0], mean[name]) for name in order]
     same = {task: _stable(known, share, task, order) for task in share} if len(share) > 1 else {}
-    return Choice(order=tuple(placed), out=out, same=same)
+    return Choice(order=tuple(placed), out=out, same=same, uncounted=uncounted)
 
 
 def _out(
     data: ReportData, known: Mapping[Task, Mapping[str, float]], bounds: Mapping[str, float], name: str
 ) -> Iterator[str]:
     yield from (f"not evaluated on {task.corpus}, {task.title}" for task, of in known.items() if name not in of)
+    if name in broken(data, [*known]):
+        yield "not shown above chance on any task with a weight"
     for limit in limits(data):
         if limit.key in bounds and (why := limit.broken(name, bounds[limit.key])):
             yield why

@@ -17,6 +17,7 @@ from capim.tasks.statistics.decision import (
     Decision,
     against_chance,
     agreeing_ends,
+    counted,
     decide,
     over_families,
     sharer,
@@ -149,8 +150,36 @@ def chance_of(row: Row | None) -> Chance:
     return labels.get(row["against_chance"] or "", "") if row else ""
 
 
+def at_chance(data: ReportData, corpus: str, protocol: str, metric: str, encoder: str) -> Chance:
+    """Return what has to be said beside chance of an encoder on a task: what makes it no contender there.
+
+    A figure that has no test of chance among those shown (R@5, RSUM, a user's metric) is read like the tested figures
+    of its protocols: at chance if all of them are.
+    """
+    metrics = [metric] if metric in CHECKED else sorted(CHECKED)
+    rows = (data.row(corpus, part, each, encoder) for part in protocol.split("+") for each in metrics)
+    said = [chance_of(row) for row in rows if row is not None]
+    return said[0] if said and all(said) else ""
+
+
+def contenders(data: ReportData, corpus: str, protocol: str, metric: str) -> list[Row]:
+    """Return the results of a task that can be its best, best first: those with a value that are not at chance."""
+    known = (row for row in data.ranked(corpus, protocol, metric) if row["value"] is not None)
+    return [row for row in known if not at_chance(data, corpus, protocol, metric, row["encoder"])]
+
+
+def counted_tasks(data: ReportData, tasks: Iterable[Task]) -> list[Task]:
+    """Return those of some tasks that enter a mean over them."""
+    return counted({task: {n: bool(at_chance(data, *task[:3], n)) for n in values(data, task)} for task in tasks})
+
+
+def broken(data: ReportData, tasks: Sequence[Task]) -> list[str]:
+    """Return the encoders that are at chance on every one of some tasks, by name; none without a task."""
+    return [n for n in data.encoder_names() if tasks and all(at_chance(data, *task[:3], n) for task in tasks)]
+
+
 class Conclusion(NamedTuple):
-    """A corpus with headline results: its tasks, and the encoders with a value in every task, by their sum."""
+    """A corpus with headline results: its tasks, and the encoders with a value in every one, by the sum that counts."""
 
     corpus: str
     tasks: tuple[Task, ...]
@@ -165,7 +194,8 @@ def conclusions(data: ReportData) -> list[Conclusion]:
         by_task = [values(data, task) for task in tasks]
         names = [name for name in data.encoder_names(corpus) if tasks and all(name in of for of in by_task)]
         if names:
-            order = sorted(names, key=lambda name: (-sum(of[name] for of in by_task), name))
+            counts = [values(data, task) for task in counted_tasks(data, tasks)] or by_task
+            order = sorted(names, key=lambda name: (-sum(of[name] for of in counts), name))
             found.append(Conclusion(corpus, tasks, tuple(order)))
     kinds = {"pairs": 2, "quadruples": 2, "mean": 1}
     return sorted(found, key=lambda each: kinds.get(Protocol.of(each.tasks[0].protocol).kind, 0))
@@ -333,14 +363,22 @@ def counted_once(names: list[str]) -> str:
     return f"{listing(names)} hold the same photographs and captions: they count once"
 
 
+def not_counted(names: Sequence[str]) -> list[str]:
+    """Return why tasks or corpora with these names enter no mean, as a clause; nothing without names."""
+    enter = "enters" if len(names) == 1 else "enter"
+    why = "no encoder that could be ranked is shown above chance there"
+    return [f"{listing([*names])} {enter} no mean: {why}"] * bool(names)
+
+
 def rests_on_few(ranking: Iterable[Row]) -> bool:
     """Whether the ranks on these corpora rest on so few images that "few images" stands beside them."""
     ranked = (row for row in ranking if row["estimand"] == "these corpora" and row["rank_low"] is not None)
     return any(row["n_effective"] is not None and row["n_effective"] <= FEW for row in ranked)
 
 
-def same_photographs(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Which corpora of a ranking are one under several names, and which have photographs in common, as sentences."""
+def about_corpora(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Return as sentences which corpora of a ranking do not count, have several names, or share photographs."""
+    yield from (f"{clause}." for clause in not_counted(corpora[0].get("not_counted", ())))
     for corpus in corpora:
         if corpus["copies"]:
             yield f"{counted_once([corpus['corpus'], *corpus['copies']])}."

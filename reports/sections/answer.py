@@ -27,7 +27,7 @@ from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
 NO_RESULT = "No headline figure was evaluated, so there is nothing to choose by."
 WORST = 3  # slices
-FURTHER_ON_THE_BOARD = ("R@5", "R@10", "MRR", "mAP", *SHOWN["judged"][:1])
+FURTHER_ON_THE_BOARD = ("R@5", "R@10", "MRR", "mAP@R", *SHOWN["judged"][:1])
 PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
 NAMED = 12  # lines about results at chance
 
@@ -39,6 +39,8 @@ def answer(data: ReportData) -> tuple[str, ...]:
     if not_read := [language_name(code) for code in standing.unread(data)]:
         nobody = "no encoder is" if len(data.encoder_names()) > 1 else "it is not"
         lines.append(f"Languages: {nobody} shown to read {show.some(not_read, 'or', most=6)} better than chance.")
+    if names := standing.broken(data, standing.counted_tasks(data, standing.headline_tasks(data))):
+        lines.append(f"Not ranked: {show.some(names, most=6)}, not shown above chance on any task.")
     return tuple(lines) or (NO_RESULT,)
 
 
@@ -50,7 +52,7 @@ def evidence(data: ReportData) -> tuple[str, ...]:
         for each in found
         for line in (_evidence(data, each), *words.weights(data, each.tasks), *promises(data, each.corpus))
     )
-    return (*lines, *words.budgets(data)) if found else ()
+    return (*filter(None, lines), *words.budgets(data)) if found else ()
 
 
 def promises(data: ReportData, corpus: str) -> list[str]:
@@ -88,8 +90,8 @@ def _named(data: ReportData, tasks: list[Task]) -> str:
 class Contest(NamedTuple):
     """The contenders of a task: the highest, and those that no test shows to be worse, closest first.
 
-    ``rival`` is the closest of the others of a winner, and of open contenders the first one that is undecided;
-    empty where nothing was tested.
+    Encoders at chance are none; where all are (``chance``), ``names`` are all of them. ``rival`` is the closest of the
+    others of a winner, and of open contenders the first one that is undecided; empty where nothing was tested.
     """
 
     task: Task
@@ -100,10 +102,10 @@ class Contest(NamedTuple):
 
 
 def _contest(data: ReportData, task: Task) -> Contest:
-    order = list(standing.values(data, task))
+    order = [row["encoder"] for row in standing.contenders(data, *task[:3])]
+    if not order:
+        return Contest(task, "chance", tuple(standing.values(data, task)))
     best = order[0]
-    if all(standing.chance_of(data.row(*task[:3], name)) for name in order):
-        return Contest(task, "chance", tuple(order))
     if len(order) == 1:
         return Contest(task, "alone", (best,))
     found = {name: standing.decision(data, *task[:3], name, best) for name in order[1:]}
@@ -124,11 +126,13 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     metric, best = data.metric(task.metric), names[0]
     figures = show.listing([words.figure(metric, data.row(*c.task[:3], best) or {}) for c in contests])
     others = f"; {show.some([*untested])} not tested" if untested else ""
-    weak = f", but {state}" if (state := standing.chance_of(data.row(*task[:3], best))) else ""
     if outcome == "chance":
+        state = standing.chance_of(data.row(*task[:3], best))
         return "no encoder is shown to be better than chance" if len(names) > 1 else f"{best} is {state}"
     if outcome == "alone":
-        return f"only {best} was evaluated, {metric.label} {figures}{weak}"
+        several, said = len(standing.values(data, task)) > 1, f"{metric.label} {figures}"
+        no_other = f"{best}, {said}; no other encoder is shown to be better than chance"
+        return no_other if several else f"only {best} was evaluated, {said}"
     if outcome == "untested":
         row = data.row(*task[:3], best)
         why = "with one image there is no test" if row and row["n_clusters"] == 1 else "run `capim compare`"
@@ -137,8 +141,8 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     if outcome == "one":
         than = [words.verdict(metric, data.comparison(*c.task[:3], best, rival)) for c in contests]
         size = show.listing([*(text.partition(" ")[0] for text in than[:-1]), than[-1]])
-        closest = ", the closest" * (len(standing.values(data, task)) > 2)
-        return f"{best}, {size} than {rival}{closest}{weak}{faster}{others}"
+        closest = ", the closest" * (len(standing.contenders(data, *task[:3])) > 2)
+        return f"{best}, {size} than {rival}{closest}{faster}{others}"
     if outcome == "equivalent":
         within = words.verdict(metric, data.comparison(*task[:3], rival, best), rival=best)
         return f"{show.some([*names], 'or')}, {within}{faster}{others}"
@@ -164,9 +168,9 @@ def _faster(data: ReportData, name: str, rival: str) -> list[str]:
 
 
 def _evidence(data: ReportData, conclusion: Conclusion) -> str:
-    """The tests of a corpus: of every task, the highest encoder minus its closest contender."""
+    """The tests of a corpus: of every task with contenders, the highest minus its closest one; empty without any."""
     said: dict[str, list[str]] = {}
-    for contest in (_contest(data, task) for task in conclusion.tasks):
+    for contest in (made for task in conclusion.tasks if (made := _contest(data, task)).outcome != "chance"):
         task, best, rival = contest.task, contest.names[0], contest.rival
         metric, row = data.metric(task.metric), data.comparison(*task[:3], best, rival)
         if row is None or row["difference"] is None:
@@ -180,7 +184,7 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
         text = f"{task.title} {words.difference(metric, row['difference'])} ({', '.join(filter(None, inner))})"
         said.setdefault(f"{best} minus {rival}", []).append(text)
     pairs = (f"{pair}: {', '.join(of)}" for pair, of in said.items())
-    return f"{conclusion.corpus}, {'; '.join(pairs)}."
+    return f"{conclusion.corpus}, {'; '.join(pairs)}." if said else ""
 
 
 def section(data: ReportData, *, metric: str = "") -> Section:
@@ -225,7 +229,7 @@ def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
         *map(column, further),
         note=f"Percent: {show.listing([data.metric(metric).label for metric in metrics])}. Dots: the difference to the "
         "highest, or to the encoder chosen above, with the interval that holds for all pairs; the line is zero. Green: "
-        "highest or equivalent. Amber: worse. Red: not better than chance. No colour: not shown to be worse.",
+        "highest or equivalent. Amber: worse. Red: no contender, not above chance. No colour: not shown to be worse.",
     )
     pairs = [_pairs_of(data, task, order) for task in tested]
     pairs[len(tasks) : len(tasks)] = [{} for _ in costs]
@@ -264,15 +268,16 @@ def task_cell(name: str, *, data: ReportData, task: Task) -> Cell:
     row = data.row(*task[:3], name)
     if row is None or row["value"] is None:
         return result_cell(data, row)
-    chance, hidden, protocol = standing.chance_of(row), "", Protocol.of(task.protocol)
+    chance, hidden, protocol = standing.at_chance(data, *task[:3], name), "", Protocol.of(task.protocol)
     if protocol.kind == "mean":  # it hides results that are not better than chance
         codes = standing.languages(data, task.corpus)
         cells = [standing.language_cells(data, task.corpus, name, code, protocol.direction) for code in codes]
         weak = sum(any(map(standing.chance_of, of)) for of in cells)
         hidden = f"{weak} of {show.count(len(codes), 'language')} not shown above chance" if weak else ""
-    best, verdict = next(iter(standing.values(data, task))), "highest"
+    best = next((row["encoder"] for row in standing.contenders(data, *task[:3])), "")
     mark: Mark = "bad" if chance else "best" if name == best else ""
-    if name != best:
+    verdict = "highest" * (name == best)
+    if best and name != best:
         verdict = words.verdict(data.metric(task.metric), data.comparison(*task[:3], name, best), unit=False)
     return result_cell(data, row, mark=mark, state="; ".join(filter(None, (chance, verdict, hidden))))
 
@@ -288,7 +293,9 @@ def weaknesses_section(data: ReportData) -> Section:
 def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
     """A line for all results on a corpus with the same encoders at or below chance; languages are joined."""
     found: dict[tuple[str, str, str], dict[str, set[str]]] = {}  # corpus, part, state: kind of result to its encoders
-    for row in data.results:
+    everywhere = standing.broken(data, standing.counted_tasks(data, standing.headline_tasks(data)))
+    order = [name for name in order if name not in everywhere]
+    for row in (row for row in data.results if row["encoder"] in order):
         weak, of = standing.chance_of(row), Protocol.of(row["protocol"])
         if weak and row["metric"] in standing.CHECKED and not of.is_combined and not of.orientation:
             what = language_name(of.language) if of.is_of_language else of.title
@@ -301,8 +308,10 @@ def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
             joined.setdefault((corpus, state, names, show.listing(same)), []).append(what)
     items = []
     for (corpus, state, names, same_kinds), whats in sorted(joined.items(), key=lambda i: (-len(i[0][2]), i[0])):
-        of_whom = "every encoder" if len(names) == len(order) > 1 else show.some(list(names))
+        every = len(names) == len(order) > 1
+        of_whom = f"every {'other ' * bool(everywhere)}encoder" if every else show.some(list(names))
         items.append(f"{show.some(_shortened(whats))}, {same_kinds} ({corpus}): {state} for {of_whom}")
+    items[:0] = [f"every task: not shown above chance for {show.some(everywhere)}"] * bool(everywhere)
     if len(items) > NAMED:
         items = [*items[:NAMED], f"and {show.count(len(items) - NAMED, 'more line')}, in the tables below"]
     return [Notice(title="Not shown to be better than chance", items=tuple(items), mark="bad")] if items else []
@@ -320,13 +329,14 @@ def _shortened(whats: list[str]) -> list[str]:
 
 
 def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
-    """The lowest slices of the first encoder that has any, with the same of every other encoder."""
+    """The lowest slices of the first encoder that has any where it is not at chance, with the same of every other."""
     tasks: dict[tuple[str, ...], Task] = {task[:3]: task for task in standing.headline_tasks(data)}
     parts: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in data.slices:
         key, level = (row["corpus"], row["protocol"], row["metric"]), row["level_name"]
         shown = row["analysis"] in PARTS and level != "difference"
         shown = shown and (level != "without" or row["analysis"] == "complexity")
+        shown = shown and not standing.at_chance(data, *key, row["encoder"])
         if key in tasks and shown and row["value"] is not None and row["ci_low"] is not None:
             named = {"with": row["feature"], "without": f"without {row['feature']}"}
             name = named.get(level) or part_label(row["feature"], level)

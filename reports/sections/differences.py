@@ -13,7 +13,7 @@ from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, anchor, difference_cell, numbers, pivot, texts, value, verdict_cell
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import claimed, decision_of, headline_tasks, intervals_of
+from capim.reports.rows.standing import claimed, contenders, decision_of, headline_tasks, intervals_of
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol
@@ -80,7 +80,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     Of the encoders that a test shows to be worse, those are drawn that are not much further off than the contenders;
     the note names the others.
     """
-    names = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["value"] is not None]
+    names = [row["encoder"] for row in contenders(data, corpus, protocol, metric)]
     rows = [row for name in names[1:] if (row := data.comparison(corpus, protocol, metric, name, names[0])) is not None]
     rows = [row for row in rows if row["difference"] is not None]
     if not rows:
@@ -127,7 +127,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
         title=f"{of.titled} · {words.described(facts)} · {corpus}: every encoder minus {names[0]}",
         alt_text=f"Differences to {names[0]}. {by_encoder}.",
         data=pairs(data, corpus, every, id_=f"{name}-data"),
-        note=" ".join(filter(None, (shaded, folded))),
+        note=" ".join(filter(None, (shaded, folded, words.not_drawn(data, corpus, protocol, metric)))),
         right_margin=60,
     )
 

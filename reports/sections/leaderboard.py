@@ -18,7 +18,7 @@ from capim.reports.elements import charts, tables, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import headline_tasks, intervals_of, same_photographs
+from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks, intervals_of
 from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell
 from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
@@ -99,7 +99,8 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         return Cell(text=name, title=f"{about}, {spec.dim} components{precision}")
 
     def rank(name: str) -> Cell:
-        return _rank_cell(ranks[name].best, ranks[name].worst) if name in ranks else tables.absent()
+        weak = at_chance(data, corpus, protocols[0], first, name)
+        return tables.absent(weak) if weak or name not in ranks else _rank_cell(ranks[name].best, ranks[name].worst)
 
     result = partial(tables.result_column, data, corpus)
     columns: list[tables.ColumnOf[str]] = [tables.texts("Encoder", identity)]
@@ -314,16 +315,16 @@ def _ranking_note(data: ReportData, first: Row) -> Iterator[str]:
         f"On these corpora: intervals of macro means: {intervals_of([first])}; Borda counts between their "
         "certain wins and losses."
     )
-    yield from same_photographs(corpora)
+    yield from about_corpora(corpora)
     like_these = next((r for r in data.rankings if r["estimand"] == LIKE_THESE), None)
     if like_these is not None:
         reason = like_these["reason"] if like_these["rank_low"] is None else None
         yield f"On corpora like these: {reason or 'Student’s t over the corpora'}."
     unranked = [r for r in data.rankings if r["value"] is None]
     if unranked:
-        left_out = [f"{r['encoder']} ({r['reason'].removeprefix('left out: ')})" for r in unranked]
-        yield f"Left out: {'; '.join(left_out)}."
-    ranked = {name for corpus in corpora for name in (corpus["corpus"], *corpus["copies"])}
+        reasons = [f"{r['encoder']} ({r['reason'].removeprefix('not ranked: ')})" for r in unranked]
+        yield f"Not ranked: {'; '.join(reasons)}."
+    ranked = {name for of in corpora for name in (of["corpus"], *of["copies"], *of.get("not_counted", ()))}
     others = [name for name in data.corpus_names() if name not in ranked]
     if others:
         yield f"Not in the ranking, because not all of its encoders have them: {show.listing(others)}."

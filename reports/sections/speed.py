@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from capim.reports import format as show
-from capim.reports.elements import charts
+from capim.reports.elements import charts, words
 from capim.reports.elements.page import Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, result_column, texts, value
 from capim.reports.rows.report_data import ReportData, Row, goodness
@@ -23,6 +23,7 @@ from capim.reports.rows.speed import (
     speeds,
     spent,
 )
+from capim.reports.rows.standing import contenders
 from capim.tasks.protocols import Protocol
 
 MILLION = 1_000_000
@@ -133,10 +134,10 @@ def _tokens(corpus: str, paid: list[Spent]) -> Table:
 def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart | None:
     """The chart of a corpus: over speed, or over the size of an image where fewer than two speeds are known.
 
-    None unless at least two encoders have both figures, and these differ in the cost.
+    None unless at least two encoders that are not at chance have both figures, and these differ in the cost.
     """
     rates, of = image_rate(data), Protocol.of(protocol)
-    known = [r for r in data.ranked(corpus, protocol, metric) if r["value"] is not None]
+    known = contenders(data, corpus, protocol, metric)
     fast = sum(r["encoder"] in rates for r in known) > 1
     costs = {n: s.stages["forward"].mean for n, s in rates.items()} if fast else bytes_per_image(data)
     rows = [r for r in known if r["encoder"] in costs]
@@ -181,7 +182,8 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
         f"{show.count(len(rows), 'encoder')}. {by_point}{claim}",
         data=table,
         note=f"{line}; {up} and to the {'right' if fast else 'left'} is better."
-        + (f" Measured on {show.listing(devices)}." if fast else ""),
+        + (f" Measured on {show.listing(devices)}." if fast else "")
+        + f" {words.not_drawn(data, corpus, protocol, metric)}".rstrip(),
     )
 
 

@@ -263,12 +263,13 @@ const board = (place, block) => {
   const isTested = (i) => Object.keys(block.pairs?.[i - 1] ?? {}).length > 0;
   const rivals = columns.map((_, i) => {
     if (!isTested(i)) return "";
-    return ordered(rows.filter((row) => parts(row[i]).sort), i, false, true).map((row) => parts(row[0]).text)[0];
+    return ordered(rows.filter((row) => parts(row[i]).sort && parts(row[i]).mark !== "bad"), i, false, true).map((row) => parts(row[0]).text)[0] ?? "";
   });
   const cells = () => {
     const axes = columns.map((_, i) => {
       const rival = against || rivals[i];
-      const pairs = names.map((name) => block.pairs?.[i - 1]?.[name]?.[rival]).filter(Boolean).sort((a, b) => b[2] - a[2]);
+      const able = rows.filter((row) => parts(row[i]).mark !== "bad").map((row) => parts(row[0]).text);
+      const pairs = able.map((name) => block.pairs?.[i - 1]?.[name]?.[rival]).filter(Boolean).sort((a, b) => b[2] - a[2]);
       const ends = pairs.filter((pair, at) => pair[0] !== "worse" || !at).flatMap((pair) => [pair[3], pair[4]]);
       const low = Math.min(0, ...ends), high = Math.max(0, ...ends), rim = Math.max(0.08 * (high - low), 0.5);
       return [low - rim, high + rim];
@@ -310,20 +311,25 @@ const board = (place, block) => {
 // The decision: a mean over tasks by weights, with the interval that holds for all pairs, limits, and how far the weights
 // can go until another encoder is first. As reports/rows/choice.py, which has the formulas in words.
 const ranking = (block, names, weights, limits) => {
-  const { columns } = block.table, total = weights.reduce((a, b) => a + b, 0);
-  const share = weights.map((weight) => weight / (total || 1)), used = share.map((_, t) => t).filter((t) => share[t] > 0);
-  const out = [];
+  const { columns, rows } = block.table, given = weights.map((_, t) => t).filter((t) => weights[t] > 0);
+  const has = (t, name) => block.values[t]?.[name] !== undefined, corpusOf = (t) => columns[t + 1].group;
+  const lines = new Map(rows.map((row) => [parts(row[0]).text, row])), weak = (t, name) => has(t, name) && parts(lines.get(name)[t + 1]).mark === "bad";
+  // as tasks/statistics/decision.py (counted): a task enters a mean if an encoder that could be ranked is above chance there
+  const least = Math.min(2, new Set(given.map(corpusOf)).size), reach = (name) => new Set(given.filter((t) => has(t, name)).map(corpusOf)).size;
+  const counts = given.filter((t) => names.some((name) => has(t, name) && !weak(t, name) && reach(name) >= least)), used = counts.length ? counts : given;
+  const total = used.reduce((sum, t) => sum + weights[t], 0), share = weights.map((weight, t) => (used.includes(t) ? weight / total : 0));
+  const out = [], uncounted = given.filter((t) => !used.includes(t));
   const left = names.filter((name) => {
-    const missing = used.find((t) => block.values[t]?.[name] === undefined);
+    const missing = used.find((t) => !has(t, name)), unseen = used.length && used.every((t) => weak(t, name));
     const broken = limits.find(({ cost, bound }) => bound !== null && !(cost.at_least ? cost.values[name] >= bound : cost.values[name] <= bound));
     const why = missing !== undefined ? `not evaluated on ${columns[missing + 1].group}, ${columns[missing + 1].heading}`
-      : broken && (broken.cost.values[name] === undefined ? `${broken.cost.name} not known` : `${broken.cost.name}: ${broken.cost.texts[name]}`);
+      : unseen ? "not shown above chance on any task with a weight" : broken && (broken.cost.values[name] === undefined ? `${broken.cost.name} not known` : `${broken.cost.name}: ${broken.cost.texts[name]}`);
     if (why) out.push(`${name}: ${why}`);
     return !why;
   });
   const mean = (name, by = share) => by.reduce((sum, weight, t) => sum + (weight ? weight * block.values[t][name] : 0), 0);
   const order = left.map((name) => [name, mean(name)]).sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
-  if (!order.length) return { order: [], out, same: [] };
+  if (!order.length) return { order: [], out, same: [], uncounted };
   const first = order[0][0];
   const found = order.map(([name, value]) => {
     if (name === first) return { name, value, state: "first" };
@@ -354,7 +360,7 @@ const ranking = (block, names, weights, limits) => {
     }
     return [t, low, high];
   });
-  return { order: found, out, same };
+  return { order: found, out, same, uncounted };
 };
 const decision = (place, block, names) => {
   const { columns } = block.table, { chosen } = address(), tasks = block.values.map((_, t) => t).filter((t) => Object.keys(block.values[t]).length);
@@ -372,11 +378,11 @@ const decision = (place, block, names) => {
   const draw = () => {
     const wanted = block.values.map((_, t) => { const at = tasks.indexOf(t); return at < 0 ? 0 : Math.max(0, Number(weights[at].value) || 0); });
     const limits = costs.map((cost, i) => ({ cost, bound: bounds[i].value === "" ? null : cost.levels[bounds[i].value] ?? Number(bounds[i].value) }));
-    const { order, out, same } = ranking(block, names.filter((name) => !hidden.has(name)), wanted, limits);
+    const { order, out, same, uncounted } = ranking(block, names.filter((name) => !hidden.has(name)), wanted, limits);
     const open = order.filter(({ state }) => state === "open").map(({ name }) => name);
     const untested = order.filter(({ state }) => state === "not tested").map(({ name }) => name);
     const listed = (all) => all.join(", ").replace(/, ([^,]+)$/, " and $1");
-    const said = !order.length ? "No encoder keeps these limits." : [`${order[0].name} is first`,
+    const said = !order.length ? "No encoder keeps these limits and can be ranked." : [`${order[0].name} is first`,
       open.length && `; no test separates it from ${listed(open)}`, untested.length && `; it was not tested against ${listed(untested)}`,
       order.length > 1 && !open.length && !untested.length && ", and better than every other one", "."].filter(Boolean).join("");
     const rows = order.map(({ name, value, difference, low, high, state }) => make("tr", { className: state },
@@ -389,7 +395,8 @@ const decision = (place, block, names) => {
     result.replaceChildren(make("p", { className: "count" }, said),
       !rows.length ? "" : make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Encoders by the weighted mean" },
         make("table", {}, make("caption", { className: "unseen" }, "Encoders by the weighted mean"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
-      out.length ? make("p", {}, `Out: ${out.join("; ")}.`) : "",
+      out.length ? make("p", {}, `Not ranked: ${out.join("; ")}.`) : "",
+      uncounted.length ? make("p", {}, `In no mean, because no encoder that could be ranked is shown above chance there: ${uncounted.map(title).join("; ")}.`) : "",
       far.length ? make("p", {}, `The first place stays the same with the weight of ${far.join("; of ")} (the others in proportion).`) : "",
       make("p", { className: "note" }, "Interval of the difference: from the intervals that hold for all pairs of a task; corpora count as independent, tasks of one corpus as wholly dependent, which makes it wider rather than narrower."));
   };

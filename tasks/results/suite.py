@@ -1,16 +1,17 @@
 """One ranking of the encoders of a suite over its corpora: rows of ``schema.RANKINGS``.
 
 The encoders of a suite seldom have all corpora. Ranked is the largest block of corpora and encoders in which every
-encoder has the headline of every corpus; of two equally large ones, that with more corpora. Encoders outside have a row
-with the reason. A photograph that several corpora have is one unit in all of them, and one corpus under two names is
-ranked once.
+encoder has the headline of every corpus; of two equally large ones, that with more corpora. Figures on which no encoder
+that could be ranked is above chance do not count (``statistics.decision.counted``), and an encoder that is at chance by
+all that count is not ranked. Encoders outside have a row with the reason. A photograph that several corpora have is one
+unit in all of them, and one corpus under two names is ranked once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
+from capim.tasks.statistics.decision import counted
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA, rank_over_corpora
@@ -59,6 +61,7 @@ class CorpusHeadline:
         contents: Equal for corpora of the same photographs and captions, whatever they are called.
         photographs: Of every cluster.
         copies: Other names of the same corpus.
+        at_chance: Figure -> the encoders that were tested and are not shown above chance by it.
     """
 
     corpus: str
@@ -68,6 +71,7 @@ class CorpusHeadline:
     contents: str
     photographs: Sequence[Sequence[Photograph]]
     copies: tuple[str, ...] = ()
+    at_chance: Mapping[Figure, Collection[EncoderId]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -81,6 +85,17 @@ class CorpusHeadline:
     def encoders(self) -> frozenset[EncoderId]:
         """The encoders that have the headline."""
         return frozenset(encoder for encoder, values in self.values.items() if not isinstance(values, str))
+
+
+def counted_headlines(corpora: Sequence[CorpusHeadline]) -> tuple[list[CorpusHeadline], list[str]]:
+    """Return the corpora with the figures that count, and the names of those of which none does."""
+    weak = {(c.corpus, *f): {e: e in c.at_chance.get(f, ()) for e in c.encoders} for c in corpora for f in c.figures}
+    kept, found = counted(weak), []
+    for corpus in corpora:
+        places = [at for at, figure in enumerate(corpus.figures) if (corpus.corpus, *figure) in kept]
+        values = {e: of if isinstance(of, str) else [of[at] for at in places] for e, of in corpus.values.items()}
+        found.append(replace(corpus, figures=tuple(corpus.figures[at] for at in places), values=values))
+    return [each for each in found if each.figures], [of.corpus for of in found if of.encoders and not of.figures]
 
 
 def figure_values(outcomes: Outcomes, figure: Figure, drawn: SamplingFrame) -> ClusteredValues | str:
@@ -182,15 +197,17 @@ def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
 def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Resampling) -> pa.Table:
     """Rows of ``schema.RANKINGS``: for every ranked encoder one per estimand and statistic, one for each left out.
 
-    ``corpora`` are :func:`named_once`. No rows without ``LEAST_CORPORA`` of them on which two encoders or more have the
-    headline.
+    ``corpora`` are :func:`named_once`. No rows without ``LEAST_CORPORA`` of them that count, on which two encoders or
+    more have the headline that are not at chance by all that count.
     """
-    block = largest_block({corpus.corpus: corpus.encoders for corpus in corpora})
-    chosen = [corpus for corpus in corpora if corpus.corpus in block]
+    counting, not_counted = counted_headlines(corpora)
+    every = dict.fromkeys(encoder for corpus in corpora for encoder in corpus.values)
+    able = {e for of in counting for figure in of.figures for e in of.encoders.difference(of.at_chance.get(figure, ()))}
+    block = largest_block({corpus.corpus: corpus.encoders & able for corpus in counting})
+    chosen = [corpus for corpus in counting if corpus.corpus in block]
     if not chosen:
         return RANKINGS.empty_table()
-    every = dict.fromkeys(encoder for corpus in corpora for encoder in corpus.values)
-    ranked = [encoder for encoder in every if all(encoder in corpus.encoders for corpus in chosen)]
+    ranked = [encoder for encoder in every if encoder in able and all(encoder in of.encoders for of in chosen)]
     identity = [[corpus.fingerprint for corpus in corpora], [encoder.fingerprint for encoder in every]]
     shared = shared_photographs(chosen)
     facts = {
@@ -200,7 +217,7 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
         "corpora": json.dumps(
             [
                 {"corpus": each.corpus, "fingerprint": each.fingerprint, "headline": each.title}
-                | {"copies": each.copies, "photographs": n_photographs, "shared": common}
+                | {"copies": each.copies, "photographs": n_photographs, "shared": common, "not_counted": not_counted}
                 for each, (n_photographs, common) in zip(chosen, shared.common, strict=True)
             ]
         ),
@@ -237,7 +254,8 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
             )
     for encoder in every:
         if encoder not in ranked:
-            reason = "left out: " + "; ".join(_lacking(encoder, chosen))
+            at_chance = f"not shown above chance on {', '.join(corpus.corpus for corpus in chosen)}"
+            reason = "not ranked: " + ("; ".join(_lacking(encoder, chosen)) or at_chance)
             rows.append(row(encoder, "these corpora", "macro mean", interval_method="none", reason=reason))
     return pa.Table.from_pylist(rows, schema=RANKINGS)
 

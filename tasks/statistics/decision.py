@@ -23,8 +23,9 @@ figures of several protocols and corpora share it by :func:`over_families`; stat
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ SHARERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # numbers of figures that 
 Ends: TypeAlias = tuple[float, float]
 State: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
 AgainstChance: TypeAlias = Literal["better", "below", "open"]
+TaskT = TypeVar("TaskT", bound=tuple[Any, ...])
 
 
 class Decision(NamedTuple):
@@ -250,3 +252,24 @@ def against_chance(figures: Sequence[BesideChance]) -> list[AgainstChance | None
         else:
             labels.append("open" if p >= ALPHA else "better" if value > chance else "below")
     return labels
+
+
+def counted(at_chance: Mapping[TaskT, Mapping[Any, bool]]) -> list[TaskT]:
+    """Return the tasks that enter a mean or a ranking over them: those that somebody is not at chance on.
+
+    Somebody is an encoder that also has a value on another corpus; if all tasks are of one corpus, any encoder.
+
+    Args:
+        at_chance: A task, whose first field is its corpus, to the encoders with a value there, each with whether it was
+            tested and is not shown above chance.
+
+    Examples:
+        On z only c, which has no other corpus, is above chance: a mean with z would rank a and b by noise.
+
+        >>> weak = {("x",): {"a": False, "b": True}, ("y",): {"a": True, "b": False}}
+        >>> counted({**weak, ("z",): {"a": True, "b": True, "c": False}}), counted({("z",): {"a": True, "c": False}})
+        ([('x',), ('y',)], [('z',)])
+    """
+    found = {(encoder, task[0]) for task, of in at_chance.items() for encoder in of}
+    reach, least = Counter(encoder for encoder, _ in found), min(2, len({corpus for _, corpus in found}))
+    return [task for task, of in at_chance.items() if any(not weak and reach[e] >= least for e, weak in of.items())]

@@ -439,3 +439,32 @@ def demo() -> StandIn:
             comparison(store, "shapes", "t2i/all", metric, a, b, difference, p)
     run_row(store)
     return store
+
+
+SHARES = {  # of each corpus, by encoder; chance is 2.5 % on photos and signs, and one in six on binding
+    "photos": {"good": 0.60, "fine": 0.50, "broken": 0.026},
+    "signs": {"good": 0.55, "fine": 0.54, "broken": 0.024},
+    "binding": {"good": 0.17, "fine": 0.16, "broken": 0.21},
+}
+
+
+def with_a_broken_encoder() -> StandIn:
+    """Two corpora on which one encoder guesses, and a third one on which all do and this one has the highest share."""
+    store = StandIn(specs={name: spec(name) for name in SHARES["photos"]})
+    store.contents = {name: corpus(name, n_images=40, per_image=1) for name in SHARES}
+    for name, shares in SHARES.items():
+        task = ("winoground", "winoground_group") if name == "binding" else ("t2i/all", "R@1")
+        chance = 1 / 6 if name == "binding" else 0.025
+        for encoder, share in shares.items():
+            result(store, encoder, name, *task, share, half=0.02, chance=chance)
+            if name != "binding":
+                result(store, encoder, name, "t2i/all", "R@5", share + 0.1, half=0.02, chance=0.125)
+        for a, b in combinations(shares, 2):
+            gap = shares[a] - shares[b]
+            comparison(store, name, *task, a, b, gap, 0.0004 if abs(gap) > 0.08 else 0.4, half=0.03)
+    for seconds, encoder in enumerate(SHARES["photos"], 1):
+        batches(store, encoder, "photos", seconds_per_item=0.02 / seconds)  # the broken one is the fastest
+        where: dict[str, Any] = {"protocol": "winoground", "metric": "winoground_group"}
+        part(store, encoder, "binding", "tags", "tag", "verb", 0.01, **where)
+        part(store, encoder, "photos", "length", "words", "1-7", 0.3)
+    return store

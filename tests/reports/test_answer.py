@@ -134,14 +134,15 @@ def test_below_chance_is_said_as_such_everywhere() -> None:
     store = change(tied_on_one_direction("a", "b"), "results", T2I, chance=0.7, p_chance=0.0001)
     change(store, "results", {"protocol": "i2t/any", "encoder": "b"}, chance=0.6, p_chance=0.9)
     assert sentence(store).startswith("Text to image (photos): no encoder is shown to be better than chance.")
-    assert grid(store)["a", "text to image"] == "below chance; highest"
+    assert sentence(store).endswith("Not ranked: b, not shown above chance on any task.")
+    assert grid(store)["a", "text to image"] == "below chance"
     assert grid(store)["b", "image to text"].startswith("not shown above chance; ")
     made = report(store)
     assert [section.id for section in made.sections[:2]] == ["answer", "breaks"], "beside the grid"
     [notice] = [b for b in made.sections[1].blocks if isinstance(b, Notice)]
     assert notice.items == (
-        "text to image, R@1 (photos): below chance for every encoder",
-        "image to text, R@1 (photos): not shown above chance for b",
+        "every task: not shown above chance for b",
+        "text to image, R@1 (photos): below chance for a",
     )
 
 

@@ -21,12 +21,12 @@ from urllib.parse import parse_qsl
 import pytest
 
 from capim.reports.gallery_pages import Search, write_search
-from capim.reports.rows import choice
+from capim.reports.rows import choice, standing
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
 from tests.reports import big_workspace
 from tests.reports.conftest import HOSTILE
-from tests.reports.stand_in import StandIn, demo
+from tests.reports.stand_in import StandIn, demo, with_a_broken_encoder
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -227,6 +227,30 @@ def test_the_decision_of_the_page_is_that_of_the_command(browser: Browser, price
         others = [(each.low, each.high) for each in made.order[1:]]
         signed = [f"{low:+.1f} to {high:+.1f}".replace("-", "−") for low, high in others if low is not None]
         assert [interval for _, _, _, interval, _ in rows[1:] if interval] == signed
+        assert watched.complaints == []
+
+
+def test_a_decision_of_the_page_leaves_out_what_is_at_chance_as_the_command_does(
+    browser: Browser, tmp_path: Path
+) -> None:
+    store = with_a_broken_encoder()
+    data = read_report_data(store)
+    tasks = [task for found in standing.conclusions(data) for task in found.tasks]  # as the columns
+    file = Path(write_report(store, tmp_path))
+    with opened(browser, file) as watched:
+        watched.made()
+        assert watched.page.locator(".board td.best").count() == 2, "nobody is the highest where all guess"
+        for weights in ((10.0, 10.0, 80.0), (0.0, 0.0, 1.0)):
+            made = choice.choose(data, dict(zip(tasks, weights, strict=True)), {})
+            given = ",".join(f"{at}:{weight:g}" for at, weight in enumerate(weights))
+            watched.page.goto(f"{watched.page.url.partition('#')[0]}#choose?weights={given}")
+            watched.page.reload()
+            watched.made()
+            rows = watched.page.locator("#choose tbody tr").evaluate_all("r => r.map(o => o.innerText.split('\\t'))")
+            assert [row[:2] for row in rows] == [[each.encoder, f"{each.value:.1f}"] for each in made.order]
+            said = watched.page.locator("#choose .chosen").inner_text()
+            assert all(f"{name}: {why}" in said for name, why in made.out.items())
+            assert ("In no mean, because" in said) == bool(made.uncounted)
         assert watched.complaints == []
 
 

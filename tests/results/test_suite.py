@@ -73,7 +73,7 @@ def test_an_encoder_without_a_corpus_is_left_out_with_the_reason_and_changes_no_
     of_c: dict[str, Any] = {"x": {C: 1.0}, "y": {C: "not evaluated under t2i/all"}, "z": {}}
     rows = rows_of(*[headline(name, {**full, **more}) for name, more in of_c.items()])
     left_out = macro(rows)["c"]
-    assert left_out["reason"] == "left out: not evaluated under t2i/all on y; not evaluated on z"
+    assert left_out["reason"] == "not ranked: not evaluated under t2i/all on y; not evaluated on z"
     assert (left_out["value"], left_out["rank"], left_out["rank_low"]) == (None, None, None)
     assert json.loads(left_out["headlines"]) == {"x": 1.0}
 
@@ -89,12 +89,35 @@ def test_a_corpus_of_few_encoders_does_not_leave_the_others_without_a_ranking() 
     rows = rows_of(*[headline(name, full) for name in "xyz"], headline("published", {C: 0.6, D: 0.7}))
     assert {row["encoder"] for row in rows if row["value"] is not None} == {"a", "b", "c"}
     assert {corpus["corpus"] for corpus in json.loads(rows[0]["corpora"])} == {"x", "y", "z"}
-    assert macro(rows)["d"]["reason"] == "left out: not evaluated on x, y, z"
+    assert macro(rows)["d"]["reason"] == "not ranked: not evaluated on x, y, z"
 
 
 def test_corpora_that_only_together_are_common_are_found() -> None:
     has = {"v": {A}, "w": {A, B}, "x": {A, B}, "y": {A, B}, "z": {B}}
     assert suite.largest_block({corpus: frozenset(encoders) for corpus, encoders in has.items()}) == {"w", "x", "y"}
+
+
+def test_neither_a_corpus_that_nobody_does_better_than_chance_is_ranked_nor_who_is_at_chance_on_the_others() -> None:
+    """Without the rule d is first: it has the highest share where all guess, and a lucky one elsewhere."""
+    figure, full = Figure("t2i/all", "R@1"), {A: 0.9, B: 0.8, D: 0.1}
+    corpora = [replace(headline(name, full), at_chance={figure: {D}}) for name in "xyz"]
+    guessed = replace(headline("w", {A: 0.1, B: 0.2, D: 1.0, C: 0.7}), at_chance={figure: {A, B, D}})
+    rows = rows_of(*corpora, guessed)
+    assert {name: row["reason"] for name, row in macro(rows).items() if row["value"] is None} == {
+        "d": "not ranked: not shown above chance on x, y, z",
+        "c": "not ranked: not evaluated on x, y, z",
+    }
+    assert macro(rows)["a"]["value"] == pytest.approx(0.9), "a mean over three corpora"
+    assert json.loads(macro(rows)["d"]["headlines"]) == dict.fromkeys("xyz", 0.1)
+    assert json.loads(rows[0]["corpora"])[0]["not_counted"] == ["w"]
+
+
+def test_a_direction_that_no_encoder_does_better_than_chance_leaves_the_mean_of_a_corpus() -> None:
+    t2i, i2t = Figure("t2i/all", "R@1"), Figure("i2t/any", "R@1")
+    values = {each: [*headline("x", {each: share}).values[each]] * 2 for each, share in ((A, 0.9), (B, 0.5))}
+    both = replace(headline("x", {}), figures=(t2i, i2t), values=values, at_chance={i2t: {A, B}})
+    [counting], weak = suite.counted_headlines([both])
+    assert (counting.figures, len(counting.values[A]), weak) == ((t2i,), 1, [])
 
 
 def test_fewer_than_three_corpora_and_encoders_without_three_in_common_give_no_rows() -> None:

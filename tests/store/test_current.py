@@ -84,8 +84,25 @@ def test_the_ranking_of_most_encoders_and_corpora_of_current_states_is_current(t
         result(two_states, day, encoder=encoder)
     for day, n, state in ((1, 2, "x1"), (2, 1, "x1"), (3, 2, "x1"), (4, 5, "x0")):
         corpora = json.dumps([{"corpus": "x", "fingerprint": state}])
-        write_row(two_states, "rankings", day, encoder="a", encoder_fingerprint="a1", corpora=corpora, n_encoders=n)
+        of_a = {"encoder": "a", "encoder_fingerprint": "a1", "value": 0.5}
+        write_row(two_states, "rankings", day, **of_a, corpora=corpora, n_encoders=n)
     assert current(two_states, "rankings") == ["rankings-3"]
+
+
+def test_a_ranking_without_what_is_at_chance_is_as_large_as_the_older_one_with_it(
+    two_states: EmbeddingStore,
+) -> None:
+    for day, encoder in enumerate(("a1", "b1")):
+        result(two_states, day, encoder=encoder)
+    older, newer = (json.dumps([{"corpus": "x", "fingerprint": "x1", "not_counted": of}]) for of in ([], ["z"]))
+    of_b = {"encoder": "b", "encoder_fingerprint": "b1", "corpora": newer, "headlines": '{"x": 0.1}'}
+    of_a = {"encoder": "a", "encoder_fingerprint": "a1", "value": 0.5}
+    for encoder, value in (("a", 0.5), ("b", 0.6)):
+        of_one = {"encoder": encoder, "encoder_fingerprint": f"{encoder}1", "value": value, "n_corpora": 2}
+        write_row(two_states, "rankings", 1, **of_one, corpora=older, n_encoders=2)
+    write_row(two_states, "rankings", 2, **of_a, corpora=newer, n_encoders=1)
+    write_row(two_states, "rankings", 2, **of_b, n_encoders=1)
+    assert current(two_states, "rankings") == ["rankings-2"] * 2
 
 
 def test_states_have_rows_of_every_table() -> None:

@@ -34,7 +34,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     specs = (SPECS[0], OTHER)
     evaluations: list[EvaluationRef] = []
     for corpus in (replace(read_shapes(n_scenes=n), name=f"shapes-{n}") for n in (8, 9, 10)):
-        store = random_store(workspace / "store", corpus, specs)
+        store = random_store(workspace / "store", corpus, specs, signal=8.0)
         evaluations += (of_corpus := evaluated(store, corpus, specs))
         how: Any = {"store_uri": store.uri, "resampling": Resampling(replicates=100), "run": "r"}
         compare_corpus.fn(of_corpus, protocols=["t2i/all"], **how)
