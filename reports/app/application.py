@@ -203,7 +203,7 @@ class _NotedParams(QueryParams):
 
 class _NotedRequest(Request):
     @cached_property
-    def query_params(self) -> _NotedParams:  # type: ignore[override]
+    def query_params(self) -> _NotedParams:
         return _NotedParams(self.scope["query_string"])
 
 
