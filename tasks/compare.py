@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations, groupby
@@ -303,7 +305,7 @@ def wanted_ranking(evaluations: Sequence[EvaluationRef], resampling: Resampling)
         subject={},
         inputs=inputs_of(evaluations, evaluated),
         settings=asdict(resampling),
-        version=", ".join(["2", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
+        version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
     )
 
 
@@ -313,11 +315,15 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
     protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
-    figures = headline_of(protocols.values())
+    parts, planned = headline_of(protocols.values()), planned_figures(protocols_of(corpus))
+    means = [Figure(protocols[part.protocol].mean_over_languages.id, part.metric) for part in parts]
+    whole = parts == headline_of(protocols_of(corpus)) and planned.issuperset(means)
+    of_language = Counter((protocols[part.protocol].direction, protocols[part.protocol].language) for part in parts)
+    every = math.lcm(*of_language.values())
 
     def values(evaluation: EvaluationRef) -> list[ClusteredValues] | str:
-        found = []
-        for figure in figures:
+        found: list[ClusteredValues] = []
+        for figure in parts:
             if figure.protocol not in evaluation.evaluations:
                 return f"not evaluated under {figure.protocol}"
             protocol = protocols[figure.protocol]
@@ -325,15 +331,16 @@ def _headline(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
             of_figure = figure_values(outcomes, figure, drawn_clusters(corpus, protocol))
             if isinstance(of_figure, str):
                 return of_figure
-            found.append(of_figure)
+            # the translators of a language share its weight, and all parts of a ranking weigh the same
+            found += [of_figure] * (every // of_language[protocol.direction, protocol.language])
         return found
 
     photographs = photographs_of(corpus)
     return CorpusHeadline(
         corpus=sets.corpus,
         fingerprint=sets.corpus_fingerprint,
-        figures=figures,
+        figures=tuple(dict.fromkeys(means if whole else parts)),
         values={EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): values(e) for e in evaluations},
         contents=contents_of(corpus, photographs),
-        photographs=cluster_photographs(corpus, photographs, protocols[figures[0].protocol]) if figures else (),
+        photographs=cluster_photographs(corpus, photographs, protocols[parts[0].protocol]) if parts else (),
     )

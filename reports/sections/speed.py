@@ -12,7 +12,6 @@ from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, result_column, texts, value
 from capim.reports.rows.report_data import ReportData, goodness
 from capim.reports.rows.speed import STAGES, Speed, Spent, bytes_per_image, image_rate, qps_v28, speeds, spent
-from capim.tasks.protocols import Protocol
 
 MILLION = 1_000_000
 
@@ -122,7 +121,7 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
 
     None unless at least two encoders have both figures, and these differ in the cost.
     """
-    rates, of = image_rate(data, corpus), Protocol.of(protocol)
+    rates, of = image_rate(data, corpus), data.protocol(corpus, protocol)
     fast = len(rates) > 1
     costs = {name: speed.stages["forward"].median for name, speed in rates.items()} if fast else {}
     costs = costs or bytes_per_image(data, corpus)
