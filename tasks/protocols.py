@@ -175,9 +175,8 @@ class Protocol:
         if not one or len(corpus.parts) < 2 or corpus.main_part is None:
             return self
         language, translator = corpus.main_part
-        several = sum(part[0] == language for part in corpus.parts) > 1
-        words = f"{language_name(language)} captions" + f" by {translator}" * several
-        return replace(self, captions=words, description=f"{self.description}; {words}")
+        by = f" by {translator}" * (sum(part[0] == language for part in corpus.parts) > 1)
+        return replace(self, captions=f"{language_name(language)} captions{by}")
 
     @property
     def is_retrieval(self) -> bool:
