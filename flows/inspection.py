@@ -88,12 +88,7 @@ def _protocols() -> Iterator[dict[str, Any]]:
 
     takes = {"retrieval": "the captions of the reference language", "mean": "all: the planned figures"}
     for of in (*(rule.protocol for rule in PROTOCOLS.values()), *map(Protocol.of, MEANS)):
-        yield {
-            "id": of.id,
-            "direction": of.direction,
-            "title": of.title,
-            "of_several_languages": takes.get(of.kind, ""),
-        }
+        yield {"id": of.id, "direction": of.direction, "title": of.title, "several_languages": takes.get(of.kind, "")}
 
 
 def _metrics() -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from capim.reports.elements.tables import failures_address
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import headline_tasks, planned
-from capim.reports.write import SECTIONS, report_of
+from capim.reports.write import report_of
 from capim.store import Block, Embeddings, EmbeddingStore
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec
@@ -37,7 +38,7 @@ from tests.reports.stand_in import block, section
 
 N = 60
 HITS = {"X": {"de": 37, "en": N, "fr": 50, "en/bing": N}, "Y": {"de": N, "en": 55, "fr": N, "en/bing": 0}}
-HOW = {"resampling": Resampling(replicates=100, permutations=500), "run": "r"}
+HOW: dict[str, Any] = {"resampling": Resampling(replicates=100, permutations=500), "run": "r"}
 
 
 def corpus_of(*parts: str, name: str = "shop") -> Corpus:
@@ -79,7 +80,7 @@ def evaluated(store: EmbeddingStore, corpus: Corpus, protocols: Sequence[str] = 
             corpus=corpus.name,
             corpus_fingerprint=corpus.fingerprint,
         )
-        found.append(score.fn(sets, store_uri=store.uri, protocols=protocols, device="cpu", **HOW))  # type: ignore[arg-type]
+        found.append(score.fn(sets, store_uri=store.uri, protocols=protocols, device="cpu", **HOW))
     return tuple(found)
 
 
@@ -105,10 +106,14 @@ def data(store: EmbeddingStore) -> ReportData:
     return read_report_data(store)
 
 
+def blocks_of(data: ReportData, id_: str) -> list[Any]:
+    """The blocks of a section of the report."""
+    return [*section(report_of(data), id_).blocks]
+
+
 def titles(data: ReportData, id_: str) -> list[str]:
     """The titles of the tables and charts of a section of the report."""
-    blocks = section(report_of(data), id_).blocks
-    return [str(getattr(block, "caption", "") or getattr(block, "title", "")) for block in blocks]
+    return [str(getattr(each, "caption", "") or getattr(each, "title", "")) for each in blocks_of(data, id_)]
 
 
 def test_the_mean_over_languages_is_the_one_planned_value_of_comparisons_answer_and_leaderboard(data) -> None:
@@ -133,7 +138,7 @@ def test_failures_and_slices_have_every_language_once_and_say_which(data) -> Non
     every = {"t2i/all", "i2t/any", "t2i/de/human", "i2t/de/human"}
     assert {query.protocol for query in data.queries} == every
     assert {row["protocol"] for row in data.slices if row["analysis"] == "errors"} == every
-    [gallery] = [each for each in section(report_of(data), "failures").blocks if each.kind == "gallery"]
+    [gallery] = [each for each in blocks_of(data, "failures") if each.kind == "gallery"]
     assert {each.name: each.options for each in gallery.filters}["language"] == ("de", "en")
     shown = [title for title in titles(data, "slices") if title.startswith("Kinds of errors · shop · text to image")]
     languages = [title.partition("image, ")[2].partition(" (")[0] for title in shown]
@@ -141,16 +146,16 @@ def test_failures_and_slices_have_every_language_once_and_say_which(data) -> Non
     german = data.row("shop", "i2t/de/human", "R@1", "X")
     assert failures_address(data, german) == "#cases?corpus=shop&direction=image+to+text&missed=X&language=de"
     english = tuple(row for row in data.slices if row["protocol"] in ("t2i/all", "i2t/any"))
-    [lacking] = [each.text for each in SECTIONS["slices"](replace(data, slices=english)).blocks if each.kind == "text"]
+    [lacking] = [each.text for each in blocks_of(replace(data, slices=english), "slices") if each.kind == "text"]
     assert lacking.startswith("shop: no slices of i2t/de/human and t2i/de/human (capim analyse --corpora shop --protoc")
 
 
 def test_without_the_reference_language_the_mean_is_planned_and_every_language_is_shown(tmp_path: Path) -> None:
     data = read_report_data(analysed(tmp_path, "de", "fr"))
     assert {row["protocol"] for row in data.comparisons if row["family"] == "headline"} == {"t2i/*/*", "i2t/*/*"}
-    assert "leaderboard-shop" in [getattr(each, "id", "") for each in section(report_of(data), "leaderboard").blocks]
+    assert "leaderboard-shop" in [getattr(each, "id", "") for each in blocks_of(data, "leaderboard")]
     assert {query.protocol[4:6] for query in data.queries} == {"de", "fr"}
-    assert {getattr(each, "choice", "") for each in section(report_of(data), "slices").blocks} == {"German", "French"}
+    assert {getattr(each, "choice", "") for each in blocks_of(data, "slices")} == {"German", "French"}
 
 
 def test_many_languages_are_analysed_only_where_they_are_named(store: EmbeddingStore, monkeypatch) -> None:
@@ -169,7 +174,8 @@ def test_many_languages_are_analysed_only_where_they_are_named(store: EmbeddingS
 
 
 def test_a_suite_ranks_by_the_planned_value_also_where_a_language_has_more_translators(tmp_path: Path) -> None:
-    store, found = EmbeddingStore.open(tmp_path / "store", create=True), []
+    store = EmbeddingStore.open(tmp_path / "store", create=True)
+    found: list[EvaluationRef] = []
     for name, parts in (("a", ["de", "en", "en/bing"]), ("b", ["en"]), ("c", ["en"])):
         found += evaluated(store, corpus_of(*parts, name=name), ["*/*/*"] if name == "a" else ["t2i/all"])
     rank_suite.fn(tuple(found), store_uri=store.uri, **HOW)
@@ -181,7 +187,7 @@ def test_a_suite_ranks_by_the_planned_value_also_where_a_language_has_more_trans
 
 
 def test_the_list_of_protocols_and_the_check_of_a_corpus_say_which_captions_are_taken(tmp_path: Path) -> None:
-    listed = {row["id"]: row["of_several_languages"] for row in json_rows("list protocols")}
+    listed = {row["id"]: row["several_languages"] for row in json_rows("list protocols")}
     assert listed["t2i/all"] == listed["t2i/first"] == "the captions of the reference language"
     assert listed["t2i/*/*"] == "all: the planned figures"
     for languages, said in ((["de", "en"], "RSUM take the English captions"), (["de", "fr"], "there is no t2i/all")):
