@@ -83,10 +83,12 @@ def _corpora() -> Iterator[dict[str, Any]]:
 
 
 def _protocols() -> Iterator[dict[str, Any]]:
+    from capim.tasks.protocols import MEANS, Protocol
     from capim.tasks.ranking.protocols import PROTOCOLS
 
-    for rule in PROTOCOLS.values():
-        yield {"id": rule.protocol.id, "direction": rule.protocol.direction, "title": rule.protocol.title}
+    takes = {"retrieval": "the captions of the reference language", "mean": "all: the planned figures"}
+    for of in (*(rule.protocol for rule in PROTOCOLS.values()), *map(Protocol.of, MEANS)):
+        yield {"id": of.id, "direction": of.direction, "title": of.title, "several_languages": takes.get(of.kind, "")}
 
 
 def _metrics() -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ from capim.reports.render import render_html, render_markdown
 from capim.reports.rows.report_data import grouped
 from capim.reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
 from capim.store.types import MetricFacts, digest16
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import MEANS, Protocol
 from capim.tasks.reference.changes import FigureChange
 
 Metrics: TypeAlias = Mapping[str, MetricFacts]
@@ -81,7 +81,7 @@ def _removed(which: str, one: Snapshot, other: Snapshot) -> str:
 def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureChange], removed: list[str]) -> Section:
     def place(c: FigureChange) -> tuple[object, ...]:
         of = Protocol.of(c.key[1])
-        return not (of.is_main or of.is_all_quadruples), c.p_adjusted, c.key
+        return not (of.is_main or of.is_all_quadruples or of.id in MEANS), c.p_adjusted, c.key
 
     blocks: list[Block] = []
     if removed:

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.schema import CORPUS_PARTS, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
@@ -267,6 +268,24 @@ class Corpus:
     def items(self, modality: Modality) -> pa.Table:
         """The images or the captions."""
         return self.images if modality == "image" else self.captions
+
+    @cached_property
+    def parts(self) -> list[tuple[str, str]]:
+        """The languages and translators of the captions that describe an image, in order."""
+        described = self.captions.filter(pc.is_valid(self.captions["image_id"])).select(["language", "translator"])
+        found = described.group_by(described.column_names, use_threads=False).aggregate([]).to_pylist()
+        return sorted((row["language"], row["translator"]) for row in found)
+
+    @cached_property
+    def main_part(self) -> tuple[str, str] | None:
+        """The part that protocols without a language evaluate; None where the choice is ambiguous.
+
+        The only part; else the reference language by people; else the reference language if one translator wrote
+        all of it.
+        """
+        reference = [part for part in self.parts if part[0] == self.languages_reference or len(self.parts) == 1]
+        human = (self.languages_reference, "human")
+        return human if human in reference else reference[0] if len(reference) == 1 else None
 
     @cached_property
     def fingerprint(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations, groupby
@@ -328,11 +330,23 @@ def _headline(
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
     protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
-    figures = headline_of(protocols.values())
+    parts, planned = headline_of(protocols.values()), planned_figures(protocols_of(corpus))
+    means = [Figure(protocols[part.protocol].mean_over_languages.id, part.metric) for part in parts]
+    whole = parts == headline_of(protocols_of(corpus)) and planned.issuperset(means)
+    of_language = Counter((protocols[part.protocol].direction, protocols[part.protocol].language) for part in parts)
+    every = math.lcm(*of_language.values())
+
+    def weight(part: Figure) -> int:
+        """The translators of a language share its weight, and all parts of a ranking weigh the same."""
+        return every // of_language[protocols[part.protocol].direction, protocols[part.protocol].language]
+
+    figures = [
+        figure for part, of in zip(parts, means if whole else parts, strict=True) for figure in [of] * weight(part)
+    ]
 
     def values(evaluation: EvaluationRef) -> list[ClusteredValues] | str:
-        found = []
-        for figure in figures:
+        found: list[ClusteredValues] = []
+        for figure in parts:
             if figure.protocol not in evaluation.evaluations:
                 return f"not evaluated under {figure.protocol}"
             protocol = protocols[figure.protocol]
@@ -340,12 +354,13 @@ def _headline(
             of_figure = figure_values(outcomes, figure, drawn_clusters(corpus, protocol))
             if isinstance(of_figure, str):
                 return of_figure
-            found.append(of_figure)
+            found += [of_figure] * weight(figure)
         return found
 
     def at_chance(figure: Figure) -> set[EncoderId]:
-        protocol = protocols[figure.protocol]
-        tested = (protocol.mean_over_languages if protocol.is_of_language else protocol).id  # as a report does
+        protocol = protocols.get(figure.protocol)
+        part = protocol is not None and protocol.is_of_language
+        tested = protocol.mean_over_languages.id if protocol and part else figure.protocol  # as a report does
         key = [corpus.fingerprint, tested, figure.metric]
         return {EncoderId(name, fingerprint) for name, fingerprint, *of in weak if of == key}
 
@@ -353,9 +368,9 @@ def _headline(
     return CorpusHeadline(
         corpus=sets.corpus,
         fingerprint=sets.corpus_fingerprint,
-        figures=figures,
+        figures=tuple(figures),
         values={EncoderId(e.sets.encoder, e.sets.encoder_fingerprint): values(e) for e in evaluations},
         at_chance={figure: at_chance(figure) for figure in figures},
         contents=contents_of(corpus, photographs),
-        photographs=cluster_photographs(corpus, photographs, protocols[figures[0].protocol]) if figures else (),
+        photographs=cluster_photographs(corpus, photographs, protocols[parts[0].protocol]) if parts else (),
     )

@@ -29,7 +29,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from capim.tasks.report import is_diagnosed
+from capim.tasks.report import diagnosed
 from capim.tasks.results.comparison import PAIR, compared_figures, encoder_key, figure_rows
 from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
 from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
@@ -248,7 +248,8 @@ class _OwnMetric:
         """Means over parts of the queries of one protocol; an aggregate has none."""
         outcomes = {each.source["encoder"]: each.outcomes for each in evaluated}
         [metric], protocol = evaluated[0].metrics, evaluated[0].outcomes.protocol
-        wanted = analyses if metric.reduce == "mean" and is_diagnosed(protocol) else ()
+        named = [each.id for each in diagnosed(self.corpus, self.evaluations)] if analyses else []
+        wanted = analyses if metric.reduce == "mean" and protocol.id in named else ()
         data = AnalysisInput(
             corpus=self.corpus,
             protocol=protocol,

@@ -25,7 +25,7 @@ from capim.store.schema import COMPOSED, JUDGED, LABEL, SIMILARITY, SUBSET
 from capim.store.types import SIDES
 
 if TYPE_CHECKING:
-    from capim.store.types import Modality
+    from capim.store.types import Corpus, Modality
 
 Direction: TypeAlias = Literal["t2i", "i2t", "i2i", "t2t", "pairs", "quadruples", "both"]
 Kind: TypeAlias = Literal["retrieval", "judged", "labels", "images", "pairs", "quadruples", "sum", "mean"]
@@ -133,6 +133,8 @@ class Protocol:
         orientation: Of late interaction; empty for ``transposed``.
         weights: Of a mean over languages: ``speakers``, ``without-en``, ``speakers-without-en``; empty for equal ones.
         main_metric: Of judged documents: the headline of the corpus.
+        captions: In words the captions that it takes of a corpus with several languages or translators (:meth:`on`);
+            empty for all.
         metrics: The only ones that it has, the headline first; empty: all of its kind.
         description: One line for readers.
     """
@@ -148,6 +150,7 @@ class Protocol:
     main_metric: str = ""
     description: str = ""
     metrics: tuple[str, ...] = ()
+    captions: str = ""
 
     @staticmethod
     def of(id_: str, main_metric: str = "") -> Protocol:
@@ -163,6 +166,17 @@ class Protocol:
         """
         protocol = _parsed(id_)
         return replace(protocol, main_metric=main_metric) if main_metric and protocol.kind == "judged" else protocol
+
+    def on(self, corpus: Corpus) -> Protocol:
+        """The protocol as this corpus has it: its headline, and which captions a protocol without a language takes."""
+        if self.kind == "judged":
+            return replace(self, main_metric=corpus.main_metric)
+        one = self.kind in ("retrieval", "sum") and not self.translator and self.id not in PACKAGES
+        if not one or len(corpus.parts) < 2 or corpus.main_part is None:
+            return self
+        language, translator = corpus.main_part
+        by = f" by {translator}" * (sum(part[0] == language for part in corpus.parts) > 1)
+        return replace(self, captions=f"{language_name(language)} captions{by}")
 
     @property
     def is_retrieval(self) -> bool:
@@ -221,7 +235,7 @@ class Protocol:
 
     @cached_property
     def title(self) -> str:
-        """What it is about, in plain words.
+        """What it is about, in plain words; of a protocol :meth:`on` a corpus also which captions it takes.
 
         Examples:
             >>> [Protocol.of(id_).title for id_ in ("t2i/all", "winoground/object", "t2i/all+i2t/any")]
@@ -245,7 +259,8 @@ class Protocol:
             more = f"{language_name(self.language)} by {self.translator}"
         else:
             more = _RETRIEVAL.get(f"{self.direction}/{self.name}", (self.name,))[0]
-        return ", ".join(filter(None, (title, more, (self.orientation or self.weights).replace("-", " "))))
+        last = (self.orientation or self.weights).replace("-", " ")
+        return ", ".join(filter(None, (title, more, self.captions, last)))
 
     @property
     def titled(self) -> str:
@@ -259,13 +274,15 @@ class Protocol:
 
     @property
     def place(self) -> tuple[int, str]:
-        """Where it stands among the protocols of a corpus on a page: judged, then the main ones, then by id."""
-        first = (f"t2i/{JUDGED}", MAIN[0], f"t2i/{EVERY}/{EVERY}", MAIN[1], f"i2t/{EVERY}/{EVERY}", "winoground")
+        """Where it stands among the protocols of a corpus on a page: judged, then the planned ones, then by id."""
+        first = (f"t2i/{JUDGED}", MEANS[0], MAIN[0], MEANS[1], MAIN[1], "winoground")
         return (first.index(self.id) if self.id in first else len(first), self.id)
 
 
 MAIN = ("t2i/all", "i2t/any")
 """The two protocols of the literature."""
+MEANS = (f"t2i/{EVERY}/{EVERY}", f"i2t/{EVERY}/{EVERY}")
+"""The planned ones of a corpus in several languages."""
 
 
 @lru_cache(maxsize=4096)
@@ -364,6 +381,13 @@ def language_name(code: str) -> str:
         return code
     name = language.language_name()
     return name if language.language == code else f"{name} ({code})"
+
+
+def by_language(protocols: Iterable[Protocol], corpus: Corpus) -> list[Protocol]:
+    """Of the protocols of retrieval the two of the literature, and those of the languages that these do not take."""
+    found = list(protocols)
+    taken = {(protocol.direction, corpus.main_part) for protocol in found if protocol.is_main}
+    return [p for p in found if p.is_main or (p.is_of_language and (p.direction, p.part) not in taken)]
 
 
 def with_outcomes(ids: Iterable[str]) -> list[Protocol]:

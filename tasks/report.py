@@ -25,7 +25,7 @@ from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
 from capim.tasks.derive import Derivation, Made, derive, one_by_one, page_key
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
-from capim.tasks.protocols import BALANCED, Protocol
+from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
 from capim.tasks.runtime.references import AnalysisRef, EvaluationRef, inputs_of
@@ -73,7 +73,7 @@ def analysing(
     """What makes the slices of analyses of these evaluations."""
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
     specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
-    protocols = {protocol.id: protocol for protocol in _diagnosed(corpus, evaluations)}
+    protocols = {protocol.id: protocol for protocol in diagnosed(corpus, evaluations)}
 
     @cache
     def truncated() -> dict[str, NDArray[np.bool_]]:
@@ -130,17 +130,20 @@ def wanted_analyses(
             settings=asdict(resampling),
             version="; ".join([str(analysis.version), *(f"{m} {version_of(m)}" for m in SHOWN[protocol.kind])]),
         )
-        for protocol in _diagnosed(corpus, evaluations)
+        for protocol in diagnosed(corpus, evaluations)
         for analysis in applying(protocol, analyses)
         for group in _groups([e for e in evaluations if protocol.id in e.evaluations], analysis)
     ]
 
 
-def _diagnosed(corpus: Corpus, evaluations: Sequence[EvaluationRef]) -> list[Protocol]:
-    """The protocols of these evaluations that are analysed."""
-    evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
-    return [protocol for protocol in select_protocols(corpus, evaluated) if is_diagnosed(protocol)]
+def diagnosed(corpus: Corpus, evaluations: Sequence[EvaluationRef]) -> list[Protocol]:
+    """The protocols of these evaluations that are analysed; those of many languages only where fewer are named."""
+    evaluated = select_protocols(corpus, sorted({protocol for each in evaluations for protocol in each.evaluations}))
+    spoken = [protocol.id for protocol in by_language(evaluated, corpus) if protocol.is_of_language]
+    return [p for p in evaluated if _is_diagnosed(p) or (p.id in spoken and len(spoken) <= MOST_SPOKEN)]
 
+
+MOST_SPOKEN = 40  # protocols of languages and translators that are analysed unnamed: COCO-SM has 126
 
 Work: TypeAlias = tuple[Sequence[Derivation], Callable[[Sequence[Derivation]], Iterable[Made]]]
 """Some derivations, and what makes their rows."""
@@ -196,7 +199,7 @@ def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[E
     return [evaluations] if analysis.looks_at_all else [[each] for each in evaluations]
 
 
-def is_diagnosed(protocol: Protocol) -> bool:
+def _is_diagnosed(protocol: Protocol) -> bool:
     """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
     all_judged = protocol.kind == "judged" and not protocol.language and not protocol.orientation
     if protocol.kind == "labels":

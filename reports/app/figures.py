@@ -137,7 +137,7 @@ def pair(request: Request) -> Response:
         "names": list(evaluated.evaluations),
         "absent": [name for name in _given(request) if name and name not in evaluated.evaluations],
         "corpora": list(dict.fromkeys(corpus for corpus, _ in comparable)),
-        "protocols": [(id_, Protocol.of(id_).titled) for corpus, id_ in comparable if corpus == wanted.corpus],
+        "protocols": [(p, snapshot.data.titled(corpus, p)) for corpus, p in comparable if corpus == wanted.corpus],
         "total": show.count(tied + sum(counts.values()), "query", "queries"),
         "ties": show.count(tied, "query", "queries") if tied else "",
         "quarters": {name: (f"{counts[name]:,}", link_of(of)) for name, of in quarters.items()},

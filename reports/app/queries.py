@@ -122,7 +122,7 @@ def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedT
     by_kind = grouped(slices, itemgetter(1))
     return {
         "corpora": list(dict.fromkeys(corpus for corpus, _ in snapshot.evaluated)),
-        "protocols": [(id_, Protocol.of(id_).titled) for id_ in snapshot.protocols(wanted.corpus)],
+        "protocols": [(id_, snapshot.data.titled(wanted.corpus, id_)) for id_ in snapshot.protocols(wanted.corpus)],
         "slices": [(filters.SLICES[kind], [(value, name) for value, _, name in of]) for kind, of in by_kind.items()],
         "language_choices": [(code, language_name(code)) for code in languages_of(snapshot, evaluated)],
         "sorts": list(filters.SORTS.items()),

@@ -208,6 +208,7 @@ class Table(Printed):
         rows: The cells.
         note: Explanation below the table.
         folded: Label of the line behind which the table is folded; empty for an open one.
+        choice: The choice of the section with which the page shows it; empty: always.
     """
 
     id: str
@@ -216,6 +217,7 @@ class Table(Printed):
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     folded: str = ""
+    choice: str = ""
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):

@@ -199,7 +199,8 @@ def failures_address(data: ReportData, row: Row) -> str:
     if not any((total["corpus"], total["direction"]) == (row["corpus"], of.direction) for total in data.totals):
         return ""
     given = {"corpus": row["corpus"], "direction": DIRECTION_TITLES[of.direction], "missed": row["encoder"]}
-    return f"#cases?{urlencode(given)}"
+    language = of.language if of.is_of_language else ""
+    return f"#cases?{urlencode(given | {'language': language} if language else given)}"
 
 
 def interval_bar(row: Row, axis: tuple[float, float]) -> Bar | None:

@@ -253,7 +253,7 @@ def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
     tasks = headline_tasks(data, corpus)
     found: list[tuple[Task, Row]] = []
     for protocol in dict.fromkeys(task.protocol for task in tasks):
-        of = Protocol.of(protocol)
+        of = data.protocol(corpus, protocol)
         metrics = [task.metric for task in tasks if task.protocol == protocol]
         metrics += of.metrics or SHOWN.get(of.kind, SHOWN["retrieval"])
         if own:

@@ -25,7 +25,17 @@ from capim.store import EmbeddingStore
 from capim.store.schema import LABEL
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Explanation
-from capim.tasks.protocols import ALL_NEGATIVES, CLASS, MACRO, MAIN, MICRO, Direction, Protocol, with_outcomes
+from capim.tasks.protocols import (
+    ALL_NEGATIVES,
+    CLASS,
+    MACRO,
+    MAIN,
+    MICRO,
+    Direction,
+    Protocol,
+    by_language,
+    with_outcomes,
+)
 
 Explain: TypeAlias = Callable[..., list[Explanation]]
 """Explains ``pairs`` of positions of captions and images; ``encoder`` and ``corpus`` by fingerprint."""
@@ -148,7 +158,7 @@ def gallery_tasks(
     errors = [row for row in slices if row["analysis"] == "errors" and row["feature"] in EXAMPLES and row["detail"]]
     for corpus, contents in corpora.items():
         by_protocol = grouped(by_corpus[corpus], itemgetter("protocol"))
-        for direction, protocols in shown_protocols(by_protocol).items():
+        for direction, protocols in shown_protocols(by_protocol, contents).items():
             by_encoder = grouped((row for name in protocols for row in by_protocol[name]), itemgetter("encoder"))
             examples: dict[str, list[str]] = {}
             for row in errors:
@@ -173,15 +183,12 @@ def gallery_tasks(
             )
 
 
-def shown_protocols(evaluated: Iterable[str]) -> dict[Direction, list[str]]:
+def shown_protocols(evaluated: Mapping[str, Sequence[Row]], corpus: Corpus) -> dict[Direction, list[str]]:
     """Direction to the protocols that the gallery shows of a corpus, of those with results.
 
-    Quadruples and pairs are shown as such, because their images are near copies of each other. Otherwise the headline
-    of either direction, or the protocols of every language; of judged documents that of all queries.
-
-    Examples:
-        >>> shown_protocols(["t2i/all", "t2i/first", "i2t/de/human", "i2t/en/human"])
-        {'t2i': ['t2i/all'], 'i2t': ['i2t/de/human', 'i2t/en/human']}
+    Quadruples and pairs are shown as such, because their images are near copies of each other. Otherwise the two of the
+    literature and those of every other language, of these the ones that most encoders have; of judged documents that of
+    all queries.
     """
     of_kind = grouped(sorted(with_outcomes(evaluated), key=attrgetter("id")), attrgetter("kind"))
     if whole := [protocol.id for protocol in of_kind.get("quadruples", ()) if not protocol.name]:
@@ -193,8 +200,9 @@ def shown_protocols(evaluated: Iterable[str]) -> dict[Direction, list[str]]:
         return {"t2i": whole}
     shown: dict[Direction, list[str]] = {}
     for headline in map(Protocol.of, MAIN):
-        same = [p for p in of_kind.get("retrieval", ()) if p.direction == headline.direction]
-        if found := [p.id for p in same if p.is_main] or [p.id for p in same if p.is_of_language]:
+        same = (p for p in of_kind.get("retrieval", ()) if p.direction == headline.direction)
+        having = {p.id: len({row["encoder"] for row in evaluated[p.id]}) for p in by_language(same, corpus)}
+        if found := [id_ for id_, n in having.items() if n == max(having.values())]:
             shown[headline.direction] = found
     return shown
 

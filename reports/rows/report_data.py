@@ -16,6 +16,7 @@ from capim.store import SealedSet
 from capim.store.errors import without_credentials
 from capim.store.files import json_value
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
+from capim.tasks.protocols import Protocol
 
 if TYPE_CHECKING:
     from capim.reports.rows.gallery import SelectedQuery
@@ -197,6 +198,14 @@ class ReportData:
         """Encoders with a result there, by name."""
         chosen = self._protocols if corpus is None else {corpus: self._protocols.get(corpus, {})}
         return sorted({r["encoder"] for of in chosen.values() for rows in of.values() for r in rows})
+
+    def protocol(self, corpus: str, id_: str) -> Protocol:
+        """The protocol as the corpus has it; its titles say which captions it takes."""
+        return Protocol.of(id_).on(self.corpora[corpus])
+
+    def titled(self, corpus: str, id_: str) -> str:
+        """The title of a protocol on a corpus, with the id."""
+        return self.protocol(corpus, id_).titled
 
     def protocols(self, corpus: str) -> list[str]:
         """Protocol ids with a result on that corpus, by name."""

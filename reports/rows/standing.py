@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.reports.format import count, listing
 from capim.reports.rows.report_data import ReportData, Row, goodness, grouped, reversed_comparison
-from capim.tasks.metrics.table import SHOWN, headline_of
+from capim.tasks.metrics.table import RSUM, SHOWN, Figure, headline_of, planned_figures
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import (
     FEW,
@@ -54,16 +54,16 @@ def headline_tasks(data: ReportData, corpus: str = "") -> list[Task]:
     """What was evaluated of the headline of a corpus, or of all: both directions, binding, or means over languages."""
     if not corpus:
         return [task for name in data.corpus_names() for task in headline_tasks(data, name)]
-    main_metric = data.corpora[corpus].main_metric
-    evaluated = [Protocol.of(id_, main_metric) for id_ in data.protocols(corpus)]
-    figures = dict.fromkeys(
-        (protocol.mean_over_languages if protocol.is_of_language else protocol, metric)
-        for id_, metric in headline_of(protocol for protocol in evaluated if not protocol.is_combined)
-        for protocol in [Protocol.of(id_)]
-    )
-    shown = [(protocol, metric) for protocol, metric in figures if data.ranked(corpus, protocol.id, metric)]
+    figures = planned_of(data, corpus) - {RSUM}
+    shown = [(data.protocol(corpus, id_), metric) for id_, metric in figures if data.ranked(corpus, id_, metric)]
     shown.sort(key=lambda figure: (figure[0].direction == "i2t", figure[0].id))
     return [Task(corpus, protocol.id, metric, protocol.title) for protocol, metric in shown]
+
+
+def planned_of(data: ReportData, corpus: str) -> frozenset[Figure]:
+    """The planned figures of a corpus, of the protocols that were evaluated."""
+    evaluated = (data.protocol(corpus, id_) for id_ in data.protocols(corpus))
+    return planned_figures(protocol for protocol in evaluated if not protocol.is_combined)
 
 
 def values(data: ReportData, task: Task) -> dict[str, float]:

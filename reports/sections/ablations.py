@@ -19,10 +19,9 @@ from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import UNITS, ColumnOf, anchor, measures, numbers, pivot, texts, value
 from capim.reports.rows.report_data import R1, ReportData, Row, detail_of, grouped
-from capim.reports.sections.leaderboard import headlines, retrieval_corpora
+from capim.reports.sections.leaderboard import mains, retrieval_corpora
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
 from capim.tasks.analyses.table import headings
-from capim.tasks.protocols import Protocol
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 COSTS = {
@@ -72,7 +71,7 @@ def section(data: ReportData) -> Section:
 
 def _of_corpus(data: ReportData, corpus: str) -> list[Row]:
     """The slices of a corpus under its first headline, with their details in ``own``."""
-    first = headlines(data, corpus)[:1]
+    first = mains(data, corpus)[:1]
     rows = (r for r in data.slices if r["corpus"] == corpus and r["protocol"] in first)
     return [{**r, "own": detail_of(r)} for r in rows]
 
@@ -85,7 +84,7 @@ def rounding_cost(data: ReportData, encoder: str) -> str:
     for corpus in retrieval_corpora(data):
         for r in _of_corpus(data, corpus):
             if r["encoder"] == encoder and (r["analysis"], r["feature"], r["level_name"]) in kinds:
-                metric, where = data.metric(r["metric"]).label, f"{corpus}, {Protocol.of(r['protocol']).titled}"
+                metric, where = data.metric(r["metric"]).label, f"{corpus}, {data.titled(corpus, r['protocol'])}"
                 return f"float16 would change {metric} by {_change(r, 2)} on {where}"
     return ""
 
@@ -132,7 +131,7 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
     title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize())
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
-        f"{title} · {corpus} · {Protocol.of(protocol).titled} · {label}",
+        f"{title} · {corpus} · {data.titled(corpus, protocol)} · {label}",
         sorted(rows, key=lambda r: names.index(r["encoder"])),
         texts("Encoder", lambda r: r["encoder"]),
         texts("setting", _label),
@@ -171,7 +170,7 @@ def _curve(
     ends = [p["cost"] for p in points]
     logarithmic = min(ends) > 0 and max(ends) / min(ends) > LOGARITHMIC
     kind: dict[str, Any] = {"type": "log"} if logarithmic else {"zero": False}
-    of = Protocol.of(rows[0]["protocol"])
+    of = data.protocol(rows[0]["corpus"], rows[0]["protocol"])
     y_title = f"{metric.label}{', percent' * fraction}, {of.titled}"
     y_title = f"change of {metric.label}, percentage points" if changes else y_title
     colour, shape = charts.by_name(names, names if changes else data.encoder_names(), series)

@@ -212,7 +212,7 @@ def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
 
     def column(task: Task) -> ColumnOf[str]:
         direction, mean, _ = task.title.partition(MEAN)
-        explain = f"{data.metric(task.metric).label}: {Protocol.of(task.protocol).titled}"
+        explain = f"{data.metric(task.metric).label}: {data.titled(task.corpus, task.protocol)}"
         heading = direction if task in tasks else f"{direction} {data.metric(task.metric).label}"
         cell = partial(task_cell, data=data, task=task)
         return numbers(heading, cell, group=f"{task.corpus}{mean}", explain=explain)
@@ -296,7 +296,7 @@ def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
     everywhere = standing.broken(data, standing.counted_tasks(data, standing.headline_tasks(data)))
     order = [name for name in order if name not in everywhere]
     for row in (row for row in data.results if row["encoder"] in order):
-        weak, of = standing.chance_of(row), Protocol.of(row["protocol"])
+        weak, of = standing.chance_of(row), data.protocol(row["corpus"], row["protocol"])
         if weak and row["metric"] in standing.CHECKED and not of.is_combined and not of.orientation:
             what = language_name(of.language) if of.is_of_language else of.title
             kind = DIRECTION_TITLES[of.direction] if of.is_of_language else data.metric(row["metric"]).label

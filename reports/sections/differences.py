@@ -13,7 +13,14 @@ from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, anchor, difference_cell, numbers, pivot, texts, value, verdict_cell
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import claimed, contenders, decision_of, headline_tasks, intervals_of
+from capim.reports.rows.standing import (
+    claimed,
+    contenders,
+    decision_of,
+    headline_tasks,
+    intervals_of,
+    planned_of,
+)
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol
@@ -42,7 +49,7 @@ def section(data: ReportData) -> Section:
     for corpus in data.corpus_names():
         rows = [r for r in data.comparisons if r["corpus"] == corpus]
         compared = sorted({(r["protocol"], r["metric"]) for r in rows})
-        planned = [*((task.protocol, task.metric) for task in headline_tasks(data, corpus)), tuple(RSUM)]
+        planned = [*(task[1:3] for task in headline_tasks(data, corpus)), *({RSUM} & planned_of(data, corpus))]
         drawn = [key for key in planned if key in compared] or compared[:1]
         tested = {(r["protocol"], r["metric"]) for r in rows if r["p_adjusted"] is not None}
         drawn += [key for key in _of_users(data, tested) if key not in drawn]
@@ -86,7 +93,7 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     if not rows:
         return None
     every, rows = rows, _near(rows)
-    facts, of = data.metric(metric), Protocol.of(protocol)
+    facts, of = data.metric(metric), data.protocol(corpus, protocol)
     units = {"percent": "percentage points", "points": "points of 600"}
     fraction = facts.unit == "percent"
 
@@ -168,7 +175,7 @@ def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> T
         f"{corpus} · {'differences' if id_ else 'all comparisons'}",
         rows,
         texts("Pair", pair, explain="The first minus the second"),
-        texts("task", lambda r: Protocol.of(r["protocol"]).titled),
+        texts("task", lambda r: data.titled(corpus, r["protocol"])),
         texts("metric", lambda r: facts(r).label),
         numbers("difference", lambda r: difference_cell(facts(r), r), explain=unit),
         texts("the first is", lambda r: verdict_cell(facts(r), r)),

@@ -18,12 +18,12 @@ from capim.reports.elements import charts, tables, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks, intervals_of
+from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks, intervals_of, planned_of
 from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell
 from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
 from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, TREC_SHOWN, headline_of
-from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MICRO, READING_ORDER, Protocol
+from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MEANS, MICRO, READING_ORDER, Protocol, by_language
 
 WINOGROUND, [PAIRS], UNJUDGED = SHOWN["quadruples"], SHOWN["pairs"], SHOWN["judged"][-1]
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
@@ -65,10 +65,21 @@ def _not_verified(data: ReportData, corpus: str) -> list[Text]:
 
 
 def headlines(data: ReportData, corpus: str) -> list[str]:
-    """The protocols that a corpus is shown by: the two of the literature, or the first two others."""
+    """The protocols that a corpus is shown by: the means over its languages, or those of :func:`mains`."""
+    return [protocol for protocol in MEANS if protocol in data.protocols(corpus)] or mains(data, corpus)
+
+
+def mains(data: ReportData, corpus: str) -> list[str]:
+    """The protocols of a corpus that name no language: the two of the literature, or the first two others."""
     protocols = data.protocols(corpus)
     others = [p for p in protocols if (of := Protocol.of(p)).is_retrieval and not of.language]
     return [protocol for protocol in MAIN if protocol in protocols] or others[:2]
+
+
+def sliced(data: ReportData, corpus: str) -> list[str]:
+    """The protocols of retrieval whose queries are analysed: the two of the literature, those of other languages."""
+    spoken = by_language(map(Protocol.of, data.protocols(corpus)), data.corpora[corpus])
+    return [of.id for of in sorted(spoken, key=lambda of: (of.direction == "i2t", of.place))] or headlines(data, corpus)
 
 
 def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
@@ -107,7 +118,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
     if ranks:
         columns.append(tables.numbers("Rank", rank, explain="Range of ranks that the paired tests allow"))
     for protocol in protocols:
-        title = Protocol.of(protocol).titled
+        title = data.titled(corpus, protocol)
         for metric in shown_metrics(data, corpus, protocol):
             explain = f"{metric}, percent: {title}"
             plain = metric == UNJUDGED  # fewer is not better, it says how much is known
@@ -116,7 +127,9 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         columns += _tie_column(data, corpus, protocol, first)
     if data.ranked(corpus, *RSUM):
         explain = "Sum of R@1, R@5 and R@10 in both directions, points of 600"
-        columns.append(result(*RSUM, group=Protocol.of(RSUM.protocol).titled, explain=explain))
+        plain = RSUM not in planned_of(data, corpus)
+        group = data.titled(corpus, RSUM.protocol) + ", exploratory" * plain
+        columns.append(result(*RSUM, group=group, explain=explain, plain=plain))
 
     best = "lowest" if ranked[0]["lower_is_better"] else "highest"
     tests = "below a number: against it, by a paired test. Rank: the ranks that the tests allow."
@@ -129,7 +142,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         dict.fromkeys([*(r["encoder"] for r in ranked), *data.encoder_names(corpus)]),
         *columns,
         *cost_columns(data),
-        note=f"{show.count(n_queries, 'query', 'queries')}, {Protocol.of(protocols[0]).titled}. {interval}{marks}",
+        note=f"{show.count(n_queries, 'query', 'queries')}, {data.titled(corpus, protocols[0])}. {interval}{marks}",
     )
 
 
@@ -151,7 +164,7 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
         return tables.value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted", unit="percent")
 
     explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
-    return [tables.numbers("ties", cell, group=Protocol.of(protocol).titled, explain=explain)]
+    return [tables.numbers("ties", cell, group=data.titled(corpus, protocol), explain=explain)]
 
 
 def _figures(data: ReportData, corpus: str, id_: str, caption: str, figures: Sequence[Figure], **options: Any) -> Table:
@@ -183,7 +196,7 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     if not facts.aggregate and data.ranks(corpus, protocols[0], metric):
         tests = "below a number: against it, by a paired test."
 
-    figures = [(p, metric, {"heading": Protocol.of(p).titled, "tested": True}) for p in protocols[:MOST_PROTOCOLS]]
+    figures = [(p, metric, {"heading": data.titled(corpus, p), "tested": True}) for p in protocols[:MOST_PROTOCOLS]]
     note = f"A metric of your own, in its own unit. Bold: {best} value; {tests}"
     return _figures(data, corpus, f"own-{corpus}-{metric}", f"{corpus} · {words.described(facts)}", figures, note=note)
 
@@ -334,7 +347,8 @@ def directions_section(data: ReportData) -> Section:
     """Both directions under every protocol, of the corpora with more protocols than the leaderboard shows."""
     blocks: list[Block] = []
     for corpus in data.corpus_names():
-        known = [of for p in data.protocols(corpus) if (of := Protocol.of(p)).without_orientation.id in READING_ORDER]
+        every = [data.protocol(corpus, p) for p in data.protocols(corpus)]
+        known = [of for of in every if of.without_orientation.id in READING_ORDER]
         shown = [of for of in known if data.ranked(corpus, of.id, R1)]
         shown.sort(key=lambda of: READING_ORDER[of.without_orientation.id])
         if {of.id for of in shown} <= set(MAIN):
@@ -342,11 +356,11 @@ def directions_section(data: ReportData) -> Section:
         by_direction = ([of for of in shown if of.direction == direction] for direction in ("t2i", "i2t"))
         blocks += [_every_protocol(data, corpus, of_one) for of_one in by_direction if of_one]
         figures = [
-            (p, metric, {"group": of.titled, "plain": True})
-            for p in data.protocols(corpus)
-            if (of := Protocol.of(p)).is_retrieval and not of.language
+            (of.id, metric, {"group": of.titled, "plain": True})
+            for of in every
+            if of.is_retrieval and not of.language
             for metric in FURTHER
-            if data.ranked(corpus, p, metric)
+            if data.ranked(corpus, of.id, metric)
         ]
         if figures:
             folded = f"Further metrics on {corpus}"

@@ -228,7 +228,7 @@ def _of_others(data: ReportData) -> Table:
         sorted(data.published, key=itemgetter("dataset", "protocol", "metric", "model")),
         texts("Model", lambda r: r["model"]),
         texts("corpus", lambda r: r["dataset"]),
-        texts("task", lambda r: Protocol.of(r["protocol"]).titled),
+        texts("task", lambda r: data.titled(r["dataset"], r["protocol"])),
         texts("metric", lambda r: data.metric(r["metric"]).label),
         numbers("published", lambda r: words.value(data.metric(r["metric"]), r["value"])),
         numbers("best here", best),
@@ -242,7 +242,7 @@ def _source(row: Row) -> str:
 
 
 def _suspicion(data: ReportData, row: Row) -> str:
-    task, metric = Protocol.of(row["protocol"]).titled, data.metric(row["metric"]).label
+    task, metric = data.titled(row["corpus"], row["protocol"]), data.metric(row["metric"]).label
     return (
         f"{row['encoder']} on {row['corpus']}, {task}, {metric}: "
         f"{show.percent(row['value'])} here, {show.percent(detail_of(row).get('published'))} published "
@@ -259,7 +259,7 @@ def _published(data: ReportData, rows: list[Row]) -> Table:
     def task(row: Row) -> str:
         published = detail_of(row).get("published_protocol") or row["protocol"]
         other = f"; published: {Protocol.of(published).titled}" if published != row["protocol"] else ""
-        return f"{Protocol.of(row['protocol']).titled}{other}"
+        return f"{data.titled(row['corpus'], row['protocol'])}{other}"
 
     def difference(row: Row) -> float | None:
         figure = detail_of(row).get("published")

@@ -18,12 +18,12 @@ import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts, words
-from capim.reports.elements.page import Block, Cell, Chart, Section, Table
+from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
 from capim.reports.elements.tables import ColumnOf, absent, anchor, counted, estimate, numbers, pivot, texts
 from capim.reports.rows.report_data import R1, WITHOUT, ReportData, Row, detail_of, grouped
-from capim.reports.sections.leaderboard import headlines, pair_protocols
+from capim.reports.sections.leaderboard import pair_protocols, sliced
 from capim.tasks.analyses.table import headings
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import ALPHA
 
 CONTRAST = ("with", "without", "difference")
@@ -38,16 +38,22 @@ def section(data: ReportData) -> Section:
     blocks: list[Block] = []
     for corpus in data.corpus_names():
         protocols = {p for p in data.protocols(corpus) if Protocol.of(p).is_all_quadruples}
-        protocols = protocols | {*pair_protocols(data, corpus)} or {*headlines(data, corpus)}
-        rows = [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in protocols]
-        contrasted = (r for r in rows if r["level_name"] in CONTRAST)
-        contrasts = grouped(contrasted, itemgetter("analysis", "protocol", "metric"))
-        for analysis, protocol, metric in sorted(contrasts):
-            if metric != WITHOUT:
-                kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == R1 else []
-                rows_of = contrasts[analysis, protocol, metric]
-                blocks += _contrast(SliceGroup(data, corpus, analysis, protocol, metric, rows_of), kept)
-        blocks += _parts_of(data, corpus, [r for r in rows if r["level_name"] not in CONTRAST])
+        protocols = protocols | {*pair_protocols(data, corpus)} or {*sliced(data, corpus)}
+        found = [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in protocols]
+        for code, rows in sorted(grouped(found, lambda r: Protocol.of(r["protocol"]).language).items()):
+            made: list[Any] = []
+            contrasted = (r for r in rows if r["level_name"] in CONTRAST)
+            contrasts = grouped(contrasted, itemgetter("analysis", "protocol", "metric"))
+            for analysis, protocol, metric in sorted(contrasts):
+                if metric != WITHOUT:
+                    kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == R1 else []
+                    rows_of = contrasts[analysis, protocol, metric]
+                    made += _contrast(SliceGroup(data, corpus, analysis, protocol, metric, rows_of), kept)
+            made += _parts_of(data, corpus, [r for r in rows if r["level_name"] not in CONTRAST])
+            blocks += [replace(table, choice=language_name(code)) for table in made] if code else made
+        if lacking := sorted(protocols - {r["protocol"] for r in found}) if found else ():
+            command = f"capim analyse --corpora {corpus} --protocols {lacking[0]}"
+            blocks.append(Text(text=f"{corpus}: no slices of {show.some(lacking)} ({command})."))
     return Section(
         id="slices",
         title="Slices",
@@ -75,7 +81,7 @@ class SliceGroup(NamedTuple):
     @property
     def where(self) -> str:
         """Corpus and protocol."""
-        return f"{self.corpus} · {Protocol.of(self.protocol).titled}"
+        return f"{self.corpus} · {self.data.titled(self.corpus, self.protocol)}"
 
     def encoders(self, metric: str = R1) -> list[str]:
         """The encoders of the rows, in the order of the leaderboard by a metric."""
@@ -121,10 +127,13 @@ def slice_cell(data: ReportData, row: Row | None) -> Cell:
     return replace(made, state="higher" if row["value"] > 0 else "lower")
 
 
-def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart]:
-    """Differences as points with intervals, one line per feature; ``kept`` are those without ambiguous misses."""
+def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
+    """Differences as points with intervals, one line per feature; ``kept`` are those without ambiguous misses.
+
+    Of the captions of one language the table of the chart, folded.
+    """
     data, corpus, analysis, protocol, metric, rows = group
-    facts, of = data.metric(metric), Protocol.of(protocol)
+    facts, of = data.metric(metric), data.protocol(corpus, protocol)
     differences = [r for r in rows if r["level_name"] == "difference" and r["value"] is not None]
     if not differences:
         return []
@@ -135,6 +144,11 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart]:
         for name in {r["feature"] for r in rows}
     }
     features = sorted(lowest, key=lambda name: (lowest[name], name))
+    about = f" · {words.described(facts)}" if facts.is_own else ""
+    title = f"{headings('slices').get(analysis, analysis)} · {group.where}{about}"
+    table = _contrast_table(group, title, names, features, kept)
+    if of.is_of_language:  # there are many
+        return [replace(table, folded=title)]
     unit = " points" if facts.unit == "percent" else ""
     points = [
         charts.interval_point(
@@ -155,8 +169,6 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart]:
     picture = charts.strips(
         points, x, height=height, row="feature", order=features, size=55, within=0.0, tooltip=tooltip, **look
     )
-    about = f" · {words.described(facts)}" if facts.is_own else ""
-    title = f"{headings('slices').get(analysis, analysis)} · {group.where}{about}"
     clear = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
         picture,
@@ -165,7 +177,7 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart]:
         alt_text=f"Differences of {metric}, {of.title}, between queries with and without each of "
         f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
-        data=_contrast_table(group, title, names, features, kept),
+        data=table,
         note=f"Left of the line: {'lower' if facts.is_own or lower_is_better else 'harder'} with the feature.",
     )
     return [chart]
@@ -202,7 +214,7 @@ def _contrast_table(group: SliceGroup, title: str, names: list[str], features: l
 def _parts_of(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]:
     """The tables of one corpus that are no contrasts, in the order of the registry of analyses."""
     tables: list[Table] = []
-    first = headlines(data, corpus)[:1]
+    first = sliced(data, corpus)[:1]
     for analysis in headings("slices"):
         own = (r for r in rows if r["analysis"] == analysis)
         groups = grouped(own, lambda r: (r["protocol"], "" if r["analysis"] in JOINED else r["metric"]))

@@ -24,7 +24,6 @@ from capim.reports.rows.speed import (
     spent,
 )
 from capim.reports.rows.standing import contenders
-from capim.tasks.protocols import Protocol
 
 MILLION = 1_000_000
 SIZE = "The vectors of an image: their mean number, times components, times bytes of a stored component"
@@ -136,7 +135,7 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
 
     None unless at least two encoders that are not at chance have both figures, and these differ in the cost.
     """
-    rates, of = image_rate(data), Protocol.of(protocol)
+    rates, of = image_rate(data), data.protocol(corpus, protocol)
     known = contenders(data, corpus, protocol, metric)
     fast = sum(r["encoder"] in rates for r in known) > 1
     costs = {n: s.stages["forward"].mean for n, s in rates.items()} if fast else bytes_per_image(data)

@@ -82,6 +82,17 @@ const seen = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) if (isIntersecting) { seen.unobserve(target); fill(target); }
 }, { rootMargin: "700px 0px" });
 
+// Tables of one language each: those of the chosen one are shown.
+for (const section of all("section")) {
+  const places = all("[data-choice]", section), names = [...new Set(places.map((place) => place.dataset.choice))].sort();
+  if (names.length < 2) continue;
+  const select = make("select", {}, ...names.map((name) => option(name)));
+  const show = () => { for (const place of places) place.hidden = place.dataset.choice !== select.value; };
+  select.addEventListener("input", show);
+  places[0].before(make("form", { className: "filters" }, make("label", {}, "Captions in", select)));
+  show();
+}
+
 // What a cell says in words: on hover, on focus, and at the first touch, which follows no link.
 const tip = make("div", { className: "tip", role: "tooltip", id: "tip", hidden: true });
 document.body.append(tip);

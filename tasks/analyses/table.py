@@ -43,6 +43,7 @@ class Analysis:
             without the ambiguous misses; these depend on all encoders.
         section: Where the report shows it.
         on_request: Whether it runs only when it is named.
+        of_languages: Whether it runs for the captions of every language, also where it is not named.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Analysis:
     of_parts: bool = False
     section: Section = "slices"
     on_request: bool = False
+    of_languages: bool = True
 
     @property
     def looks_at_all(self) -> bool:
@@ -123,7 +125,7 @@ def _own(name: str, function: str | None, tables: str | Mapping[str, str], **fac
     return Analysis(name, function, {name: tables} if isinstance(tables, str) else tables, **facts)
 
 
-_ablation = partial(_own, section="ablations")
+_ablation = partial(_own, section="ablations", of_languages=False)
 _of_classes = partial(_ablation, kinds=_LABELS, directions=frozenset({"i2t"}), needs=_VECTORS)
 _OF_OTHER_COMMANDS = {
     PROMISES: "What is promised, simulated on this corpus",
@@ -202,7 +204,7 @@ _OWN = (
     _own("hubs", "gallery:hubs", "Hubs"),
     _own("families", "misses:confusable_images", "Confused images"),
     _own("margins", "calibration:score_margins", {"margin": "Score margin"}),
-    _own("gap", "gallery:modality_gap", "Modality gap", directions=_T2I, needs=_VECTORS),
+    _own("gap", "gallery:modality_gap", "Modality gap", directions=_T2I, needs=_VECTORS, of_languages=False),
     _ablation("ablations", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
     _ablation(
         "forward-precision",
@@ -216,7 +218,7 @@ _OWN = (
         "temperatures", "calibration:temperatures", {"temperature": "Temperature and calibration"}, needs=_VECTORS
     ),
     _ablation("thresholds", "calibration:thresholds", {"threshold": "Answering only above a threshold"}),
-    _ablation("ambiguous", "misses:ambiguous", "Ambiguous", scope="all encoders"),
+    _ablation("ambiguous", "misses:ambiguous", "Ambiguous", scope="all encoders", of_languages=True),
     _ablation("resampled-gallery", "gallery:resampled_gallery", "Resampled gallery", on_request=True),
 )
 ANALYSES = PluginTable("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
@@ -255,17 +257,14 @@ def check_analyses(names: Sequence[str]) -> None:
 
 
 def applying(protocol: Protocol, names: Sequence[str] = ()) -> list[Analysis]:
-    """The named analyses that apply to a protocol; no names: all, except those that run on request only.
+    """The named analyses that apply to a protocol; no names: all that run unnamed, for a language or otherwise.
 
     Raises:
         RequestError: An unknown name.
     """
     check_analyses(names)
-    return [
-        analysis
-        for name, analysis in _runnable().items()
-        if (name in names if names else not analysis.on_request) and analysis.applies(protocol)
-    ]
+    usual = {n for n, a in _runnable().items() if not a.on_request and (a.of_languages or not protocol.is_of_language)}
+    return [a for name, a in _runnable().items() if name in (names or usual) and a.applies(protocol)]
 
 
 def slices_of(analysis: Analysis, data: Any) -> Iterator[Any]:

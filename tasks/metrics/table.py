@@ -166,11 +166,12 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     1. quadruples: the group score of all, or of each tag where only these were evaluated;
     2. pairs: the accuracy, as the mean over categories, or of each category;
     3. judged documents: the metric that the corpus names, else nDCG@10;
-    4. captions in several languages or by several translators: R@1 of each part, in the directions that were evaluated;
+    4. captions in several languages: R@1 of each part, in the directions that were evaluated;
     5. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
-    6. R@1 under the first other protocol of each direction, by name;
-    7. labels: R@1 of classification, as the mean over classes (plain accuracy rewards answers of the largest class);
-    8. the first metric of a protocol that has its own: landmarks (medium), images with texts, rated pairs.
+    6. captions of one language: R@1 by each translator;
+    7. R@1 under the first other protocol of each direction, by name;
+    8. labels: R@1 of classification, as the mean over classes (plain accuracy rewards answers of the largest class);
+    9. the first metric of a protocol that has its own: landmarks (medium), images with texts, rated pairs.
 
     Examples:
         >>> retrieval = list(map(Protocol.of, ("t2i/all", "t2i/first", "i2t/any")))
@@ -195,8 +196,9 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
         (_HEADLINES["pairs"], [p for p in pairs if p.name == MACRO]),
         (_HEADLINES["pairs"], [p for p in pairs if p.name not in (MICRO, ALL_NEGATIVES)] or pairs[:1]),
         (judged[0].main_metric or _HEADLINES["judged"] if judged else "", judged[:1]),
-        (recall, spoken),
+        (recall, spoken if len({p.language for p in spoken}) > 1 else []),
         (recall, [p for id_ in MAIN for p in retrieval if p.id == id_]),
+        (recall, spoken),
         (recall, [first[direction] for direction in ("t2i", "i2t") if direction in first]),
         *((recall, [p for p in labels if p.name == name]) for name in (BALANCED, CLASS)),
         (images[0].metrics[0] if images else "", images[:1]),
@@ -207,18 +209,13 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
 def planned_figures(protocols: Iterable[Protocol]) -> frozenset[Figure]:
     """The figures by which encoders are compared on purpose: the headline and RSUM.
 
-    Of captions by language and translator these are the means over languages, not the figures of every language; the
-    figures of the reference language are planned too.
+    Of captions in several languages these are the means over the languages alone: no figure of one language is planned,
+    and RSUM is one, of the reference language.
     ``protocols`` are all that fit the corpus, whether they were evaluated or not: what is planned does not depend on
     what was looked at.
     """
     by_id = {protocol.id: protocol for protocol in protocols}
-    headline = set[Figure]()
-    for figure in headline_of(by_id.values()):
-        protocol = by_id[figure.protocol]
-        if protocol.is_of_language:
-            headline |= {Figure(protocol.mean_over_languages.id, figure.metric)}
-            headline |= {Figure(id_, figure.metric) for id_ in MAIN if id_ in by_id}
-        else:
-            headline.add(figure)
-    return frozenset({*headline, *([RSUM] if by_id.keys() >= set(MAIN) else ())})
+    several = len({protocol.language for protocol in by_id.values() if protocol.is_of_language}) > 1
+    means = {p.id: p.mean_over_languages.id for p in by_id.values() if several and p.is_of_language}
+    headline = (Figure(means.get(id_, id_), metric) for id_, metric in headline_of(by_id.values()))
+    return frozenset({*headline, *([RSUM] if by_id.keys() >= set(MAIN) and not several else ())})

@@ -65,28 +65,14 @@ class CorpusLayout:
         return self.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
 
     @cached_property
-    def main(self) -> tuple[str, str] | None:
-        """The part that protocols without a language evaluate; None where the choice is ambiguous.
-
-        The only part; else the reference language by people; else the reference language if one translator wrote
-        all of it.
-        """
-        if len(self.parts) == 1:
-            return next(iter(self.parts))
-        reference = [part for part in self.parts if part[0] == self.corpus.languages_reference]
-        human = (self.corpus.languages_reference, "human")
-        if human in reference:
-            return human
-        return reference[0] if len(reference) == 1 else None
-
-    @cached_property
     def captions(self) -> NDArray[np.int32]:
-        """Ords of the captions of :attr:`main`; empty without one."""
-        return self.parts[self.main] if self.main else np.empty(0, dtype=np.int32)
+        """Ords of the captions of the main part (``Corpus.main_part``); empty without one."""
+        main = self.corpus.main_part
+        return self.parts[main] if main else np.empty(0, dtype=np.int32)
 
     @cached_property
     def captions_per_image(self) -> NDArray[np.int64]:
-        """Number of captions of :attr:`main` per image, shape ``(n_images,)``."""
+        """Number of captions of the main part per image, shape ``(n_images,)``."""
         return np.bincount(self.caption_images[self.captions], minlength=self.n_images)
 
     @cached_property

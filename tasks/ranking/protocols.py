@@ -61,7 +61,7 @@ TaskBuilder: TypeAlias = Callable[[CorpusLayout, Protocol], ScoringTask]
 def _retrieval(layout: CorpusLayout) -> str | None:
     if not layout.parts:
         return "no caption describes an image"
-    if layout.main is None:
+    if layout.corpus.main_part is None:
         languages = sorted({language for language, _ in layout.parts})
         return (
             f"its captions are in {', '.join(languages)} by several translators and none is the reference "

@@ -112,7 +112,8 @@ def language_means(parts: Sequence[LanguagePart], reference: str) -> Iterator[tu
     translators = sorted({translator for _, translator in languages})
     left_out = [None, reference] if {language for language, _ in languages} > {reference} else [None]
     for translator in [None, *(translators if len(translators) > 1 else [])]:
-        for without in left_out:
+        spoken = {language for language, by in languages if translator in (None, by)}
+        for without in left_out if spoken - {reference} else [None]:
             suffix = f"@without-{without}" if without else ""
             yield (
                 f"{direction}/*/{translator or '*'}{suffix}",

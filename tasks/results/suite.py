@@ -76,7 +76,7 @@ class CorpusHeadline:
     @property
     def title(self) -> str:
         """What the headline is: ``R@1 under t2i/all and i2t/any``."""
-        protocols = [figure.protocol for figure in self.figures]
+        protocols = list(dict.fromkeys(figure.protocol for figure in self.figures))
         if len(protocols) < 3:
             return f"{self.figures[0].metric} under {' and '.join(protocols)}"
         return f"{self.figures[0].metric} under {len(protocols)} protocols, {protocols[0]} to {protocols[-1]}"

@@ -82,7 +82,9 @@ def test_chance_of_ranks_is_that_of_random_orders() -> None:
         ("aro/order aro/all-negatives", {"aro/order": "pair_accuracy"}),
         ("aro/all-negatives", {"aro/all-negatives": "pair_accuracy"}),
         ("t2i/judged", {"t2i/judged": "nDCG@10"}),
-        ("t2i/all t2i/de/google i2t/de/google t2i/first", {"t2i/de/google": "R@1", "i2t/de/google": "R@1"}),
+        ("t2i/all t2i/de/google t2i/en/human i2t/any", {"t2i/de/google": "R@1", "t2i/en/human": "R@1"}),
+        ("t2i/all t2i/en/google t2i/en/human t2i/first", {"t2i/all": "R@1"}),  # by two translators in one language
+        ("t2i/en/google t2i/en/bing t2i/first", {"t2i/en/bing": "R@1", "t2i/en/google": "R@1"}),
         ("t2i/first t2i/cxc i2t/cxc", {"t2i/cxc": "R@1", "i2t/cxc": "R@1"}),
         ("i2i/easy i2i/hard i2i/medium", {"i2i/medium": "AP by trapezoids"}),
         ("t2i/composed-subset t2i/composed", {"t2i/composed": "R@1"}),

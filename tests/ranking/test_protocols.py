@@ -86,6 +86,25 @@ def test_folds_are_runs_of_a_thousand_images_that_search_among_themselves() -> N
     assert (t2i.weights == 1).all()
 
 
+def test_a_protocol_without_a_language_says_which_captions_it_takes_of_several() -> None:
+    parts = (("en", "human"), ("de", "google"), ("en", "bing"))
+    titles = {
+        parts[:1]: {"t2i/all": "text to image", "t2i/all+i2t/any": "both directions"},
+        parts[:2]: {
+            "t2i/all": "text to image, English captions",
+            "i2t/any@image-as-query": "image to text, English captions, image as query",
+            "t2i/all+i2t/any": "both directions, English captions",
+            "t2i/de/google": "text to image, German by google",
+            "t2i/*/*": "text to image, mean over languages",
+        },
+        parts: {"t2i/all": "text to image, English captions by human"},
+        parts[1:]: {"i2t/any": "image to text, English captions"},
+    }
+    for of, expected in titles.items():
+        corpus = corpus_in(of, range(3))
+        assert {id_: Protocol.of(id_).on(corpus).title for id_ in expected} == expected
+
+
 def test_languages_search_within_themselves_and_the_headline_is_the_reference() -> None:
     corpus = corpus_in((("en", "human"), ("de", "google"), ("de", "bing")), range(3))
     assert "t2i/de/google" in ids(corpus)

@@ -20,12 +20,15 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from capim.reports.elements.page import Section
 from capim.reports.gallery_pages import Search, write_search
+from capim.reports.render import render_html
 from capim.reports.rows import choice, standing
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
 from tests.reports import big_workspace
 from tests.reports.conftest import HOSTILE
+from tests.reports.fixed import FIXED, HEAT
 from tests.reports.stand_in import StandIn, demo, with_a_broken_encoder
 
 if TYPE_CHECKING:
@@ -434,6 +437,22 @@ def test_where_images_are_ids_the_wall_has_words_and_no_broken_picture(page: Wat
     assert tiles.count() > 0
     assert tiles.locator("img").count() == 0
     assert tiles.first.inner_text().strip()
+
+
+def test_of_tables_by_language_those_of_the_chosen_one_are_shown(browser: Browser, tmp_path: Path) -> None:
+    tables = tuple(
+        replace(HEAT, id=name, folded=name, choice=name.partition(" ")[0]) for name in ("German a", "French b")
+    )
+    section = Section(id="slices", title="Slices", blocks=(replace(HEAT, folded="always"), *tables))
+    file = tmp_path / "report.html"
+    file.write_text(render_html(replace(FIXED, sections=(section,))))
+    with opened(browser, file) as page:
+        page.everything()
+        shown = [each.inner_text() for each in page.page.locator("summary:visible").all()]
+        assert shown == ["always", "French b"]
+        page.page.get_by_label("Captions in").select_option("German")
+        shown = [each.inner_text() for each in page.page.locator("summary:visible").all()]
+        assert shown == ["always", "German a"]
 
 
 def test_light_and_dark_are_a_click_and_the_current_section_is_marked(page: Watched) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -121,11 +122,17 @@ def test_pictures_of_a_page_are_whole_and_have_a_bound(monkeypatch: pytest.Monke
     assert sum(map(len, many.values())) <= pictures.MOST_BYTES
 
 
-def test_quadruples_are_shown_as_such_and_languages_where_there_is_no_headline() -> None:
-    assert shown_protocols({"winoground": [], "t2i/all": [], "i2t/any": []}) == {"quadruples": ["winoground"]}
-    pairs = {f"sugarcrepe/{name}": ["pair_accuracy"] for name in ("add_att", "swap_obj", "macro")}
-    assert shown_protocols(pairs) == {"pairs": ["sugarcrepe/add_att", "sugarcrepe/swap_obj"]}
-    assert shown_protocols({**pairs, "sugarcrepe/micro": ["pair_accuracy"]}) == {"pairs": ["sugarcrepe/micro"]}
+def test_quadruples_are_shown_as_such_and_every_language_once() -> None:
+    def shown(evaluated: str, part: tuple[str, str] = ("en", "human")) -> dict[Any, list[str]]:
+        contents: Any = SimpleNamespace(main_part=part)
+        return shown_protocols({id_: [{"encoder": "a"}] for id_ in evaluated.split()}, contents)
+
+    assert shown("winoground t2i/all i2t/any") == {"quadruples": ["winoground"]}
+    pairs = "sugarcrepe/add_att sugarcrepe/swap_obj sugarcrepe/macro"
+    assert shown(pairs) == {"pairs": ["sugarcrepe/add_att", "sugarcrepe/swap_obj"]}
+    assert shown(f"{pairs} sugarcrepe/micro") == {"pairs": ["sugarcrepe/micro"]}
+    both = {"t2i": ["t2i/all", "t2i/de/human"], "i2t": ["i2t/de/human", "i2t/en/human"]}
+    assert shown("t2i/all t2i/first t2i/de/human t2i/en/human i2t/de/human i2t/en/human") == both
 
 
 def test_the_reason_of_an_ambiguous_miss_stands_beside_the_answer() -> None:
