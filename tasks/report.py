@@ -138,9 +138,13 @@ def wanted_analyses(
 
 def diagnosed(corpus: Corpus, evaluations: Sequence[EvaluationRef]) -> list[Protocol]:
     """The protocols of these evaluations that are analysed; those of many languages only where fewer are named."""
-    evaluated = select_protocols(corpus, sorted({protocol for each in evaluations for protocol in each.evaluations}))
-    spoken = [protocol.id for protocol in by_language(evaluated, corpus) if protocol.is_of_language]
-    return [p for p in evaluated if _is_diagnosed(p) or (p.id in spoken and len(spoken) <= MOST_SPOKEN)]
+    return analysed(corpus, select_protocols(corpus, sorted({p for each in evaluations for p in each.evaluations})))
+
+
+def analysed(corpus: Corpus, protocols: Sequence[Protocol]) -> list[Protocol]:
+    """Those of some protocols of a corpus that are analysed, as in :func:`diagnosed`."""
+    spoken = [protocol.id for protocol in by_language(protocols, corpus) if protocol.is_of_language]
+    return [p for p in protocols if _is_diagnosed(p) or (p.id in spoken and len(spoken) <= MOST_SPOKEN)]
 
 
 MOST_SPOKEN = 40  # protocols of languages and translators that are analysed unnamed: COCO-SM has 126

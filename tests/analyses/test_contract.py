@@ -19,7 +19,7 @@ from capim.tasks.analyses.analysis import AnalysisInput, LateInteractionVectors,
 from capim.tasks.analyses.table import ANALYSES, slices_of
 from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.protocols import protocols_of
-from capim.tasks.report import is_diagnosed
+from capim.tasks.report import analysed
 from tests.repeated import DIM, KINDS, QUICK, clusters_of, outcomes_of, repeated, vectors_of
 
 OF_VECTORS = ("gap", "forward precision")  # their slices count vectors
@@ -44,7 +44,7 @@ def inputs(corpus: Corpus) -> Iterator[AnalysisInput]:
     def blocks(side: Ragged) -> Any:
         return lambda ords=None: [side if ords is None else side.take(ords)]
 
-    for protocol in filter(is_diagnosed, protocols_of(corpus)):
+    for protocol in analysed(corpus, protocols_of(corpus)):
         outcomes = outcomes_of(corpus, protocol.id)[protocol.id]
         if protocol.kind == "retrieval":
             many = vars(stored(corpus, "many"))
