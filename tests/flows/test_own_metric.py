@@ -283,7 +283,11 @@ def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices
     results, comparisons = (rows(workspace, table, metric=name) for table in ("results", "comparisons"))
     assert (len(results), len(comparisons), rows(workspace, "slices", metric=name)) == (6, 6, [])
     for row in results:
-        assert row["ci_low"] <= row["ci_high"] and row["value"] == int(row["value"])
+        held = row["ci_low"] is not None and row["ci_low"] <= row["value"] <= row["ci_high"]
+        assert held or "the bootstrap does not suit this figure" in row["reason"], (
+            "draws repeat images: hubs are larger"
+        )
+        assert row["value"] == int(row["value"])
     assert {row["p_sign_flip"] for row in comparisons} == {row["wins"] for row in comparisons} == {None}
     assert all("aggregate" in row["reason"] for row in comparisons)
     text = command("report").page.with_name("report.md").read_text()

@@ -38,8 +38,8 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def add_corpus(store: EmbeddingStore, name: str, *, prefix: str, caption: str = "x") -> None:
-    """Ids only: photographs whose names begin with the prefix, two captions each."""
-    images = [ImageRow(f"{prefix}{i}.jpg") for i in range(N_IMAGES)]
+    """Photographs that are told by hashes, whose names begin with the prefix, two captions each."""
+    images = [ImageRow(f"{prefix}{i}.jpg", sha=f"{prefix}{i}") for i in range(N_IMAGES)]
     captions = [CaptionRow(f"c{i}-{k}", f"{prefix}{i}.jpg", caption) for i in range(N_IMAGES) for k in range(2)]
     store.write_corpus(build_corpus(name, images, captions, source=None))
 
