@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError
 from capim.store.schema import COMPARISONS, PAIR_FACTS
 from capim.store.types import digest16
-from capim.tasks.metrics import METRICS, Metric, metrics_of
+from capim.tasks.metrics import METRICS, Metric, bounds_of, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
@@ -107,7 +107,7 @@ def compared_figures(
                     reduce=metric.reduce,
                     lower_is_better=not metric.higher_is_better,
                     share=_is_share(metric, having.values()),
-                    span=1.0 if of_table and metric.higher_is_better else None,
+                    span=1.0 if bounds_of(metric) == (0.0, 1.0) or (of_table and metric.share) else None,
                 ),
             )
         )

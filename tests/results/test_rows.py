@@ -373,7 +373,6 @@ def test_an_aggregate_that_is_not_defined_is_null_with_a_reason() -> None:
     assert (row["value"], row["ci_low"], row["reason"]) == (None, None, NOT_DEFINED)
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of Spearman, whose values have no bounds
 @pytest.mark.parametrize("kind", KINDS)
 def test_figures_of_a_corpus_where_an_image_repeats_another_and_some_are_named_by_nothing_are_numpys(kind: str) -> None:
     assert_figures(repeated(KINDS[kind]()))
