@@ -18,7 +18,6 @@ from capim.store.errors import is_number
 
 Row: TypeAlias = Mapping[str, Any]
 Names: TypeAlias = Collection[str]
-Ways: TypeAlias = Mapping[str, str]
 TONGUES, SPLITS, GRADES = "languages", "splits", "grades of relevance or confidence"
 CAPTIONS = "captions, right or wrong ones"
 NO_OPTION = "no option reads it: keep in the file only the rows that should count"
@@ -27,14 +26,14 @@ NEGATIVE = re.compile(r"neg|foil|false|wrong|incorrect|distract", re.IGNORECASE)
 _SPLIT = re.compile(r"(re|mini)?(train|val|dev|test|eval)\w{0,8}", re.IGNORECASE)
 _CODE, _NAME = re.compile(r"[a-z]{2,3}([-_]\w{2,8})*", re.IGNORECASE), re.compile(r"[^\W\d_]{4,12}( \(?[^\W\d_]+\)?)?")
 _MOST = 64  # different cells of a column that are kept, and rows that are compared
-_NONE: Ways = MappingProxyType({})
-_TOLD: ContextVar[list[str]] = ContextVar("columns_read")
+_NONE: Mapping[str, str] = MappingProxyType({})
+_TOLD: ContextVar[dict[str, None]] = ContextVar("columns_read")
 
 
 @contextmanager
-def told() -> Iterator[list[str]]:
-    """Collects what is told of tables that are read within, in lines of text."""
-    lines: list[str] = []
+def told() -> Iterator[Collection[str]]:
+    """Collects what is told of tables that are read within, in lines of text, each once."""
+    lines: dict[str, None] = {}
     token = _TOLD.set(lines)
     try:
         yield lines
@@ -43,7 +42,7 @@ def told() -> Iterator[list[str]]:
 
 
 def telling(
-    where: object, read: Names, available: Names, rows: Iterable[Row], ways: Ways = _NONE, language: str = "en"
+    where: object, read: Names, available: Names, rows: Iterable[Row], ways: Row = _NONE, language: str = "en"
 ) -> Iterator[Row]:
     r"""The rows of a table as they are; after the last one, its columns are told to whoever collects it.
 
@@ -70,15 +69,15 @@ def telling(
             if len(cells) < _MOST and (text := _text(row.get(column))):
                 cells[text] = None
         yield row
-    said = [f"{where}: columns read: {', '.join(read)}" + (f"; not read: {', '.join(unread)}" if unread else "")]
+    lines, others = _TOLD.get({}), f"; not read: {', '.join(unread)}" if unread else ""
+    lines[f"{where}: columns read: {', '.join(read)}{others}"] = None
     for column, cells in unread.items():
         if (kind := _kind(column, [*cells], first, read, language)) in ways:
             value = next((cell for cell in cells if cell.casefold().startswith("test")), next(iter(cells)))
             looks = f"is not read, but looks like {kind} ({', '.join(f'{cell:.40}' for cell in islice(cells, 4))})"
-            way = ways[kind].format(column=column, value=value)
-            said.append(f"warning: {where}: column {column!r} {looks}; {way}")
-    lines = _TOLD.get([])
-    lines += [line for line in said if line not in lines]
+            lines[f"warning: {where}: column {column!r} {looks}; {ways[kind].format(column=column, value=value)}"] = (
+                None
+            )
 
 
 def columns_of_match(by: str) -> set[str]:
@@ -93,7 +92,7 @@ def columns_of_match(by: str) -> set[str]:
 
 
 def _kind(column: str, cells: list[str], rows: list[Row], read: Names, language: str) -> str:
-    """What a column looks like by its different cells, and by the first rows with their columns read; ""."""
+    """What a column looks like by its different cells and the first rows; empty if it looks like nothing of note."""
     texts = [(text, row) for row in rows if (text := _text(row.get(column)))]
     several, numbers = len(cells) > 1, [float(cell) for cell in cells if is_number(cell)]
     if several and all(map(_SPLIT.fullmatch, cells)):

@@ -184,7 +184,7 @@ def _open_parquet(path: Path, name: str, modality: Modality | None) -> Embedding
 
     with pq.ParquetFile(path) as file:
         schema, n = file.schema_arrow, file.metadata.num_rows
-    nested = {each.name: str(each.type) for each in schema if pa.types.is_nested(each.type)}
+    nested = {each.name: str(each.type) for each in schema if "list<" in str(each.type)}
     vectors = {each: np.empty((0, 0)) for each, kind in nested.items() if ": int" not in kind and ": uint" not in kind}
     if nested and not (vectors or name):
         raise ValueError(WHOLE.format(next(iter(nested))))

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from capim.store.columns_read import NO_OPTION, SPLITS, columns_of_match, telling
+from capim.store.columns_read import columns_of_match, telling
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted, unknown
 from capim.store.inventory import check_disk_space
@@ -400,10 +400,7 @@ def _plan(
         if file.path.suffix in TABLES:
             names, keys = contents.names or [contents.array, *contents.columns], columns_of_match(matched.by)
             own = [name for name in names if name == contents.array or plain_name(name) in keys]
-            rows = (
-                dict(zip(contents.columns, row, strict=True)) for row in zip(*contents.columns.values(), strict=True)
-            )
-            deque(telling(f"{file.path} (vectors of {file.dim} numbers)", own, names, rows, {SPLITS: NO_OPTION}), 0)
+            deque(telling(f"{file.path} (vectors of {file.dim} numbers)", own, names, ()), 0)
     except RequestError as fault:
         unnamed = (line.removeprefix(f"{file.path}: ") for line in fault.faults)
         raise RequestError([f"{file.path}: {line}" for line in unnamed]) from fault

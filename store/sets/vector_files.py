@@ -56,9 +56,8 @@ REFUSED = {
 """Suffix of what is not read -> the way that leads here."""
 TABLES = (".parquet", ".csv", ".tsv", ".json", ".jsonl")
 WHOLE = (
-    "{} holds whole numbers and is no embedding; it looks like a run, lists of the best items of each query: call the "
-    "columns query_id and items, and import it with --run FILE; if it does hold vectors, save them with numpy.savez as "
-    "floating point numbers"
+    "{} holds whole numbers and is no embedding; it looks like a run: call the columns query_id and items, and import "
+    "it with --run FILE; vectors of whole numbers are read from an .npz file of floating point numbers"
 )
 _SMALL = 256 << 20  # bytes that are expanded whatever they were compressed to
 _MOST_TIMES = 50  # vectors compress to 4/5; only arrays that repeat one value shrink to less

@@ -237,19 +237,13 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
             faults.add("queries without an id", f"row {number}")
             continue
         types, texts = row.get("types"), said(row.get("query"), f"{table.where}: query {row['id']!r}, row {number}")
-        name, several = str(row["id"]), len(texts) > 1  # queries with the same judgements
-        parts[name] = [f"{name}#{n}" for n in range(len(texts))] if several else [name]
-        for at, part in enumerate(parts[name]):
-            queries.append(
-                CaptionRow(
-                    part,
-                    None,
-                    texts[at] if texts else None,
-                    language=_language(str(row.get("language") or ""), own),
-                    query_group=text_or_none(row.get("group")) or (name if several else None),
-                    query_types=[types] if isinstance(types, str) else types and [str(each) for each in types],
-                )
-            )
+        kinds = [types] if isinstance(types, str) else types and [str(each) for each in types]
+        tongue, name, several = _language(str(row.get("language") or ""), own), str(row["id"]), len(texts) > 1
+        group = text_or_none(row.get("group")) or (name if several else None)
+        parts[name] = [f"{name}#{n}" for n in range(len(texts))] if several else [name]  # with the same judgements
+        for part, text in zip(parts[name], texts or [""], strict=True):
+            caption = CaptionRow(part, None, text if texts else None, language=tongue, query_group=group)
+            queries.append(caption._replace(query_types=kinds))
     for query, count in Counter(row.id for row in queries).items():
         if count > 1:
             faults.add("duplicate query ids", repr(query))
