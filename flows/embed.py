@@ -18,6 +18,8 @@ from typing import Any, Literal, cast
 from capim.flows import execution
 from capim.flows.config import RunConfig, located, missing_names
 from capim.flows.inspection import device_faults
+from capim.flows.terminal import say
+from capim.store.columns_read import told
 from capim.store.errors import RequestError, WorkError, noted
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks import embed as encoding
@@ -45,6 +47,8 @@ def check_request(
 ) -> Request:
     """Resolve the encoders of a run and read its corpora into ``opened``, before anything is written.
 
+    Says which columns of their tables were read.
+
     ``known`` are faults that were found before; they are reported with the others.
 
     Raises:
@@ -59,7 +63,7 @@ def check_request(
     faults = [*known, *of_encoders, *missing_names(config), *device_faults(config)]
     with noted(faults):
         check_analyses(config.analyses)
-    with noted(faults):
+    with noted(faults), told() as columns:
         unreadable: list[str] = execution.call(
             encoding.check_corpora,
             config.corpora,
@@ -74,6 +78,7 @@ def check_request(
         faults += unreadable
     if faults:
         raise RequestError(faults)
+    say(*columns)
     missing = tuple(missing_encoder(name, execution.Failed(error=error)) for name, error in unanswered.items())
     return Request(encoders=encoders, missing=missing)
 

@@ -8,6 +8,7 @@ from typing import Any
 from capim.flows.config import Named, RunConfig
 from capim.flows.embed import evaluations_of
 from capim.flows.execution import call, recorded_run, run_flow, task_settings
+from capim.store.columns_read import told
 from capim.store.errors import RequestError
 from capim.store.sets.importing import ImportRow
 from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank
@@ -31,11 +32,12 @@ def import_(
     `by_position` takes rows in the order of the corpus, `plan` only tells what would be done.
 
     Returns:
-        How rows were matched, one line per embedding set, and the commands to run next.
+        Which columns were read, how rows were matched, one line per embedding set, and the commands to run next.
     """
-    with recorded_run(config, "import") as run:
+    with recorded_run(config, "import") as run, told() as columns:
         how: dict[str, Any] = {"replace": replace, "by_position": by_position, "plan": plan, "run": run}
-        return call(import_embedding_files, rows, store_uri=config.store_uri, storage=config.storage, **how)
+        done = call(import_embedding_files, rows, store_uri=config.store_uri, storage=config.storage, **how)
+    return [*columns, *done]
 
 
 @run_flow(
@@ -58,9 +60,9 @@ def import_outcomes(
     `replace` allows other outcomes than those stored, `plan` only tells what would be done.
 
     Returns:
-        How rows were matched, and one line per model and protocol.
+        Which columns were read, how rows were matched, and one line per model and protocol.
     """
-    with recorded_run(config, "import") as run:
+    with recorded_run(config, "import") as run, told() as columns:
         who = identity or Identity(encoder=source.encoder or None)
         how: dict[str, Any] = {**task_settings(config, run), "plan": plan, "identity": who, "replace": replace}
         if source.kind == "published":
@@ -70,7 +72,7 @@ def import_outcomes(
             shown = call(import_runs, source.path, source.runs, name=name, **how)
         else:
             shown = call(import_source, corpus or "", source, **how)
-        return list(shown.lines)
+    return [*columns, *shown.lines]
 
 
 # --- Flows `rerank`, `fuse` and `approximate`: stored encoders combined, and approximate search compared with exact.

@@ -32,7 +32,7 @@ from capim.store.errors import RequestError, csv_text, unknown
 from capim.store.files import existing_file, reading, replacing
 from capim.store.schema import texts
 from capim.store.sets.rows import StoredRows, joined
-from capim.store.sets.vector_files import COLUMN_TYPES, chosen_array, ids_beside, mapped, read_contents, side_of
+from capim.store.sets.vector_files import COLUMN_TYPES, WHOLE, chosen_array, ids_beside, mapped, read_contents, side_of
 from capim.store.sets.writing import UNIT_TOLERANCE, Block
 from capim.store.types import Embeddings, EncoderSpec, Modality, VectorKind
 from capim.store.vectors import offsets_of
@@ -93,6 +93,7 @@ class EmbeddingParts:
         columns: Name -> cells that may be ids, ``n`` each.
         first: Its first items, without values where there are none; all parts have their form.
         array: The name of the array of vectors.
+        names: All columns, where there are others than these.
         read: Yields the items in the order of the file, at most so many at a time.
     """
 
@@ -101,6 +102,7 @@ class EmbeddingParts:
     first: EmbeddingFile
     read: Callable[[int], Iterator[EmbeddingFile]]
     array: str = ""
+    names: Sequence[str] = ()
 
 
 def open_embedding_file(path: Path, modality: Modality | None = None, n_items: int | None = None) -> EmbeddingParts:
@@ -182,7 +184,10 @@ def _open_parquet(path: Path, name: str, modality: Modality | None) -> Embedding
 
     with pq.ParquetFile(path) as file:
         schema, n = file.schema_arrow, file.metadata.num_rows
-    vectors = {each.name: np.empty((0, 0)) for each in schema if pa.types.is_nested(each.type)}
+    nested = {each.name: str(each.type) for each in schema if "list<" in str(each.type)}
+    vectors = {each: np.empty((0, 0)) for each, kind in nested.items() if ": int" not in kind and ": uint" not in kind}
+    if nested and not (vectors or name):
+        raise ValueError(WHOLE.format(next(iter(nested))))
     if not (name or vectors):
         raise ValueError(f"expected a column named 'embedding', got {', '.join(schema.names)}")
     names = [name or chosen_array(vectors, modality)]
@@ -205,7 +210,7 @@ def _open_parquet(path: Path, name: str, modality: Modality | None) -> Embedding
                 yield part
 
     first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
-    return EmbeddingParts(n=n, columns=columns, first=first, read=read, array=names[0])
+    return EmbeddingParts(n=n, columns=columns, first=first, read=read, array=names[0], names=schema.names)
 
 
 def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:

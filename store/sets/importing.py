@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -17,15 +18,16 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from capim.store.columns_read import columns_of_match, telling
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted, unknown
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
 from capim.store.sets.embedding_files import EmbeddingParts, blocks_of, open_embedding_file
-from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, match
+from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, match, plain_name
 from capim.store.sets.rows import ItemIndex, digest
 from capim.store.sets.seal import SealedSet
-from capim.store.sets.vector_files import READ
+from capim.store.sets.vector_files import READ, TABLES
 from capim.store.sets.writing import block_checksums, check_block
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey, Storage, VectorKind, is_fingerprint
 from capim.store.vectors import Rounding, rounding_of
@@ -395,6 +397,10 @@ def _plan(
             rounding += rounding_of(unit, spec.storage)
             checksums[block.ords] = block_checksums(spec, block)
             n_vectors += len(unit)
+        if file.path.suffix in TABLES:
+            names, keys = contents.names or [contents.array, *contents.columns], columns_of_match(matched.by)
+            own = [name for name in names if name == contents.array or plain_name(name) in keys]
+            deque(telling(f"{file.path} (vectors of {file.dim} numbers)", own, names, ()), 0)
     except RequestError as fault:
         unnamed = (line.removeprefix(f"{file.path}: ") for line in fault.faults)
         raise RequestError([f"{file.path}: {line}" for line in unnamed]) from fault

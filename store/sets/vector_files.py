@@ -54,6 +54,11 @@ REFUSED = {
     ".ckpt": f"a checkpoint is a model, not vectors: encode with it, {_SAVE}",
 }
 """Suffix of what is not read -> the way that leads here."""
+TABLES = (".parquet", ".csv", ".tsv", ".json", ".jsonl")
+WHOLE = (
+    "{} holds whole numbers and is no embedding; it looks like a run: call the columns query_id and items, and import "
+    "it with --run FILE; vectors of whole numbers are read from an .npz file of floating point numbers"
+)
 _SMALL = 256 << 20  # bytes that are expanded whatever they were compressed to
 _MOST_TIMES = 50  # vectors compress to 4/5; only arrays that repeat one value shrink to less
 _IDS = re.compile(r"(^|_)(ids?|names?|filenames?|paths?|keys?)$")
@@ -256,7 +261,7 @@ def _read_csv(path: Path) -> Contents:
     cells = list(zip(*rows, strict=True)) or [()] * len(header)
     lists = next((at for at, column in enumerate(cells) if column and all(c.startswith("[") for c in column)), None)
     if lists is not None:
-        vectors = np.array([json.loads(cell) for cell in cells[lists]], dtype=np.float32)
+        vectors = _matrix(map(json.loads, cells[lists]))
         rest = [at for at in range(len(cells)) if at != lists]
     else:
         named = [plain_name(name) in USUAL or (has_header and not name) for name in header]  # "": pandas' index
@@ -283,17 +288,25 @@ def _read_json(path: Path) -> Contents:
         raise ValueError("expected rows with an id and a list of numbers")
     names = dict.fromkeys(chain.from_iterable(rows))
     cells = {name: [row.get(name) for row in rows] for name in names}
-    vectors = {name: _matrix(column) for name, column in cells.items() if all(map(is_vector, column))}
+    lists = {name: column for name, column in cells.items() if all(map(is_vector, column))}
+    real = {name: column for name, column in lists.items() if not _are_whole(column)}
     ids = {name: column for name, column in cells.items() if all(isinstance(one, str | int) for one in column)}
-    return Contents(vectors, ids)
+    return Contents({name: _matrix(column) for name, column in (real or lists).items()}, ids)
 
 
 _LISTS = ("data", "samples", "rows", "points", "items")
 
 
 def _matrix(rows: Iterable[list[float]]) -> NDArray[np.float32]:
-    matrix: NDArray[np.float32] = np.array([*rows], dtype=np.float32)
+    listed = [*rows]
+    if _are_whole(listed):
+        raise ValueError(WHOLE.format(f"{listed[0]!r:.40}"))
+    matrix: NDArray[np.float32] = np.array(listed, dtype=np.float32)
     return matrix
+
+
+def _are_whole(rows: Sequence[Sequence[float]]) -> bool:
+    return bool(rows) and all(isinstance(number, int) for row in rows for number in row)
 
 
 def _read_shards(folder: Path) -> Contents:

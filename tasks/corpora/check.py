@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from capim.store.columns_read import told
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, LABEL
 from capim.store.types import MODALITIES, Corpus, Modality
@@ -117,6 +118,7 @@ class CorpusCheck:
         warnings: Facts that matter for the interpretation of a run's figures.
         recognised: What a folder or file was recognised as; empty for a name or a description.
         origin: Where the corpus was read from, and which split of it; empty if it could not be read.
+        columns: Which columns of its tables were read, and warnings of others, as lines.
         description: Lines of a ``corpus.toml`` that says the same, to which options can be added.
         next_command: What to type next; empty if the corpus cannot be read, or has no path or name.
     """
@@ -128,6 +130,7 @@ class CorpusCheck:
     warnings: tuple[str, ...] = ()
     recognised: str = ""
     origin: str = ""
+    columns: tuple[str, ...] = ()
     description: tuple[str, ...] = ()
     next_command: str = ""
 
@@ -142,7 +145,7 @@ class CorpusCheck:
         lines += [f"fault: {fault}" for fault in self.faults]
         if any(" = " in fault for fault in self.faults) or (self.ok and not self.next_command):  # lines to write
             lines += self.description
-        lines += [f"warning: {warning}" for warning in self.warnings]
+        lines += [*self.columns, *(f"warning: {warning}" for warning in self.warnings)]
         for label, value in self.facts.items():
             by_value = isinstance(value, Mapping)
             shown = ", ".join(f"{key}: {n:,}" for key, n in value.items()) if by_value else f"{value:,}"
@@ -168,7 +171,8 @@ def check_corpus(what: str | Path | Mapping[str, object], *, missing: Missing | 
         call = reader_call(what).with_option("missing", missing)
         if call.recognised is not None:
             recognised, description = call.recognised.how, _description(call.recognised, what, missing)
-        complete = call.read()
+        with told() as columns:
+            complete = call.read()
         corpus = index_images(complete, known={}, sink=lambda _: None)
     except RequestError as error:
         return CorpusCheck(faults=error.faults, recognised=recognised, description=description)
@@ -180,6 +184,7 @@ def check_corpus(what: str | Path | Mapping[str, object], *, missing: Missing | 
         warnings=tuple(_warnings(complete, corpus, facts)),
         recognised=recognised,
         origin=corpus.origin,
+        columns=tuple(columns),
         description=description,
         next_command="" if isinstance(what, Mapping) or missing else _next_command(str(what), facts),
     )

@@ -184,6 +184,19 @@ def texts_in(entry: object, key: str, where: object, *, single: bool = True) -> 
     return list(texts)
 
 
+def said(cell: object, where: object) -> list[str]:
+    """The texts of a cell: one, those of a list, or none of an empty cell; a number as text.
+
+    Raises:
+        RequestError: It holds something else; names the place and the value.
+    """
+    inner = unlisted(cell)
+    each = inner if isinstance(inner, list | tuple) else [] if inner is None else [inner]
+    if not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in each):
+        raise RequestError(f"{where}: expected a text, a number or a list of texts, got {cell!r:.60}")
+    return list(map(str, each))
+
+
 def unlisted(cell: object) -> object:
     """A list of texts that is written as one text, as in ``['one', 'two']``, as a list; any other cell as it is."""
     if isinstance(cell, str) and _LISTED.fullmatch(cell):

@@ -216,12 +216,12 @@ def _hints(folder: Path) -> Iterator[str]:
     tables = [file for file in table.tables_in(folder) if file.suffix.lower() != ".txt"]
     for file in tables:
         try:
-            columns = table.table_columns(file)
+            columns, rows = table.table_rows(file)
         except RequestError as error:
             yield from error.faults
             continue
         try:
-            columns_of_roles(RowOptions(), columns, file.name)
+            columns_of_roles(RowOptions(), columns, file.name, next(rows, {}))
         except RequestError as error:
             faults = "; ".join(error.faults)
             yield f'{faults}; write this into {folder / "corpus.toml"}, with reader = "table" and root = "{file.name}"'

@@ -15,15 +15,17 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from capim.store.errors import RequestError, did_you_mean, nearest, noted
+from capim.store.columns_read import CAPTIONS, GRADES, NEGATIVE, SPLITS, TONGUES, telling
+from capim.store.errors import RequestError, did_you_mean, is_number, nearest, noted
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.files import choose_split, some, unlisted
-from capim.tasks.corpora.images.image_files import Missing, locate_images
+from capim.tasks.corpora.images.image_files import Missing, is_image_name, locate_images
 
 if TYPE_CHECKING:
     from capim.tasks.corpora.readers.hub import HubSplit
@@ -48,6 +50,7 @@ class TableRows(NamedTuple):
         rows: Cells by column (of a judged corpus by role); an image cell holds a file name, or the key in the source.
         origin: Where it can be had.
         source: Reads the images if they are not files in a folder.
+        made: Column that chose rows, or that was made of others -> the columns of the file.
     """
 
     where: str
@@ -55,6 +58,7 @@ class TableRows(NamedTuple):
     rows: Iterable[Mapping[str, Any]]
     origin: str = ""
     source: HubSplit | None = None
+    made: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 class RowOptions(NamedTuple):
@@ -82,9 +86,17 @@ JUDGED_TABLES = {name: JudgedColumns(**table) for name, table in _TABLE["judged"
 _IN_OBJECTS = ("text", "raw", "caption", "sentence", "phrase")  # names of a caption in a list of objects
 _ADDRESSES = ("url", "urls", "imageurl", "link")
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
+_WAYS: Mapping[str, str] = {  # how a column is read that is not read, by what it looks like
+    TONGUES: 'read it with columns.language = "{column}"',
+    SPLITS: 'read one with columns.split = "{column}" and split = "{value}"',
+    GRADES: 'read it with reader = "judged" and columns = {{ "queries.query" = "…", "judgements.grade" = "{column}" }}',
+    CAPTIONS: 'read wrong ones with form = "pairs" and columns.negative = "{column}", right ones with columns.caption',
+}
 
 
-def columns_of_roles(options: RowOptions, available: Sequence[str], where: str) -> dict[str, tuple[str, ...]]:
+def columns_of_roles(
+    options: RowOptions, available: Sequence[str], where: str, first: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, tuple[str, ...]]:
     """Role -> columns, for the roles of a form that have one; only captions can have several columns.
 
     ``caption_1``, ``caption_2``, … are the captions of one image in this order.
@@ -94,10 +106,11 @@ def columns_of_roles(options: RowOptions, available: Sequence[str], where: str) 
             place of captions.
         available: Columns of the table.
         where: File or data set, for messages.
+        first: The first row, which messages show.
 
     Raises:
         RequestError: A role or a column is unknown, a required role has no column, or captions are in columns of
-            several kinds; names the column that was probably meant.
+            several kinds; names the column that was meant, where its cells leave no doubt.
     """
     form = options.form
     roles = (*FORMS[form].required, *FORMS[form].optional)
@@ -131,7 +144,9 @@ def columns_of_roles(options: RowOptions, available: Sequence[str], where: str) 
         if role not in named:
             addresses = [name for name in left if role.startswith("image") and _fold(name) in _ADDRESSES]
             hint = f"; {addresses[0]!r} holds addresses: download the images first" if addresses else ""
-            faults.append(f"no column for {role}; it has {has}; {_line(role, _near(role, unused)[:1] or ['…'])}{hint}")
+            meant = _near(role, {name: first[name] for name in unused if name in first})
+            shown = first and f"; its first row: {some([f'{name} {cell!r:.40}' for name, cell in first.items()], 20)}"
+            faults.append(f"no column for {role}; it has {has}; {_line(role, [meant or '…'])}{hint}{shown or ''}")
     if faults:
         raise RequestError([f"{where}: {fault}" for fault in faults])
     return column_of
@@ -182,11 +197,16 @@ def _caption_columns(available: Sequence[str]) -> list[tuple[str, ...]]:
     return [(*plain, *more), *series.values()]
 
 
-def _near(role: str, available: Sequence[str]) -> list[str]:
-    """Columns whose name is nearly one of the usual names of a role, the likeliest first."""
-    names = [name for name in available if (fold := _fold(name)) and fold not in _ADDRESSES]
-    close = (nearest(name, names, cutoff=0.75) for name in USUAL_NAMES.get(role, (role,)))
-    return [name for name in close if name is not None]
+def _near(role: str, cells: Mapping[str, object]) -> str | None:
+    """The only one of some columns that may hold a role by its cell, if its name is nearly a usual one of the role.
+
+    None for one with the name of another role, of addresses or of wrong captions.
+    """
+    texts = {name: cell for name, cell in cells.items() if isinstance(cell, str) and not is_number(cell)}
+    fits = [name for name, cell in texts.items() if is_image_name(cell) == role.startswith("image")]
+    claimed = {*_ADDRESSES, *(_fold(name) for other, names in USUAL_NAMES.items() if other != role for name in names)}
+    alone = [name for name in fits if len(fits) == 1 and _fold(name) not in claimed and not NEGATIVE.search(name)]
+    return next((name for name in alone if nearest(name, USUAL_NAMES.get(role, (role,)), cutoff=0.75)), None)
 
 
 def _line(role: str, names: Sequence[str]) -> str:
@@ -199,12 +219,13 @@ def _fold(name: str) -> str:
     return "".join(c for c in name.casefold() if c.isalnum())
 
 
-def of_split(read: TableRows, given: str | None = None) -> TableRows:
-    """The rows of a split where there is a column ``split``: the given one, else ``test``, else all.
+def of_split(read: TableRows, given: str | None = None, *, columns: Columns) -> TableRows:
+    """The rows of a split where there is a column ``split``, or ``columns`` names it: the given one, ``test``, or all.
 
     The origin says which, and RequestError that there is no such split.
     """
-    column = usual_column(("split",), read.available)
+    named = columns.get("split") or usual_column(("split",), read.available)
+    column = named if isinstance(named, str) or named is None else named[0]
     if column is None:
         if given is None:
             return read
@@ -215,7 +236,8 @@ def of_split(read: TableRows, given: str | None = None) -> TableRows:
         return read._replace(rows=rows)
     chosen = choose_split(read.where, splits, given)
     rows = [row for row in rows if str(row.get(column)) == chosen]
-    return read._replace(rows=rows, origin=f"{read.origin} (split {chosen} of {', '.join(splits)})")
+    origin = f"{read.origin} (split {chosen} of {', '.join(splits)})"
+    return read._replace(rows=rows, origin=origin, made={**read.made, column: (column,)})
 
 
 def of_languages(read: TableRows, columns: Columns) -> TableRows:
@@ -233,7 +255,8 @@ def of_languages(read: TableRows, columns: Columns) -> TableRows:
         for column, code in codes.items()
         if row.get(column)
     )
-    return read._replace(available=[*others, "caption", "language"], rows=rows)
+    made = {**read.made, "caption": [*codes], "language": ()}
+    return read._replace(available=[*others, "caption", "language"], rows=rows, made=made)
 
 
 def _languages(available: Sequence[str]) -> dict[str, str]:
@@ -277,9 +300,15 @@ def corpus_of_rows(
     Raises:
         RequestError: A column or file is missing, rows lack an image or a caption, or ids repeat; lists every fault.
     """
-    faults = Faults(read.where)
-    table = _Rows(options, columns_of_roles(options, read.available, read.where), faults)
-    for number, row in enumerate(read.rows, start=1):
+    faults, rows = Faults(read.where), iter(read.rows)
+    first = list(islice(rows, 1))
+    column_of = columns_of_roles(options, read.available, read.where, *first)
+    table = _Rows(options, column_of, faults)
+    roles = {*read.made, *chain.from_iterable(names for role, names in column_of.items() if role != "split")}
+    of_file = [each for name in read.available if name in roles for each in read.made.get(name, (name,))]
+    others = [name for name in read.available if name not in roles]
+    rows = telling(read.where, of_file, [*of_file, *others], chain(first, rows), _WAYS, options.language)
+    for number, row in enumerate(rows, start=1):
         table.add(number, row)
     ids_of_file: defaultdict[str, list[str]] = defaultdict(list)
     for image in table.images.values():

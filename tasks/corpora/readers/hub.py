@@ -333,7 +333,7 @@ def read_hub(
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
-    read = forms.of_languages(forms.of_split(loaded.table()), columns or {})
+    read = forms.of_languages(forms.of_split(loaded.table(), columns=columns or {}), columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
     if images is not None or ids_only:
         read = read._replace(source=None)

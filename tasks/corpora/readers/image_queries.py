@@ -17,7 +17,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
-from capim.tasks.corpora.files import corpus_name, read_json, require_file
+from capim.tasks.corpora.files import corpus_name, read_json, require_file, said
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
 from capim.tasks.corpora.readers.table import table_rows
@@ -161,7 +161,9 @@ def _circo(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
 def _plain(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
     for at, row in enumerate(rows):
         targets = row["target"] if isinstance(row["target"], list) else [str(row["target"])]
-        yield _Text(str(row.get("id", at)), str(row["caption"]), str(row["reference"]), targets)
+        name, texts = str(row.get("id", at)), said(row["caption"], f"row {at + 1}")
+        for n, text in enumerate(texts):
+            yield _Text(f"{name}#{n}" if len(texts) > 1 else name, text, str(row["reference"]), targets)
 
 
 _COMPOSED = (

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from capim.store.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, telling
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import JUDGED
 from capim.store.types import Corpus, digest16
@@ -27,6 +28,7 @@ from capim.tasks.corpora.files import (
     read_text,
     require_folder,
     require_known,
+    said,
     some,
 )
 from capim.tasks.corpora.images.image_files import (
@@ -228,23 +230,20 @@ def _counts(part: _JudgedPart, n_documents: int) -> SubsetCounts:
 
 def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -> _JudgedPart:
     """The queries of a subset, and its judgements, which may be of queries in other subsets (ViDoRe 2 and 3)."""
-    own = _language(subset, language)
-    queries = []
-    for number, row in enumerate(files.require("queries", subset).rows, start=1):
+    own, table = _language(subset, language), files.require("queries", subset)
+    queries, parts = [], dict[str, list[str]]()
+    for number, row in enumerate(table.rows, start=1):
         if row["id"] in (None, ""):
             faults.add("queries without an id", f"row {number}")
             continue
-        types = row.get("types")
-        queries.append(
-            CaptionRow(
-                str(row["id"]),
-                None,
-                text_or_none(row.get("query")),
-                language=_language(str(row.get("language") or ""), own),
-                query_group=text_or_none(row.get("group")),
-                query_types=[types] if isinstance(types, str) else types and [str(each) for each in types],
-            )
-        )
+        types, texts = row.get("types"), said(row.get("query"), f"{table.where}: query {row['id']!r}, row {number}")
+        kinds = [types] if isinstance(types, str) else types and [str(each) for each in types]
+        tongue, name, several = _language(str(row.get("language") or ""), own), str(row["id"]), len(texts) > 1
+        group = text_or_none(row.get("group")) or (name if several else None)
+        parts[name] = [f"{name}#{n}" for n in range(len(texts))] if several else [name]  # with the same judgements
+        for part, text in zip(parts[name], texts or [""], strict=True):
+            caption = CaptionRow(part, None, text if texts else None, language=tongue, query_group=group)
+            queries.append(caption._replace(query_types=kinds))
     for query, count in Counter(row.id for row in queries).items():
         if count > 1:
             faults.add("duplicate query ids", repr(query))
@@ -252,9 +251,10 @@ def _read_part(files: JudgedFiles, subset: str, language: str, faults: Faults) -
     for number, row in enumerate(files.require("judgements", subset).rows, start=1):
         pair = str(row["query"]), str(row["document"])
         grade = _grade(row["grade"], "query {!r}, document {!r}, row {}".format(*pair, number), faults)
-        if grade is not None and grades.setdefault(pair, grade) != grade:
-            shown = "query {!r}, document {!r}: {} and {}".format(*pair, grades[pair], grade)
-            faults.add("documents judged twice with different grades", shown)
+        for name in parts.get(pair[0], pair[:1]):
+            if grade is not None and (before := grades.setdefault((name, pair[1]), grade)) != grade:
+                shown = "query {!r}, document {!r}: {} and {}".format(*pair, before, grade)
+                faults.add("documents judged twice with different grades", shown)
     return _JudgedPart(own, queries, grades)
 
 
@@ -383,6 +383,8 @@ _SHARED, _, _FOLDERS = LAYOUTS
 _SUBSET = re.compile(r"(.+)[-/]queries|queries-([^.]+)")
 _TREC = re.compile(r"\S+\s+\S+\s+\S+\s+-?\d+\s*")  # query, iteration, document, grade
 _GRADES = ("query", "iteration", "document", "grade")
+_WAY = 'read it with columns = {{ "%s" = "{column}" }}'
+_ASKED: Mapping[str, str] = {GRADES: _WAY % "judgements.grade", SPLITS: NO_OPTION, TONGUES: NO_OPTION}
 
 
 class JudgedFiles(NamedTuple):
@@ -444,11 +446,12 @@ class JudgedFiles(NamedTuple):
         queries: dict[str, dict[str, Any]] = {}
         documents: dict[str, dict[str, Any]] = {}
         judgements = []
-        for number, row in enumerate(read.rows, start=1):
+        rows = telling(read.where, [*dict.fromkeys(found.values())], read.available, read.rows, _ASKED)
+        for number, row in enumerate(rows, start=1):
             if not (document := text_or_none(row[found["name"]])):
                 raise RequestError(f"{read.where}: row {number} has no {found['name']}, which names the page")
             documents.setdefault(document, {"id": document, "image": row[found["image"]]})
-            if (text := text_or_none(row[found["query"]])) and text.strip():
+            for text in filter(str.strip, said(row[found["query"]], f"{read.where}: row {number}")):
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
                 grade = row[found["grade"]] if "grade" in found else 1
                 judgements.append({"query": asked["id"], "document": document, "grade": grade})
@@ -544,7 +547,9 @@ class JudgedFiles(NamedTuple):
                 faults.append(f"no column for {role}; it has {', '.join(available)}; name it with {line}")
         if faults:
             raise RequestError([f"{read.where}: {fault}" for fault in faults])
-        by_role = ({role: row.get(column) for role, column in column_of.items()} for row in read.rows)
+        ways = {TONGUES: _WAY % "queries.language"} if name == "queries" else {}
+        rows = telling(read.where, list(column_of.values()), available, read.rows, {SPLITS: NO_OPTION, **ways})
+        by_role = ({role: row.get(column) for role, column in column_of.items()} for row in rows)
         return TableRows(read.where, list(column_of), by_role, source=read.source if "image" in column_of else None)
 
 
@@ -568,7 +573,7 @@ def question_columns(
     """
     query = columns.get("queries.query") or usual_column(("query",), available)
     image = columns.get("documents.image") or usual_column(JUDGED_TABLES["documents"].columns["image"], available)
-    if query is None or image is None or form_of("", available) is not None:
+    if query is None or image is None or ("queries.query" not in columns and form_of("", available) is not None):
         return None
     others = [column for column in available if column not in (query, image)]
     name = columns.get("documents.id") or usual_column(_PAGE_NAMES, others) or image

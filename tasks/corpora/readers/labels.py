@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from capim.store.columns_read import GRADES, NO_OPTION, SPLITS, telling
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import LABEL
 from capim.store.types import Corpus
@@ -171,7 +172,8 @@ def _labels(path: Path) -> dict[str, list[str]]:
         lacks = "image" if image is None else "label"
         raise RequestError(f"{path}: no column for {lacks}; it has {', '.join(available)}; call one {lacks!r}")
     found = {}
-    for row in rows:
+    ways: Mapping[str, str] = {GRADES: NO_OPTION, SPLITS: NO_OPTION}
+    for row in telling(path, (image, label), available, rows, ways):
         cell = unlisted(row[label])
         for each in cell if isinstance(cell, list) else [cell]:
             found.setdefault(str(row[image]), []).append(str(each))

@@ -77,7 +77,8 @@ def read_table(
         )
     available, rows = table_rows(file)
     read = forms.of_languages(
-        forms.of_split(forms.TableRows(str(file), available, rows, str(file)), split), columns or {}
+        forms.of_split(forms.TableRows(str(file), available, rows, str(file)), split, columns=columns or {}),
+        columns or {},
     )
     beside = [folder for folder in (file.parent / "images", file.parent) if folder.is_dir()]
     form = form or forms.form_of(file.stem, read.available) or "captions"

@@ -24,6 +24,7 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow.compute as pc
 
+from capim.store.columns_read import NO_OPTION, SPLITS, telling
 from capim.store.errors import RequestError
 from capim.store.files import existing_file, read_row_file, reading
 from capim.store.schema import JUDGED, TOP, texts
@@ -155,7 +156,8 @@ def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, obje
         if not (query and item and (score or rank)):
             columns = f"columns query_id, doc_id and {form.columns[0]}"
             raise RequestError(f"{path}: expected {form.line}, or {columns}; got the columns {', '.join(rows[0])}")
-        for number, row in enumerate(rows, start=1):
+        own = telling(path, (query, item, score or rank), rows[0], rows, {SPLITS: NO_OPTION})
+        for number, row in enumerate(own, start=1):
             yield f"row {number}", str(row[query]), str(row[item]), row[score or rank], bool(rank)
         return
     for number, line in enumerate(_lines(path), start=1):
@@ -244,7 +246,8 @@ def _lists_of(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[A
     """Query -> items in their order, of rows with a list each."""
     query, items = list_columns(rows[0]) or ("", "")
     found: dict[str, list[Any]] = {}
-    for number, row in enumerate(rows, start=1):
+    own = telling(path, (query, items), rows[0], rows, {SPLITS: NO_OPTION})
+    for number, row in enumerate(own, start=1):
         if not isinstance(row.get(items), list) or row.get(query) is None:
             raise RequestError(f"{path}: row {number}: expected {query} and the list {items}, got {', '.join(row)}")
         if str(row[query]) in found:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from capim.store.columns_read import telling
 from capim.store.errors import RequestError, noted
 from capim.store.files import READ_SUFFIXES, existing_file, read_row_file, reading
 from capim.store.rows import in_order
@@ -32,6 +34,7 @@ from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_fault
 from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import mapped, read_contents
 from capim.store.types import Corpus, EncoderSpec, digest16
+from capim.tasks.corpora.files import some
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
@@ -390,6 +393,7 @@ def _of_table(path: Path) -> ScoreMatrix:
             return ScoreMatrix(pd.read_csv(path, sep=separator, header=None).to_numpy(), None, None)
         table = pd.read_csv(path, sep=separator, index_col=0)
     rows, columns = ([str(label) for label in labels] for labels in (table.index, table.columns))
+    deque(telling(path, [some([str(table.index.name or "ids"), *columns])], (), ()), 0)
     if len(columns) < 2 or len(table.select_dtypes("number").columns) < len(columns):
         form = "ids of images in the first row, of captions in the first column, and scores in all other cells"
         raise RequestError(f"{path}: expected {form}; got the columns {', '.join([str(table.index.name), *columns])}")

@@ -15,9 +15,11 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -27,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
+from capim.store.columns_read import NO_OPTION, SPLITS, columns_of_match, telling
 from capim.store.errors import RequestError, is_number, noted
 from capim.store.files import reading
 from capim.store.schema import JUDGED, texts
@@ -446,6 +449,7 @@ def outcomes_of_rows(
     """
     faults: list[str] = []
     how, left_out, by, found = list[str](), list[str](), dict[str, str](), dict[str, Outcomes]()
+    own, names = {"protocol"}, dict.fromkeys(name for row in rows for name in row if name != NUMBER)
     for part in _parts(rows, protocols, corpus, faults, by_position=by_position):
         read, told = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval, part.told
         for outcomes in read(part, corpus):
@@ -453,12 +457,15 @@ def outcomes_of_rows(
             if outcomes.protocol.id in found:
                 told.faults.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
             found[outcomes.protocol.id] = outcomes
+        own |= {*OUTCOME_KINDS[part.kind], *chain.from_iterable(map(columns_of_match, told.by))}
         start = f"{part.named}: " if part.named else ""
         faults += [start + fault for fault in told.faults]
         how += [start + sentence for sentence in told.how]
         left_out += told.left_out
     if faults:
         raise RequestError(faults)
+    known = [name for name in names if name in own]
+    deque(telling(f"outcomes of {corpus.name}", known, names, rows, {SPLITS: NO_OPTION}), 0)
     return FoundRows(list(found.values()), left_out, how, by)
 
 
