@@ -46,7 +46,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.plugins import OWN
 from capim.store.types import Corpus, name_fault
-from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora import CORPORA, CorpusEntry
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
@@ -95,6 +95,12 @@ class ReaderCall:
         known = self.reader.__name__.removeprefix("read_").replace("_", "-")
         after = known if self.place is None else corpus_name(self.place)
         return str(self.options.get("name") or self.name or after) + sample_suffix(self.sample, self.seed)
+
+    def place_of(self, corpus: Corpus) -> Path | None:
+        """Return what a corpus that was read is named after: ``place``, or the ``root`` of own files in a known form."""
+        root = self.options.get("root")
+        unlike = root is not None and self.name is None and corpus.licence == CorpusEntry.licence
+        return Path(str(root)) if self.place is None and unlike else self.place
 
     def with_option(self, option: str, value: object) -> ReaderCall:
         """The call with another value of an option; unchanged for None. RequestError for a reader without it."""

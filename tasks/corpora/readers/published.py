@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, ImageSource
-from capim.tasks.corpora import CORPORA, files
+from capim.tasks.corpora import CORPORA, CorpusEntry, files
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.image_files import Missing, image_id_of, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
@@ -44,26 +44,39 @@ class PublishedContents(NamedTuple):
 def published_corpus(
     reader: str,
     contents: PublishedContents,
+    root: str | Path | None = None,
     *,
     images: Images = None,
     missing: Missing = "error",
     part: str = "",
+    categories: Sequence[str] = (),
     hub: HubSplit | None = None,
     origin: str = "",
     downloads: ImageSource | None = None,
 ) -> Corpus:
     """The corpus of these rows, without images that were left out and what refers to them.
 
+    Rows that are not as many as the published ones are the user's own: they are named after their file or folder, which
+    is their origin.
+
     Args:
         reader: Its key in ``CORPORA``, and the name of the corpus.
+        root: File or folder that the rows were read from; None for the hub.
         images: Folder, or folders, of the image files; None if there are none.
         part: What of the data set it is, put after the name; empty for the usual part.
+        categories: The parts that the rows are of, if they are several.
         hub: What was read from the hub, which reads the images if it holds any.
         origin: Where it was read from, if neither on the hub nor at the address in the table of corpora.
         downloads: Reads the images where neither a folder nor the hub holds them.
     """
     entry = CORPORA[reader]
     origin = hub.origin if hub is not None else origin or entry.origin
+    name, licence = f"{reader}-{part}" if part else reader, entry.licence
+    n, n_published = _count(contents), sum(entry.counts.get(each, 0) for each in categories or (part,))
+    if root is not None and n_published not in (0, n):
+        place = Path(root).expanduser().absolute()
+        name, licence = files.corpus_name(place), CorpusEntry.licence
+        origin = f"{place} ({n:,} of {n_published:,}: not the published set of {reader})"
     embedded = hub is not None and bool(hub.images)
     located = locate_images(contents.images, None if embedded else images, missing=missing, origin=origin)
     rows, source = located.rows, hub if embedded else located.source or downloads
@@ -72,7 +85,7 @@ def published_corpus(
         rows = [row._replace(key=crop_key(row.key, *boxes[row.id])) if row.id in boxes else row for row in rows]
         source = source and Crops(source)
     return build_corpus(
-        f"{reader}-{part}" if part else reader,
+        name,
         rows,
         contents.captions,
         source=source,
@@ -80,9 +93,15 @@ def published_corpus(
         quadruples=contents.quadruples,
         relevance=contents.relevance,
         skipped=located.skipped,
-        licence=entry.licence,
+        licence=licence,
         origin=origin,
     )
+
+
+def _count(contents: PublishedContents) -> int:
+    """Number of the quadruples, of the negatives or else of the images."""
+    negatives = {pair.negative_id for pair in contents.pairs}
+    return len(contents.quadruples or negatives or contents.images)
 
 
 class Translation(NamedTuple):
@@ -267,7 +286,8 @@ def _read_tables(
         if split and not contents.images:
             raise RequestError(f"{place}: no images of split {split!r} in it")
     part = split if split not in table.splits[:1] else ""
-    return published_corpus(name, contents, part=part, images=images, missing=missing, hub=hub)
+    of_parts: dict[str, Any] = {"part": part, "categories": categories}
+    return published_corpus(name, contents, root, images=images, missing=missing, hub=hub, **of_parts)
 
 
 Row: TypeAlias = tuple[str, object, Mapping[str, Any]]  # its place, for messages; its number; its cells
