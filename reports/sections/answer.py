@@ -39,7 +39,7 @@ def answer(data: ReportData) -> tuple[str, ...]:
     if not_read := [language_name(code) for code in standing.unread(data)]:
         nobody = "no encoder is" if len(data.encoder_names()) > 1 else "it is not"
         lines.append(f"Languages: {nobody} shown to read {show.some(not_read, 'or', most=6)} better than chance.")
-    return tuple(lines) or (NO_RESULT,)
+    return (*(lines or [NO_RESULT]), *data.states)
 
 
 def evidence(data: ReportData) -> tuple[str, ...]:

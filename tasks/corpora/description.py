@@ -46,12 +46,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.plugins import OWN
 from capim.store.types import Corpus, name_fault
-from capim.tasks.corpora import CORPORA, CorpusEntry
+from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
 from capim.tasks.corpora.readers.judged import task_reader
-from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.corpora.readers.published import UNPUBLISHED, table_reader
 from capim.tasks.corpora.readers.table import SUFFIXES
 from capim.tasks.corpora.subset import sample_corpus, sample_suffix
 
@@ -96,12 +96,6 @@ class ReaderCall:
         after = known if self.place is None else corpus_name(self.place)
         return str(self.options.get("name") or self.name or after) + sample_suffix(self.sample, self.seed)
 
-    def place_of(self, corpus: Corpus) -> Path | None:
-        """Return what a corpus that was read is named after: ``place``, or the ``root`` of own files in a known form."""
-        root = self.options.get("root")
-        unlike = root is not None and self.name is None and corpus.licence == CorpusEntry.licence
-        return Path(str(root)) if self.place is None and unlike else self.place
-
     def with_option(self, option: str, value: object) -> ReaderCall:
         """The call with another value of an option; unchanged for None. RequestError for a reader without it."""
         if value is None:
@@ -111,8 +105,11 @@ class ReaderCall:
         return replace(self, options={**self.options, option: value})
 
     def read(self) -> Corpus:
-        """The corpus, or the sample of it."""
+        """The corpus, or the sample of it; own files in the form of a published corpus are named after their place."""
         corpus = self.reader(**self.options)
+        if corpus.origin.startswith(UNPUBLISHED) and (root := self.options.get("root")):
+            name = f"{corpus.name}-{corpus_name(Path(str(root)))}"
+            corpus = replace(corpus, name=name, origin=f"{root} ({corpus.origin})")
         if self.name is not None:
             corpus = replace(corpus, name=self.name)
         return corpus if self.sample is None else sample_corpus(corpus, self.sample, seed=self.seed)

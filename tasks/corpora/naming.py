@@ -158,7 +158,7 @@ def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[Row])
     suffix = suffix if corpus.name.endswith(suffix) else ""
     draw = (reading.sample, reading.seed) if suffix and reading.sample is not None else None
     corpus = replace(corpus, location=location_of(reading.what), draw=draw)
-    place = reader_call(reading.what).place_of(corpus)
+    place = reader_call(reading.what).place
     if place is None:
         return corpus
     rows = _newest_first(register)

@@ -102,7 +102,7 @@ def read_coco_karpathy(
         positives = extra_positives(caption_of, {entry.id for entry in read.entries}, truths=ground_truths)
     read = read._replace(entries=[e._replace(objects=labels.get(e.id, e.objects)) for e in read.entries])
     downloads = None if read.hub is None else Downloads(IMAGES, Path(cache))
-    return _corpus("coco-karpathy", root, split, read, captions, images, missing, positives, downloads)
+    return _corpus("coco-karpathy", split, read, captions, images, missing, positives, downloads)
 
 
 def read_flickr30k_karpathy(
@@ -131,7 +131,7 @@ def read_flickr30k_karpathy(
         read = _split(root, patterns, split)
     captions = [CaptionRow(f"{e.id}#{n}", e.id, text, n) for e in read.entries for n, text in enumerate(e.captions)]
     shown = images if pictures is None else None
-    return _corpus("flickr30k-karpathy", root, split, read, captions, shown, missing, downloads=pictures)
+    return _corpus("flickr30k-karpathy", split, read, captions, shown, missing, downloads=pictures)
 
 
 def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> tuple[_Split, Zipped]:
@@ -176,7 +176,6 @@ class _Split(NamedTuple):
 
 def _corpus(
     reader: str,
-    root: str | Path | None,
     split: str,
     read: _Split,
     captions: Iterable[CaptionRow],
@@ -194,15 +193,7 @@ def _corpus(
     contents = PublishedContents(rows, captions, relevance=positives)
     part = "" if split == "test" else split
     return published_corpus(
-        reader,
-        contents,
-        root,
-        images=images,
-        missing=missing,
-        part=part,
-        hub=hub,
-        origin=read.origin,
-        downloads=downloads,
+        reader, contents, images=images, missing=missing, part=part, hub=hub, origin=read.origin, downloads=downloads
     )
 
 

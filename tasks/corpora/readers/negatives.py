@@ -86,7 +86,7 @@ def read_aro(
         hint = "it is linked from github.com/mertyg/vision-language-models-are-bows"
         source = files.require_match(folder, f"visual_genome_{part}.json", hint=hint)
     items = [_aro_item(*each, column) for each in rows_of(source)]
-    return published_corpus("aro", hard_negatives(items), root, part=part, images=images, missing=missing, hub=hub)
+    return published_corpus("aro", hard_negatives(items), part=part, images=images, missing=missing, hub=hub)
 
 
 def _aro_item(where: str, number: object, row: Mapping[str, Any], column: str | None) -> HardNegativeItem:
@@ -137,7 +137,7 @@ def read_crepe(
     if images is not None:
         base = files.require_folder(images, "image folder")
         folders = [base, *(folder for name in ("VG_100K", "VG_100K_2") if (folder := base / name).is_dir())]
-    return published_corpus("crepe", hard_negatives(items), root, images=folders, missing=missing)
+    return published_corpus("crepe", hard_negatives(items), images=folders, missing=missing)
 
 
 def _crepe_items(file: Path, train_set: str) -> Iterator[HardNegativeItem]:
@@ -214,4 +214,4 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None, missing
         negatives = [(category, row[option]) for option in options if option != right]
         items.append(HardNegativeItem(str(number), image, row[right], negatives))
     contents = hard_negatives(items) if items else translations(image_rows, captions)
-    return published_corpus("negbench", contents, root, part=files.corpus_name(file), images=images, missing=missing)
+    return published_corpus("negbench", contents, part=files.corpus_name(file), images=images, missing=missing)

@@ -30,6 +30,10 @@ Box: TypeAlias = tuple[int, int, int, int]  # left, top, width and height in pix
 Images: TypeAlias = str | Path | Sequence[str | Path] | None
 
 
+UNPUBLISHED = "not the published set: "
+"""Begins the origin of the user's own rows in the form of a published corpus; their place follows when it is known."""
+
+
 class PublishedContents(NamedTuple):
     """The rows of a corpus; the key of an image is the name of its file, or its key in the source."""
 
@@ -44,7 +48,6 @@ class PublishedContents(NamedTuple):
 def published_corpus(
     reader: str,
     contents: PublishedContents,
-    root: str | Path | None = None,
     *,
     images: Images = None,
     missing: Missing = "error",
@@ -56,12 +59,10 @@ def published_corpus(
 ) -> Corpus:
     """The corpus of these rows, without images that were left out and what refers to them.
 
-    Rows that are not as many as the published ones are the user's own: they are named after their file or folder, which
-    is their origin.
+    Rows of files that are not as many as the published ones are the user's own: see :data:`UNPUBLISHED`.
 
     Args:
         reader: Its key in ``CORPORA``, and the name of the corpus.
-        root: File or folder that the rows were read from; None for the hub.
         images: Folder, or folders, of the image files; None if there are none.
         part: What of the data set it is, put after the name; empty for the usual part.
         categories: The parts that the rows are of, if they are several.
@@ -71,12 +72,11 @@ def published_corpus(
     """
     entry = CORPORA[reader]
     origin = hub.origin if hub is not None else origin or entry.origin
-    name, licence = f"{reader}-{part}" if part else reader, entry.licence
-    n, n_published = _count(contents), sum(entry.counts.get(each, 0) for each in categories or (part,))
-    if root is not None and n_published not in (0, n):
-        place = Path(root).expanduser().absolute()
-        name, licence = files.corpus_name(place), CorpusEntry.licence
-        origin = f"{place} ({n:,} of {n_published:,}: not the published set of {reader})"
+    items = contents.quadruples or {pair.negative_id for pair in contents.pairs} or contents.images
+    n_published = sum(entry.counts.get(each, 0) for each in categories or (part,))
+    own = hub is None and downloads is None and n_published not in (0, len(items))
+    if own:
+        origin, part = f"{UNPUBLISHED}{len(items):,} of {n_published:,} of {reader}", ""
     embedded = hub is not None and bool(hub.images)
     located = locate_images(contents.images, None if embedded else images, missing=missing, origin=origin)
     rows, source = located.rows, hub if embedded else located.source or downloads
@@ -85,7 +85,7 @@ def published_corpus(
         rows = [row._replace(key=crop_key(row.key, *boxes[row.id])) if row.id in boxes else row for row in rows]
         source = source and Crops(source)
     return build_corpus(
-        name,
+        f"{reader}-{part}" if part else reader,
         rows,
         contents.captions,
         source=source,
@@ -93,15 +93,9 @@ def published_corpus(
         quadruples=contents.quadruples,
         relevance=contents.relevance,
         skipped=located.skipped,
-        licence=licence,
+        licence=CorpusEntry.licence if own else entry.licence,
         origin=origin,
     )
-
-
-def _count(contents: PublishedContents) -> int:
-    """Number of the quadruples, of the negatives or else of the images."""
-    negatives = {pair.negative_id for pair in contents.pairs}
-    return len(contents.quadruples or negatives or contents.images)
 
 
 class Translation(NamedTuple):
@@ -286,8 +280,7 @@ def _read_tables(
         if split and not contents.images:
             raise RequestError(f"{place}: no images of split {split!r} in it")
     part = split if split not in table.splits[:1] else ""
-    of_parts: dict[str, Any] = {"part": part, "categories": categories}
-    return published_corpus(name, contents, root, images=images, missing=missing, hub=hub, **of_parts)
+    return published_corpus(name, contents, part=part, categories=categories, images=images, missing=missing, hub=hub)
 
 
 Row: TypeAlias = tuple[str, object, Mapping[str, Any]]  # its place, for messages; its number; its cells

@@ -84,9 +84,7 @@ def read_winoground(
     origin = str(source) if hub is None else hub.origin
     if ids_only:
         hub = images = None
-    return published_corpus(
-        "winoground", quadruples(items), root, images=images, missing=missing, hub=hub, origin=origin
-    )
+    return published_corpus("winoground", quadruples(items), images=images, missing=missing, hub=hub, origin=origin)
 
 
 def read_bivlc(
@@ -125,7 +123,7 @@ def read_bivlc(
         of_caption = position if hub is not None else shown.setdefault(caption, position)
         keys = (f"image/{of_caption}", f"negative_image/{position}")
         items.append(QuadrupleItem(str(position), keys, (caption, negative), (kind, subtype)))
-    return published_corpus("bivlc", quadruples(items), root, hub=hub, origin=origin)
+    return published_corpus("bivlc", quadruples(items), hub=hub, origin=origin)
 
 
 def read_mmvp_vlm(
@@ -167,4 +165,4 @@ def read_mmvp_vlm(
         keys = [f"{pattern}/{number}.jpg" for number, pattern, _ in pair]
         texts = [prompt.replace("{}", statement) for _, _, statement in pair]
         items.append(QuadrupleItem("-".join(numbers), keys, texts, patterns))
-    return published_corpus("mmvp-vlm", quadruples(items), root, images=images, missing=missing)
+    return published_corpus("mmvp-vlm", quadruples(items), images=images, missing=missing)

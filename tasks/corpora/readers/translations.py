@@ -74,7 +74,7 @@ def read_coco_sm(
             ]
     _check_against_lists(folder, listed or [], captions)
     rows = [ImageRow(image_id_of(name), name) for name in listed or []]
-    return published_corpus("coco-sm", translations(rows, captions), root, images=images, missing=missing)
+    return published_corpus("coco-sm", translations(rows, captions), images=images, missing=missing)
 
 
 def _first_difference(expected: Sequence[str], got: Sequence[str]) -> str:
@@ -151,9 +151,7 @@ def read_crossmodal3600(
                 texts = files.texts_in(files.field(entry, language, dict, where), "caption", f"{where}: {language}")
                 captions.append(Translation(identifier, texts, language))
         images = images or files.folder_in(file.parent, "images")
-    return published_corpus(
-        "crossmodal3600", translations(rows, captions), root, images=images, missing=missing, hub=hub
-    )
+    return published_corpus("crossmodal3600", translations(rows, captions), images=images, missing=missing, hub=hub)
 
 
 def read_xtd10(
@@ -178,7 +176,7 @@ def read_xtd10(
         name = f"test_1kcaptions_{_XTD10_CODE.get(language, language)}.txt"
         paths[language] = files.require_match(folder, name, *(f"{part}/{name}" for part in ("XTD10", "MIC", "STAIR")))
     contents = _line_translations(files.read_text(listed).splitlines(), paths)
-    return published_corpus("xtd10", contents, root, images=images, missing=missing)
+    return published_corpus("xtd10", contents, images=images, missing=missing)
 
 
 def read_multi30k(
@@ -208,9 +206,7 @@ def read_multi30k(
         patterns = (f"raw/{split}.{language}.gz", f"raw/{split}.{language}", f"{split}.{language}")
         paths[language] = files.require_match(base, *patterns, hint=f"or leave {language!r} out of languages")
     part = "" if split == "test_2016_flickr" else split
-    return published_corpus(
-        "multi30k", _line_translations(names, paths), root, part=part, images=images, missing=missing
-    )
+    return published_corpus("multi30k", _line_translations(names, paths), part=part, images=images, missing=missing)
 
 
 def _line_translations(image_names: Sequence[str], paths: Mapping[str, Path]) -> PublishedContents:
@@ -249,4 +245,4 @@ def read_urban1k(root: str | Path, *, images: str | Path | None = None, missing:
     images = images or files.folder_in(folder, "image")
     rows = [ImageRow(file.stem, f"{file.stem}.jpg") for file in paths]
     texts = [Translation(file.stem, [files.read_text(file).strip().partition("\n")[0].strip()]) for file in paths]
-    return published_corpus("urban1k", translations(rows, texts), root, images=images, missing=missing)
+    return published_corpus("urban1k", translations(rows, texts), images=images, missing=missing)
