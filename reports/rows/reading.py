@@ -68,7 +68,8 @@ def read_report_data(
         step = newest_runs if with_results else "run `capim run` (or `capim demo`) first"
         raise RequestError(f"store {source.uri}: {fault}; {step}")
 
-    asked, every = (*corpora, *encoders), source.rows("results").to_pylist()
+    asked = (*corpora, *encoders)
+    every: list[Row] = [*source.rows("results").to_pylist()]
     results = States.asked(results, asked)
     gone = source.dropped_corpora(row["corpus_fingerprint"] for row in results)
     meant = States.of((row for row in results if row["corpus_fingerprint"] not in gone), uses)

@@ -76,7 +76,7 @@ def published_corpus(
     n_published = sum(entry.counts.get(each, 0) for each in categories or (part,))
     own = hub is None and downloads is None and n_published not in (0, len(items))
     if own:
-        origin, part = f"{UNPUBLISHED}{len(items):,} of {n_published:,} of {reader}", ""
+        origin = f"{UNPUBLISHED}{len(items):,} of {n_published:,} of {reader}"
     embedded = hub is not None and bool(hub.images)
     located = locate_images(contents.images, None if embedded else images, missing=missing, origin=origin)
     rows, source = located.rows, hub if embedded else located.source or downloads
