@@ -234,7 +234,8 @@ def publish(config: RunConfig, everything: bool = False) -> str:
         RequestError: A name has no results; nothing was written.
     """
     found = evaluations_of(config)
-    corpora = tuple(dict.fromkeys(each.sets.corpus for each in found))
+    named = [(each.sets.corpus_fingerprint, each.sets.corpus) for each in found]
+    corpora = tuple(dict.fromkeys(state if state in config.corpora else name for state, name in named))
     if not config.corpora:
         samples = {row["name"] for row in EmbeddingStore.open(config.store_uri).corpora().to_pylist() if row["sample"]}
         whole = tuple(name for name in corpora if name not in samples)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
@@ -16,7 +17,7 @@ from capim.flows.terminal import Form, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.errors import MissingStoreError, RequestError, noted, plain, without_credentials
 from capim.store.rows import matching, names_with_rows
-from capim.store.types import Modality
+from capim.store.types import Modality, is_fingerprint
 from capim.tasks.runtime.references import encoder_name
 
 SHOWN_FIRST = {
@@ -591,7 +592,8 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
 
 def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     """Encoders and corpora are in the store; of what is not evaluated now, encoders and protocols have results."""
-    from capim.tasks.corpora.naming import stored_corpora
+    from capim.tasks.corpora.naming import CorpusToRead, stored_corpora
+    from capim.tasks.runtime.open_corpora import change_since
 
     store = EmbeddingStore.open(config.store_uri)
     register = store.corpora().to_pylist()
@@ -599,10 +601,13 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     with noted(faults):
         found = stored_corpora(config.corpora, register, sample=config.sample, seed=config.seed, uri=store.uri)
         corpora = found or register
+        given = [CorpusToRead(what, config.sample, config.seed) for what in config.corpora]
+        say(*filter(None, map(partial(change_since, store), given, found)))
     names = [encoder_name(each) for each in config.encoders]
     if flow != "evaluate":
         with noted(faults):
-            names_with_rows(store, "results", {"encoder": names, "protocol": config.protocols})
+            by_name = [name for name in names if not is_fingerprint(name)]
+            names_with_rows(store, "results", {"encoder": by_name, "protocol": config.protocols})
         return
     for name in names:
         with noted(faults):

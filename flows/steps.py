@@ -719,18 +719,18 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
     """The only stored corpus, where one is needed and none is named."""
     if "corpus" in given or "qrels" in given or kind not in ("embeddings", "outcomes", "scores", "runs"):
         return {}
-    from capim.store.schema import texts
-
     try:
-        names = sorted({*texts(EmbeddingStore.open(config.store_uri).corpora()["name"])})
+        register = EmbeddingStore.open(config.store_uri).corpora().sort_by("written").to_pylist()
     except RequestError:
-        names = []
+        register = []
+    newest = {row["name"]: row["fingerprint"] for row in register}
+    names = sorted(newest)
     if len(names) != 1:
         held = f": it holds {', '.join(names)}" if names else ""
         or_qrels = ", a folder or a TOML file, or --qrels FILE" if kind == "runs" else ""
         raise RequestError(f"an import of {kind} needs --corpus NAME{or_qrels}{held}")
     say(f"corpus: {names[0]}, the only one of the store")
-    return {"corpus": names[0]}
+    return {"corpus": newest[names[0]]}  # a folder may have its name
 
 
 def _check_import(given: set[str]) -> str:

@@ -222,6 +222,7 @@ def results(
         metrics: only these metrics (or shell patterns)
         against: compare with published figures
     """
+    from capim.reports.rows.reading import behind
     from capim.store.sets.importing import matched_by
 
     store = open_store(workspace)
@@ -230,6 +231,7 @@ def results(
         said = matched_by(store)
         rows = [{**row, "matched": said(row)} for row in in_order(store.current("results", True, **wanted))]
         states = [name for name in wanted if name.endswith("_fingerprint")]
+        say(*[] if states else behind(store.rows("results", **wanted).to_pylist(), store.states()))
         columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
     wanted = {"analysis": ["reference"], **wanted}
@@ -279,6 +281,7 @@ def choose(
         for each in made.order
     ]
     Rows(rows=rows, none=lambda: "no encoder keeps these limits, has all tasks and is above chance on one").print(form)
+    say(*data.states)
     if form.table:
         say(*(f"not ranked: {name}: {why}" for name, why in made.out.items()))
         say(*not_counted([f"{task.corpus}, {task.title}" for task in made.uncounted]))

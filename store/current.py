@@ -75,6 +75,15 @@ class States:
         encoders = {row["encoder"]: row["encoder_fingerprint"] for row in ordered if row["corpus_fingerprint"] in meant}
         return cls(corpora=corpora, encoders=encoders, named=named)
 
+    @staticmethod
+    def asked(rows: Iterable[Row], named: Collection[object]) -> list[Row]:
+        """The rows without other states of what some fingerprints name; all where none is named."""
+        found = list(rows)
+        for name, state in (("corpus", "corpus_fingerprint"), ("encoder", "encoder_fingerprint")):
+            asked = {row[name] for row in found if row[state] in named}
+            found = [row for row in found if row[name] not in asked or row[state] in named]
+        return found
+
     def has(self, row: Row) -> bool:
         """Whether a row of any table is about these states; of a ranking, whether all of its corpora are."""
         encoders = ((row[name], row[column]) for name, column in _ENCODERS if name in row)

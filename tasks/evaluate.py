@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from capim.store import EmbeddingStore
-from capim.store.current import age
+from capim.store.current import States, age
 from capim.store.errors import RequestError, noted
 from capim.store.removal import drop_superseded
 from capim.store.rows import names_with_rows
@@ -226,10 +226,13 @@ def find_evaluations(
     """
     store = EmbeddingStore.open(store_uri)
     rows = stored_corpora(corpora, store.corpora().to_pylist(), sample=sample, seed=seed, uri=store.uri)
-    wanted = {"corpus": [row["name"] for row in rows], "encoder": [encoder_name(e) for e in encoders]}
+    states = {row["fingerprint"]: row["name"] for row in store.encoders().to_pylist()}
+    named = [encoder_name(e) for e in encoders]
+    wanted = {"corpus": [row["name"] for row in rows], "encoder": [states.get(name, name) for name in named]}
     chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
     present = texts(store.corpora()["fingerprint"])  # others were dropped
-    newest = newest_evaluations(evaluated_rows(store, **chosen, corpus_fingerprint=present), **wanted)
+    found = States.asked(evaluated_rows(store, **chosen, corpus_fingerprint=present), [*corpora, *named])
+    newest = newest_evaluations(found, **wanted)
     if not newest:
         raise RequestError(
             f"the store {store.uri} has no results of these encoders and corpora; run `capim evaluate` first"

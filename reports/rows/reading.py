@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -41,8 +41,8 @@ def read_report_data(
     Args:
         source: The store.
         run: Only the results that this run wrote; by default the newest of each, from all runs.
-        corpora: Only the results on these corpora; by default on all.
-        encoders: Only the results of these encoders; by default of all.
+        corpora: Only the results on these corpora, by name or fingerprint; by default on all.
+        encoders: Only the results of these encoders, by name or fingerprint; by default of all.
         protocols: Only the results under these protocols, ids or shell patterns; by default under all.
         describe: Gives the features of English captions (``tasks.analyses.content.caption_features``)
             for the filter of the gallery; reports import no analyses.
@@ -68,12 +68,15 @@ def read_report_data(
         step = newest_runs if with_results else "run `capim run` (or `capim demo`) first"
         raise RequestError(f"store {source.uri}: {fault}; {step}")
 
+    asked = (*corpora, *encoders)
+    every: list[Row] = [*source.rows("results").to_pylist()]
+    results = States.asked(results, asked)
     gone = source.dropped_corpora(row["corpus_fingerprint"] for row in results)
     meant = States.of((row for row in results if row["corpus_fingerprint"] not in gone), uses)
     newest = newest_rows(filter(meant.has, results), "results", uses=uses)
     is_old = is_outdated(newest, uses)
     for column, names in (("corpus", corpora), ("encoder", encoders), ("protocol", protocols)):
-        results = _named(results, column, names)
+        results, every = (_named(rows, column, names) for rows in (results, every))
     dropped = Counter(row["corpus"] for row in results if row["corpus_fingerprint"] in gone)
     results = [row for row in results if row["corpus_fingerprint"] not in gone]
     left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
@@ -83,7 +86,7 @@ def read_report_data(
     if not newest:
         raise RequestError(
             f"store {source.uri}: no current results have these names, only {'; '.join(left_out)}; run `capim run` "
-            "with them, or read the results with `capim results`"
+            "with them, or name these fingerprints"
         )
     states = States.of(newest, uses)
     kept = tuple(row for row in newest if not is_old(row))
@@ -128,11 +131,29 @@ def read_report_data(
         features=_features(queries, contents, describe) if describe is not None else {},
         thumbnails=thumbnails | maps,
         left_out=tuple(map(without_paths, left_out)),
+        states=tuple(_asked(states, asked) or behind(every, meant)),
         metrics=stored_metrics(source, metrics),
         imports=tuple(row for row in source.rows("imports").to_pylist() if states.has(row)),
         published=tuple(r for r in published if (r["dataset"], r["protocol"], r["metric"]) in figures),
         live=not gallery,
     )
+
+
+def behind(results: Collection[Row], states: States) -> list[str]:
+    """One sentence for each corpus with encoders that were evaluated on another state of it only; says what to type."""
+    left = {(row["corpus"], row["encoder"]) for row in results if row["corpus"] in states.corpora}
+    left -= {(row["corpus"], row["encoder"]) for row in results if states.has(row)}
+    return [
+        f"{names}: results on another state of {corpus} only; on {states.corpora[corpus]}, the one shown, by `capim run"
+        f" --corpora {corpus} --encoders {names}`, or by `capim import` of embeddings made elsewhere."
+        for corpus in sorted({corpus for corpus, _ in left})
+        for names in [",".join(sorted(name for of, name in left if of == corpus))]
+    ]
+
+
+def _asked(states: States, asked: Collection[str]) -> list[str]:
+    known = (*states.corpora.items(), *states.encoders.items())
+    return [f"Shown is the state {state} of {name}, as asked for." for name, state in known if state in asked]
 
 
 def stored_metrics(source: EmbeddingStore, names: Iterable[str]) -> dict[str, MetricFacts]:
@@ -148,7 +169,8 @@ def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:
         RequestError: A name has no row.
     """
     known = sorted({row[column] for row in rows})
-    meant = {name: matching(name, known) for name in names}
+    states = {row.get(f"{column}_fingerprint"): [row[column]] for row in rows}
+    meant = {name: states.get(name) or matching(name, known) for name in names}
     if faults := [
         f"{column} {name!r} has no results; {did_you_mean(name, known)}those with results: {', '.join(known)}"
         for name, found in meant.items()

@@ -48,6 +48,7 @@ class ReportData:
         results: One row per encoder, corpus, protocol and metric (``schema.RESULTS``).
         comparisons: Pairs of the encoders in ``results`` on the same corpora; by each figure of one request, over the
             pairs of which p-values are adjusted.
+        states: Sentences about encoders that have results on other states of a corpus only, and states asked for.
         larger_families: Sentences about requests with more encoders than are shown.
         slices: Failure analysis and ablations of the same encoders and corpora.
         batches: Encoding times of the same encoders.
@@ -81,6 +82,7 @@ class ReportData:
     features: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     thumbnails: Mapping[str, bytes] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
     larger_families: tuple[str, ...] = ()
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
     rankings: tuple[Row, ...] = ()

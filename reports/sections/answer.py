@@ -41,7 +41,7 @@ def answer(data: ReportData) -> tuple[str, ...]:
         lines.append(f"Languages: {nobody} shown to read {show.some(not_read, 'or', most=6)} better than chance.")
     if names := standing.broken(data, standing.counted_tasks(data, standing.headline_tasks(data))):
         lines.append(f"Not ranked: {show.some(names, most=6)}, not shown above chance on any task.")
-    return tuple(lines) or (NO_RESULT,)
+    return (*(lines or [NO_RESULT]), *data.states)
 
 
 def evidence(data: ReportData) -> tuple[str, ...]:

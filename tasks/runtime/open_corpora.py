@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +11,8 @@ from typing import Any, cast
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora.check import describe_change
 from capim.tasks.corpora.images.source import ImageHashes, using
 from capim.tasks.corpora.naming import CorpusToRead, corpus_to_read, disambiguate
 from capim.tasks.corpora.subset import index_images
@@ -105,6 +107,23 @@ def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corp
         if row is not None:
             return store.corpus(what)
     return OpenCorpora().index(store, corpus_to_read(what, register))
+
+
+def change_since(store: EmbeddingStore, request: CorpusToRead, stored: Mapping[str, Any]) -> str:
+    """Return what changed in the files of a corpus since this state of it was stored; empty if nothing, or for a name.
+
+    Images whose place, size and time are those in the store are not read.
+    """
+    if isinstance(request.what, str) and (request.what in CORPORA or not Path(request.what).expanduser().exists()):
+        return ""
+    try:
+        now = OpenCorpora().index(store, request, write=False)
+    except RequestError as error:
+        return f"corpus {stored['name']}: its files cannot be read now ({error}); the stored state is used"
+    changes = "; ".join(describe_change(store.corpus(stored["name"], stored["fingerprint"]), now))
+    used = f"used is the stored state {stored['fingerprint']} of {stored['written']:%Y-%m-%d %H:%M}"
+    how = f"`capim embed --corpora {stored['name']} --encoders …` encodes what changed"
+    return changes and f"corpus {stored['name']} changed since it was stored ({changes}); {used}. {how}"
 
 
 def store_at(store_uri: str) -> EmbeddingStore | None:
