@@ -22,7 +22,7 @@ from capim.store.errors import RequestError, WorkError, noted, unknown
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
 from capim.store.sets.embedding_files import EmbeddingParts, blocks_of, open_embedding_file
-from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, match
+from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, key_of, match, plain_name
 from capim.store.sets.rows import ItemIndex, digest
 from capim.store.sets.seal import SealedSet
 from capim.store.sets.vector_files import READ
@@ -427,19 +427,27 @@ def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | No
 
     Both, where an array of its own fits each.
     """
-    fits: dict[Modality, str] = {}
-    reasons: list[str] = []
+    arrays: dict[Modality, str] = {}
+    named: list[Modality] = []  # whose items a column names
+    reasons: dict[Modality, list[str]] = {modality: [] for modality in MODALITIES}
     for modality in MODALITIES:
         items = Items.of_corpus(corpus, modality)
-        with noted(reasons):
-            fits[modality] = match_items(read(path, modality, len(items.ids)), items, corpus.name).how
-    free = [modality for modality in fits if not given[modality]]
-    if len({read(path, each, corpus.items(each).num_rows).array for each in free}) == 2:
+        with noted(reasons[modality]):
+            contents = read(path, modality, len(items.ids))
+            if key_of({plain_name(name): cells for name, cells in contents.columns.items()}, items) is not None:
+                named.append(modality)
+            match_items(contents, items, corpus.name)
+            arrays[modality] = contents.array
+    free = [modality for modality in arrays if not given[modality]]
+    if len({arrays[each] for each in free}) == 2:
         return free
+    fits = [modality for modality in arrays if modality in (named or arrays)]
+    free = [modality for modality in fits if not given[modality]]
     if len(free) == 1 and (len(fits) == 1 or any(given.values())):
         return free
     what = "fits both images and captions" if fits else "fits neither images nor captions"
-    which = f"say which with --images {path.name} or --captions {path.name}" if fits else reasons[-1]
+    faults = [line for modality in named or MODALITIES for line in reasons[modality]]
+    which = f"say which with --images {path.name} or --captions {path.name}" if fits else faults[-1]
     raise RequestError(f"{path}: it {what} of {corpus.name!r}: {which}")
 
 
