@@ -258,13 +258,23 @@ def blocks_of(
         yield block, unit
 
 
+def are_unit(file: EmbeddingParts) -> bool:
+    """True if all vectors have unit norm: they are stored as they are, not divided by their norm."""
+    return all((_norms_and_scale(part.values)[1] == 1.0).all() for part in file.read(_ROWS[file.first.vectors]))
+
+
+def _norms_and_scale(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The norm of each vector, and what it is divided by."""
+    norms = np.sqrt(np.square(values, dtype=np.float64).sum(axis=1))
+    scale = np.where(np.abs(norms - 1.0) <= UNIT_TOLERANCE, 1.0, norms)
+    return norms, np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)  # check_block names the row and the id
+
+
 def _embeddings(part: EmbeddingFile) -> tuple[Embeddings, NDArray[np.floating]]:
     """The items as unit vectors; vectors of unit norm stay as they are, to the last bit."""
     n, values = len(part), np.asarray(part.values)
     counts = np.ones(n, np.int64) if part.offsets is None else np.diff(part.offsets)
-    norms = np.sqrt(np.square(values, dtype=np.float64).sum(axis=1))
-    scale = np.where(np.abs(norms - 1.0) <= UNIT_TOLERANCE, 1.0, norms)
-    scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)  # check_block names the row and the id
+    norms, scale = _norms_and_scale(values)
     unit = values
     if not (scale == 1.0).all():
         unit = (values / scale[:, None]).astype(np.float64 if values.dtype == np.float64 else np.float32)

@@ -316,15 +316,14 @@ def _plain(kind: str, cells: Sequence[object], named: Collection[str]) -> Sequen
 def _file_name(path: str, named: Collection[str]) -> str:
     """The first of a path, its last part, and this without its suffix that is a name; else the last part."""
     name = re.split(r"[/\\]", path)[-1]
-    return next((each for each in (path, name, posixpath.splitext(name)[0]) if each in named), name)
+    return next((each for each in (path, name, re.sub(r"\.[A-Za-z]\w*$", "", name)) if each in named), name)
 
 
 def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items, *, said: bool) -> Match:
     """Rows without an id: one for each item, in the order of the corpus."""
     usual = key_columns(columns, items.of)
     first = next(((cell, name) for name in usual for cell in columns[name] if cell is not None), None)
-    unknown = [name for name in columns if name not in USUAL]
-    numbered = [name for name in unknown if _are_numbers(columns[name])]
+    numbered = [name for name in columns if name not in USUAL and _are_numbers(columns[name])]
     faults = []
     if n_rows != len(items.ids):
         out = f"; the corpus left out {len(items.left_out)} more" if items.left_out else ""
@@ -349,9 +348,7 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
             )
     if faults:
         raise RequestError(faults)
-    none = "no column of ids" + (f"; {', '.join(f'`{name}`' for name in unknown)} names none" if unknown else "")
-    if first is not None:
-        none = f"`{first[1]}` holds no ids of the {items.kind}, first {first[0]!r}"
+    none = "no column of ids" if first is None else f"`{first[1]}` holds no ids of the {items.kind}, first {first[0]!r}"
     return Match(
         np.arange(n_rows), POSITION, f"{n_rows:,} rows taken in the corpus' order; {'as you say' if said else none}"
     )
