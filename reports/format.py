@@ -10,6 +10,8 @@ import math
 from datetime import datetime
 from typing import TypeGuard
 
+from capim.store.schema import UNLISTED
+
 ABSENT = "–"
 PERCENT = "\N{NO-BREAK SPACE}%"  # never at the beginning of a line
 _MINUS = "−"
@@ -37,12 +39,14 @@ def number(value: float | None, decimals: int = 1) -> str:
 
 
 def ranks(best: float, worst: float) -> str:
-    """A rank, or the ranks that ties or tests leave open.
+    """A rank, or the ranks that ties or tests leave open; of a query without a list none.
 
     Examples:
-        >>> ranks(7, 7), ranks(1, 1200)
-        ('7', '1–1,200')
+        >>> ranks(7, 7), ranks(1, 1200), ranks(UNLISTED, UNLISTED)
+        ('7', '1–1,200', 'none')
     """
+    if best >= UNLISTED:
+        return "none"
     return f"{best:,}" if best == worst else f"{best:,}–{worst:,}"
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 FORMAT = 7
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
+UNLISTED = 1 << 30  # the rank of the first relevant item that counts as not found: of a query without a list, say
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
 LABEL = "label"  # the ground truth of images and the first prompt of each of their classes
 REVISITED = "revisited"  # of images that search images: grade 2 easy, 1 hard, 0 neither right nor wrong

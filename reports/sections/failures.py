@@ -195,7 +195,7 @@ def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: 
     contents, answers = data.corpora[query.corpus], Protocol.of(query.protocol).sides[1]
     low, high = show.number(ranked.rank_best, 0), show.number(ranked.rank_worst, 0)
     tied = f"tied for ranks {low} to {high}" if ranked.is_known else f"between ranks {low} and {high}"
-    rank = f"rank {low}" if low == high else tied
+    rank = f"rank {show.ranks(ranked.rank_best, ranked.rank_best)}" if low == high else tied
     maps: tuple[Hit, ...] = ()
     if query.direction in ("quadruples", "pairs"):
         rank = "right" if ranked.found else "wrong" if ranked.missed else "tied"

@@ -3,10 +3,10 @@
 | file | vectors | ids (optional) |
 |---|---|---|
 | .npy | the array, shape (n, dim) | file ``<name>.ids.txt``, one per line, or the like |
-| .npz, .pt | the array ``embeddings``, that of this side, or the only one | any array or list of texts |
+| .npz, .pt | the array ``embeddings``, that of this side, or the only one | any list of texts or whole numbers |
 | .safetensors | likewise | ``ids`` in the metadata, a JSON list |
 | .parquet | column ``embedding`` (a list, or a list of lists) | any column of texts or whole numbers |
-| .csv, .tsv | every numeric column | the others |
+| .csv, .tsv | every numeric column, but for whole numbers among real ones | the others |
 | .json, .jsonl | the list of numbers in each row | the others |
 
 Which column holds ids is found by what it holds (:mod:`capim.store.sets.matching`). Files may also have ``offsets``,
@@ -40,6 +40,11 @@ from capim.store.vectors import offsets_of
 SUFFIXES = (".npy", ".npz", ".safetensors", ".parquet", ".csv")
 """Suffixes of the formats in which vectors are written."""
 _BUFFER = 8 << 20  # bytes of a Parquet column at a time: a group of rows may not fit into memory
+_OF_IDS = (
+    pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view, pa.types.is_dictionary,
+    pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal,
+)  # fmt: skip
+"""Types of Parquet columns that may be ids: pandas makes whole numbers with gaps real, and texts categories."""
 _GLANCE = 8  # items of a Parquet file that show its form
 
 
@@ -137,7 +142,7 @@ def open_embedding_file(path: Path, modality: Modality | None = None, n_items: i
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         for start in range(0, n, n_items):
             # a map of the file for each part: what is read through one counts as memory until it is gone
-            again = EmbeddingFile(values=mapped(path)) if path.suffix == ".npy" else contents
+            again = _of_named({name: mapped(path)}, name) if path.suffix == ".npy" else contents
             yield again.part(start, start + n_items)
 
     return EmbeddingParts(n=n, columns=own, first=contents.part(0, 1), read=read, array=name)
@@ -165,7 +170,7 @@ def _refuse_faults(path: Path, contents: EmbeddingFile, ids: Mapping[str, Sequen
 
 
 def _of_named(arrays: Mapping[str, NDArray[Any]], name: str) -> EmbeddingFile:
-    """The vectors of an array; of three dimensions, those of each item."""
+    """The vectors of an array; of three dimensions, those of each item: ``(n, 1, dim)`` is one vector per item."""
     values = arrays[name]
     others: dict[str, Any] = {
         column: arrays[column].astype(kind) for column, kind in COLUMN_TYPES.items() if column in arrays
@@ -174,7 +179,8 @@ def _of_named(arrays: Mapping[str, NDArray[Any]], name: str) -> EmbeddingFile:
         raise ValueError(f"expected one {flat[0]} per item, got shape {others[flat[0]].shape}")
     offsets = others.pop("offsets", None)
     if values.ndim == 3 and offsets is None:
-        offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
+        if values.shape[1] != 1:
+            offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
         values = values.reshape(-1, values.shape[2])
     return EmbeddingFile(values=values, offsets=offsets, columns=others)
 
@@ -191,8 +197,7 @@ def _open_parquet(path: Path, name: str, modality: Modality | None) -> Embedding
     if not (name or vectors):
         raise ValueError(f"expected a column named 'embedding', got {', '.join(schema.names)}")
     names = [name or chosen_array(vectors, modality)]
-    plain = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)
-    listed = [each.name for each in schema if any(is_kind(each.type) for is_kind in plain)]
+    listed = [each.name for each in schema if any(is_kind(each.type) for is_kind in _OF_IDS)]
     cells = pq.read_table(path, columns=[each for each in listed if each not in COLUMN_TYPES])
     columns = {each: cells[each].to_pylist() for each in cells.column_names if side_of(each) in (None, modality)}
     wanted = [names[0], *(each for each in COLUMN_TYPES if each in schema.names)]
@@ -258,13 +263,23 @@ def blocks_of(
         yield block, unit
 
 
+def are_unit(file: EmbeddingParts) -> bool:
+    """True if all vectors have unit norm: they are stored as they are, not divided by their norm."""
+    return all((_norms_and_scale(part.values)[1] == 1.0).all() for part in file.read(_ROWS[file.first.vectors]))
+
+
+def _norms_and_scale(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The norm of each vector, and what it is divided by."""
+    norms = np.sqrt(np.square(values, dtype=np.float64).sum(axis=1))
+    scale = np.where(np.abs(norms - 1.0) <= UNIT_TOLERANCE, 1.0, norms)
+    return norms, np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)  # check_block names the row and the id
+
+
 def _embeddings(part: EmbeddingFile) -> tuple[Embeddings, NDArray[np.floating]]:
     """The items as unit vectors; vectors of unit norm stay as they are, to the last bit."""
     n, values = len(part), np.asarray(part.values)
     counts = np.ones(n, np.int64) if part.offsets is None else np.diff(part.offsets)
-    norms = np.sqrt(np.square(values, dtype=np.float64).sum(axis=1))
-    scale = np.where(np.abs(norms - 1.0) <= UNIT_TOLERANCE, 1.0, norms)
-    scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)  # check_block names the row and the id
+    norms, scale = _norms_and_scale(values)
     unit = values
     if not (scale == 1.0).all():
         unit = (values / scale[:, None]).astype(np.float64 if values.dtype == np.float64 else np.float32)

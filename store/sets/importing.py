@@ -23,8 +23,8 @@ from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted, unknown
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
-from capim.store.sets.embedding_files import EmbeddingParts, blocks_of, open_embedding_file
-from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, match, plain_name
+from capim.store.sets.embedding_files import EmbeddingParts, are_unit, blocks_of, open_embedding_file
+from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, key_of, match, plain_name
 from capim.store.sets.rows import ItemIndex, digest
 from capim.store.sets.seal import SealedSet
 from capim.store.sets.vector_files import READ, TABLES
@@ -141,7 +141,8 @@ UNVERSIONED = "unversioned"
 class ImportFile:
     """One file of an import: what the user says about it, and the form of its vectors.
 
-    ``storage`` is the coarsest type that holds its numbers; float64 counts as float32.
+    ``storage`` is the coarsest type that holds its unit vectors: float16 only if the file does; float64 counts as
+    float32.
     """
 
     row: ImportRow
@@ -258,8 +259,8 @@ def _contradictions(
         )
     elif storage is None and finer:
         faults.append(
-            f"{label} is stored as float16, {finer[0]} holds finer numbers; add --storage float16 to round them, or "
-            f"{other}"
+            f"{label} is stored as float16, {finer[0]} holds finer numbers or vectors whose norm is not 1; add "
+            f"--storage float16 to round them, or {other}"
         )
     return faults
 
@@ -315,7 +316,7 @@ def import_sets(
         store: The store.
         imports: What to import, each with its corpus, which is stored if it is not yet.
         storage: Type of the stored components. None: that of the encoder if it is stored, else the type of the files,
-            the finest of several; float64 becomes float32.
+            the finest of several; float64 becomes float32, and float16 whose norm is not 1 too.
         replace: Replace stored sets that have other contents. What was computed from them is removed.
         by_position: The user says that rows follow the corpus.
         plan_only: Check everything, and write nothing.
@@ -366,7 +367,8 @@ def _files(
             if not file:
                 continue
             with noted(faults):
-                first = read(Path(file), modality, corpus.items(modality).num_rows).first
+                contents = read(Path(file), modality, corpus.items(modality).num_rows)
+                first = contents.first
                 found = ImportFile(
                     row=row,
                     revision=row.revision or stored_revision(store, row.encoder),
@@ -375,7 +377,7 @@ def _files(
                     path=Path(file),
                     dim=first.values.shape[1],
                     vectors=first.vectors,
-                    storage="float16" if first.values.dtype.itemsize <= 2 else "float32",
+                    storage="float16" if first.values.dtype.itemsize <= 2 and are_unit(contents) else "float32",
                 )
                 files.append(found)
     return files
@@ -433,19 +435,27 @@ def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | No
 
     Both, where an array of its own fits each.
     """
-    fits: dict[Modality, str] = {}
-    reasons: list[str] = []
+    arrays: dict[Modality, str] = {}
+    named: list[Modality] = []  # whose items a column names
+    reasons: dict[Modality, list[str]] = {modality: [] for modality in MODALITIES}
     for modality in MODALITIES:
         items = Items.of_corpus(corpus, modality)
-        with noted(reasons):
-            fits[modality] = match_items(read(path, modality, len(items.ids)), items, corpus.name).how
-    free = [modality for modality in fits if not given[modality]]
-    if len({read(path, each, corpus.items(each).num_rows).array for each in free}) == 2:
+        with noted(reasons[modality]):
+            contents = read(path, modality, len(items.ids))
+            if key_of({plain_name(name): cells for name, cells in contents.columns.items()}, items) is not None:
+                named.append(modality)
+            match_items(contents, items, corpus.name)
+            arrays[modality] = contents.array
+    free = [modality for modality in arrays if not given[modality]]
+    if len({arrays[each] for each in free}) == 2:
         return free
+    fits = [modality for modality in arrays if modality in (named or arrays)]
+    free = [modality for modality in fits if not given[modality]]
     if len(free) == 1 and (len(fits) == 1 or any(given.values())):
         return free
     what = "fits both images and captions" if fits else "fits neither images nor captions"
-    which = f"say which with --images {path.name} or --captions {path.name}" if fits else reasons[-1]
+    faults = [line for modality in named or MODALITIES for line in reasons[modality]]
+    which = f"say which with --images {path.name} or --captions {path.name}" if fits else faults[-1]
     raise RequestError(f"{path}: it {what} of {corpus.name!r}: {which}")
 
 

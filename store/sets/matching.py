@@ -1,9 +1,9 @@
 """Which item of a corpus each row of a file is about: by a column of ids, else by its position; one rule for all files.
 
-A column of usual name (:data:`KEYS`) whose cells are ids, file names or texts of the corpus says it, and then all of
-its cells have to be such, each once. Without one, any other column that names every item once does. Rows are taken in
-the order of the corpus only where no column names an item, or where the user says so. Rows of items that the corpus
-left out are known and told. What is half-matched or names items in two ways is refused, with counts and examples.
+A column of usual name (:data:`KEYS`) of which a cell is an id, file name or text of the corpus says it, else the column
+of any name most of whose cells are; then all of its cells have to be such, each once. Rows are taken in the order of
+the corpus only where no column looks like ids, or where the user says so. Rows of items that the corpus left out are
+known and told. What is half-matched or names items in two ways is refused, with counts and examples.
 """
 
 from __future__ import annotations
@@ -115,6 +115,12 @@ class _Key(NamedTuple):
     @property
     def n_known(self) -> int:
         return sum(map(bool, self.places))
+
+    def is_likely(self, cells: Sequence[object]) -> bool:
+        """True if most cells are names, and of so many items that they are no labels or counts by chance."""
+        known = {str(cell) for cell, found in zip(cells, self.places, strict=True) if found}
+        n, n_words = len(self.places), sum(not _WHOLE.fullmatch(each) for each in known)
+        return 2 * self.n_known > n and (2 * len(known) > n or 4 * n_words > n)
 
     def named(self, items: Items) -> str:
         return f"`{self.column}`" if self.of == items.of else f"`{self.column}`, {self.of} of the {items.kind}"
@@ -270,25 +276,23 @@ def _all_ids(columns: Mapping[str, Sequence[object]], items: Items) -> Match | N
 def key_of(columns: Mapping[str, Sequence[object]], items: Items) -> _Key | None:
     """The first usual column of which a cell is an id, with the kind of ids of which it holds most; else ``query``.
 
-    A column of another name counts where it names every item, each once.
+    Without one, the column of another name most of whose cells are ids.
     """  # fmt: skip
     if not columns:
         return None
-    strict = None
+    strict, counts = None, None
     for column in key_columns(columns, items.of):
         key = _best(column, columns[column], items)
-        if key.n_known:
+        if key.n_known and column not in KEYS["rows"]:
             return key
+        counts = counts or (key if key.n_known else None)
         if strict is None and column in QUERY:
             strict = _Key(column, items.of, key.places)
     if strict is not None:
         return strict
-    for column in columns.keys() - USUAL:
-        key = _best(column, columns[column], items)
-        named = [found[0] for found in key.places if len(found) == 1]
-        if len(named) == len(key.places) == len({*named}) == len(items.ids):
-            return key
-    return None
+    others = (_best(column, columns[column], items) for column in columns if column not in USUAL)
+    likely = [key for key in others if key.is_likely(columns[key.column])]
+    return max(likely, key=lambda key: key.n_known, default=counts)
 
 
 def _best(column: str, cells: Sequence[object], items: Items) -> _Key:
@@ -305,14 +309,21 @@ def _plain(kind: str, cells: Sequence[object], named: Collection[str]) -> Sequen
     if kind == "texts":
         return [None if cell is None else plain_text(cell) for cell in cells]
     if kind == "file names":
-        return [cell if cell is None or str(cell) in named else re.split(r"[/\\]", str(cell))[-1] for cell in cells]
+        return [cell if cell is None else _file_name(str(cell), named) for cell in cells]
     return cells
+
+
+def _file_name(path: str, named: Collection[str]) -> str:
+    """The first of a path, its last part, and this without its suffix that is a name; else the last part."""
+    name = re.split(r"[/\\]", path)[-1]
+    return next((each for each in (path, name, re.sub(r"\.[A-Za-z]\w*$", "", name)) if each in named), name)
 
 
 def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items, *, said: bool) -> Match:
     """Rows without an id: one for each item, in the order of the corpus."""
     usual = key_columns(columns, items.of)
     first = next(((cell, name) for name in usual for cell in columns[name] if cell is not None), None)
+    numbered = [name for name in columns if name not in USUAL and _are_numbers(columns[name])]
     faults = []
     if n_rows != len(items.ids):
         out = f"; the corpus left out {len(items.left_out)} more" if items.left_out else ""
@@ -320,7 +331,7 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
             f"{n_rows} rows without ids for {len(items.ids)} {items.kind}{out}: give their ids in a column or array "
             f"`{items.usual}`, or one row for each in the order of the corpus"
         )
-    for name in () if said else usual:
+    for name in () if said else [*usual, *numbered]:
         cells = columns[name]
         numbers = [int(text) for each in cells if (text := whole_number(str(each).strip())).isdecimal()]
         counts = sorted(numbers) in (list(range(n_rows)), list(range(1, n_rows + 1)))
@@ -329,20 +340,11 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
                 f"`{name}` counts the rows in another order, and holds no ids of the {items.kind}, which look like "
                 f"{items.ids[0]!r}: sort the rows by it if it follows the corpus, or give their ids in a column `query`"
             )
-        elif not counts and n_rows == len(items.ids) and any(each is not None for each in cells):
+        elif not counts and n_rows == len(items.ids) and (given := [each for each in cells if each is not None]):
             faults.append(
-                f"`{name}` holds no ids of the {items.kind}, first {first[0] if first else ''!r}; they look like "
-                f"{items.ids[0]!r}: give them in a column or array `query`, or --by-position if the rows follow the "
-                "corpus"
-            )
-    for name in () if said else [*columns.keys() - USUAL]:  # of another name, and not one for each item
-        key = _best(name, columns[name], items)
-        words = [cell for cell in columns[name] if cell is not None and not _WHOLE.fullmatch(str(cell))]
-        if 2 * key.n_known > n_rows and len({*map(str, words)}) > n_rows // 4:
-            faults.append(
-                f"`{name}` names {items.kind} by their {key.of if key.of != items.of else 'ids'} in {key.n_known} of "
-                f"{n_rows} rows, and does not name each once: give their ids in a column `query`, or --by-position if "
-                "the rows follow the corpus"
+                f"`{name}` holds no ids of the {items.kind}, first {given[0]!r}; they look "
+                f"like {items.ids[0]!r}: give them in a column or array `query`, or --by-position if the rows follow "
+                "the corpus"
             )
     if faults:
         raise RequestError(faults)
@@ -350,6 +352,11 @@ def _in_order(columns: Mapping[str, Sequence[object]], n_rows: int, items: Items
     return Match(
         np.arange(n_rows), POSITION, f"{n_rows:,} rows taken in the corpus' order; {'as you say' if said else none}"
     )
+
+
+def _are_numbers(cells: Sequence[object]) -> bool:
+    """True if all cells are whole numbers and no two are equal, as ids are."""
+    return len({str(cell) for cell in cells if _WHOLE.fullmatch(str(cell))}) == len(cells) > 1
 
 
 def _id_faults(
@@ -388,7 +395,8 @@ def _contradictions(columns: Mapping[str, Sequence[object]], key: _Key, items: I
     if key.of != items.of:
         return []
     faults = []
-    for name in key_columns(columns, items.of):
+    others = [] if key.column in USUAL else [name for name in columns if name not in USUAL]
+    for name in [*key_columns(columns, items.of), *others]:
         if (
             name == key.column
             or name in KEYS["rows"]

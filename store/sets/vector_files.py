@@ -59,6 +59,7 @@ WHOLE = (
     "{} holds whole numbers and is no embedding; it looks like a run: call the columns query_id and items, and import "
     "it with --run FILE; vectors of whole numbers are read from an .npz file of floating point numbers"
 )
+_WIDE = 4  # columns of real numbers, at least, among which whole numbers are not components
 _SMALL = 256 << 20  # bytes that are expanded whatever they were compressed to
 _MOST_TIMES = 50  # vectors compress to 4/5; only arrays that repeat one value shrink to less
 _IDS = re.compile(r"(^|_)(ids?|names?|filenames?|paths?|keys?)$")
@@ -173,7 +174,7 @@ def _cells(path: Path) -> list[object] | None:
             return [*path.read_text(encoding="utf-8").splitlines()]
         if path.suffix == ".npy":
             array = np.load(path, mmap_mode="r", allow_pickle=False)
-            return array.tolist() if array.ndim == 1 and array.dtype.kind in "US" else None
+            return array.tolist() if array.ndim == 1 and array.dtype.kind in "USiu" else None
         listed = json.loads(path.read_text(encoding="utf-8"))
     except NOT_ITS_FORMAT:
         return None
@@ -238,7 +239,8 @@ def named_contents(named: Mapping[Any, Any]) -> Contents:
 
 
 def _may_be_ids(name: str, each: NDArray[Any]) -> bool:
-    numbers = each.ndim == 1 and each.dtype.kind in "iu"
+    real = each.dtype.kind == "f" and name.lower() not in VECTOR_NAMES and bool((each % 1 == 0).all())
+    numbers = each.ndim == 1 and (each.dtype.kind in "iu" or real)
     return name not in COLUMN_TYPES and (numbers or each.dtype.kind in "US" or bool(_IDS.search(name.lower())))
 
 
@@ -265,12 +267,36 @@ def _read_csv(path: Path) -> Contents:
         rest = [at for at in range(len(cells)) if at != lists]
     else:
         named = [plain_name(name) in USUAL or (has_header and not name) for name in header]  # "": pandas' index
+        named = [usual or number for usual, number in zip(named, _not_components(header, cells), strict=True)]
         rest = [
             at for at, column in enumerate(cells) if named[at] or (column and not all(is_number(c) for c in column))
         ]
         numbers = [at for at in range(len(cells)) if at not in rest]
         vectors = np.array([[float(row[at]) for at in numbers] for row in rows], dtype=np.float32)
-    return Contents({"embeddings": vectors}, {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest})
+    return Contents(
+        {"embeddings": vectors},
+        {header[at] or ("index" if has_header else "id"): [*map(text_of_csv, cells[at])] for at in rest},
+    )
+
+
+def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[bool]:
+    """Which columns are whole numbers among real ones: ids, if no two are equal.
+
+    Raises:
+        ValueError: Some are equal, and the name is not a usual one.
+    """
+    whole = [all(re.fullmatch(r"-?\d+", cell) for cell in column) for column in cells]
+    real = [not is_whole and all(map(is_number, column)) for is_whole, column in zip(whole, cells, strict=True)]
+    if sum(real) < _WIDE or sum(real) <= sum(whole):
+        return [False] * len(cells)
+    found = [is_whole and (at < real.index(True) or len({*cells[at]}) > 1) for at, is_whole in enumerate(whole)]
+    for at, column in enumerate(cells):
+        if found[at] and len({*column}) < len(column) and plain_name(header[at]) not in USUAL:
+            raise ValueError(
+                f"column {header[at] or at + 1} holds whole numbers among columns of real ones, some twice, first "
+                f"{column[0]}: leave it out, name it `query` if they are ids, or write {column[0]}.0 for a component"
+            )
+    return found
 
 
 def _read_json(path: Path) -> Contents:
@@ -290,7 +316,7 @@ def _read_json(path: Path) -> Contents:
     cells = {name: [row.get(name) for row in rows] for name in names}
     lists = {name: column for name, column in cells.items() if all(map(is_vector, column))}
     real = {name: column for name, column in lists.items() if not _are_whole(column)}
-    ids = {name: column for name, column in cells.items() if all(isinstance(one, str | int) for one in column)}
+    ids = {name: column for name, column in cells.items() if not any(isinstance(one, list | dict) for one in column)}
     return Contents({name: _matrix(column) for name, column in (real or lists).items()}, ids)
 
 

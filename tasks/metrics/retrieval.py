@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from capim.store.schema import UNLISTED
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties, stored_values
-from capim.tasks.ranking.outcomes import UNLISTED, Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 
 
 def expected_hit(
@@ -68,13 +69,13 @@ def reciprocal_rank(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
     tied scores. Not ``1 / E[rank]``: one of three tied items is right, 0.611 and not 0.5 on average.
     """
     if ties != "expected":
-        return 1 / rank_of_first(outcomes, ties)
+        return np.where(outcomes.rank_best < UNLISTED, 1 / rank_of_first(outcomes, ties), 0.0)
     cases = np.stack(
         [outcomes.rank_best - 1, outcomes.rank_worst - outcomes.rank_best, outcomes.n_tied_relevant], axis=1
     )
     distinct, case_of = np.unique(cases, axis=0, return_inverse=True)
     expected = np.array([expected_reciprocal(*case) for case in distinct.tolist()], dtype=np.float64)
-    return expected[case_of.ravel()]
+    return np.where(outcomes.rank_best < UNLISTED, expected[case_of.ravel()], 0.0)
 
 
 def expected_reciprocal(above: int, irrelevant: int, relevant: int) -> float:
@@ -454,7 +455,7 @@ def _ndcg_of_listed(k: int) -> Metric:
 TREC_EVAL = (
     _as_trec_eval("map", "Average precision", lambda o: average_precision(o, np.full(len(o), UNLISTED - 1))),
     *(_found_by_rank(k, "P") for k in (5, 10, 20)),
-    _as_trec_eval("recip_rank", "Reciprocal rank", lambda o: np.where(o.rank_best < UNLISTED, 1 / o.rank_best, 0.0)),
+    _as_trec_eval("recip_rank", "Reciprocal rank", lambda o: reciprocal_rank(o, "won")),
     _as_trec_eval("ndcg", "nDCG of the whole list", lambda o: ndcg(o, UNLISTED - 1)),
     *(_ndcg_of_listed(k) for k in (5, 10, 20)),
     _as_trec_eval("Rprec", "Precision at R", R_PRECISION.per_query),

@@ -16,7 +16,6 @@ from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import Protocol
 
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
-UNLISTED = 1 << 30  # the rank of the first relevant item that trec_eval takes as not retrieved
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
 """Attribute -> column of the stored table, where the names differ."""
 _RANKS = ("relevant_rank_best", "relevant_rank_worst")
@@ -45,7 +44,8 @@ class Outcomes:
         weights: float64: weight of the query in a mean; 1 unless groups of unequal size have equal weight.
         best_score: float32: score of the best relevant item.
         relevant_rank_best: int32, all queries one after the other, ``n_relevant`` values each, ascending: rank of the
-            first, second, … relevant item, all ties with irrelevant items won.
+            first, second, … relevant item, all ties with irrelevant items won; from ``UNLISTED`` for a
+            judged query without a list.
         relevant_rank_worst: The same with these ties lost.
         relevant_grades: int32, same order, at least 1: grade of each relevant item, the highest of a tie first. None
             where nobody judged grades.
@@ -54,7 +54,7 @@ class Outcomes:
             scores in random order (within the stored list). None without grades.
         bpref: float64, same shape: trec_eval's bpref, of an imported run in trec_eval's order
             (``t2i/judged@trec_eval``): no ties, and a relevant item that is in no list has a rank from
-            :data:`UNLISTED`. None elsewhere.
+            :data:`~capim.store.schema.UNLISTED`. None elsewhere.
         top_ords: int32, shape ``(n_queries, width)``: corpus ords of the best items, best first, equal scores by
             ord; -1 beyond the gallery. None for quadruples and pairs.
         top_scores: float32, same shape; NaN beyond the gallery.

@@ -17,7 +17,7 @@ from capim.reports.rows.report_data import ReportData, Row
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import replacing
-from capim.store.schema import texts
+from capim.store.schema import UNLISTED, texts
 from capim.store.types import Corpus, Method, Modality
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.table import METRICS, is_known
@@ -125,7 +125,8 @@ def _found(outcomes: pa.Table, label: str, n_items: int) -> dict[str, pa.Array]:
     ords, best, worst = (outcomes[name].to_numpy() for name in ("query_ord", "rank_best", "rank_worst"))
     rank, hit, absent = np.zeros(n_items, np.int32), np.zeros(n_items, np.bool_), np.ones(n_items, np.bool_)
     rank[ords], hit[ords], absent[ords] = best, worst == 1, False
-    return {f"{label} {name}": pa.array(values, mask=absent) for name, values in (("rank", rank), ("hit", hit))}
+    unranked = absent | (rank >= UNLISTED)
+    return {f"{label} rank": pa.array(rank, mask=unranked), f"{label} hit": pa.array(hit, mask=absent)}
 
 
 def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: EmbeddingStore) -> None:

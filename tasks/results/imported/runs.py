@@ -4,7 +4,9 @@ A run is lines ``query Q0 item rank score tag`` (TREC), ``query item rank`` (MS 
 or JSON: query -> item -> score, query -> items in their order, or rows with such a list. Items are ordered by score,
 whatever the rank column says; equal scores are ties. A relevant item that its list does not hold has a rank from the
 length of the list + 1 to the end of the gallery. An item that ties with the last of a list might tie with items that
-were cut off: the list is taken as it stands. An id is written as it is or as :func:`trec_id`.
+were cut off: the list is taken as it stands. Of judged documents, a query without a list counts as not found at every
+k, and a list of a query that nobody judged is left out and counted, as in trec_eval. An id is written as it is or as
+:func:`trec_id`.
 
 On judged documents a run also has outcomes as trec_eval has them (``t2i/judged@trec_eval``): scores as float32, equal
 ones by id, descending; an item that is not listed, and a query without a list, is not found.
@@ -27,13 +29,13 @@ import pyarrow.compute as pc
 from capim.store.columns_read import NO_OPTION, SPLITS, telling
 from capim.store.errors import RequestError
 from capim.store.files import existing_file, read_row_file, reading
-from capim.store.schema import JUDGED, TOP, texts
+from capim.store.schema import JUDGED, TOP, UNLISTED, texts
 from capim.store.sets.matching import Items, key_of, left_out_of
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import read_json_lines
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.outcomes import UNLISTED, Outcomes
+from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import TREC_EVAL, build_tasks, select_protocols
 from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
 from capim.tasks.ranking.tasks import RetrievalTask, query_columns
@@ -350,12 +352,19 @@ def _ids_of(names: Collection[str], items: Items) -> tuple[Mapping[str, str], st
 
 
 def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list[str]]:
-    """The lists but for those of queries that the corpus left out; an empty one for each judged query without one."""
+    """The lists of the task's queries, an empty one for each judged query without one, and what is left out.
+
+    A list of a query that the corpus left out is; of judged documents, any other too if a list is of one of them.
+    """
     known, asked = left_out_of(corpus, "caption") | left_out_of(corpus, "image"), {*task.query_ids.tolist()}
     out = [query for query in run if query in known and query not in asked]
     own = {query: items for query, items in run.items() if query not in {*out}}
     told = [f"{len(out)} lists are of queries that the corpus left out, first {out[0]!r}"] if out else []
     if task.grades is not None and own.keys() & asked:
+        unjudged = [query for query in own if query not in asked]
+        own = {query: items for query, items in own.items() if query in asked}
+        if unjudged:
+            told.append(f"{len(unjudged)} lists are of queries that nobody judged, left out, first {unjudged[0]!r}")
         missing = [query for query in task.query_ids.tolist() if query not in own]
         own |= {query: {} for query in missing}
         if missing:
@@ -398,15 +407,14 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
         lists[row, : len(items)] = [ord_ for _, ord_ in items]
         scores[row, : len(items)] = [-negative for negative, _ in items]
     relevant, listed = relevant_in_lists(lists, scores, task, unlisted=-np.inf)
-    # of a query without a list nothing is found as far as the others go
-    depth = np.where(depth > 0, depth, np.minimum(depth.max(), task.n_gallery - task.n_relevant))
+    cut_off = np.where(depth > 0, task.n_gallery - depth, task.n_relevant)  # no item but the relevant ones
+    depth = np.where(depth > 0, depth, UNLISTED - 1)
     query_of = task.query_of_relevant
-    cut_off = (task.n_gallery - depth)[query_of]
     ranks = ranks_of(
         RelevantScores(
             relevant.scores,
             np.where(listed, relevant.n_above, depth[query_of]),
-            np.where(listed, relevant.n_tied, cut_off),
+            np.where(listed, relevant.n_tied, cut_off[query_of]),
         ),
         task.offsets,
         task.grades,
