@@ -152,8 +152,8 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     size = words.verdict(metric, row, rival=widest.names[0])
     size = size.partition(" (")[2].removesuffix(")") if size.startswith("undecided") else f"is {size}"
     bound = f" ({widest.rival} {size})" if size else ""
-    several = show.some([*names], "or", most=4 if len(names) < 5 else 3)
-    return f"{several}; none is shown to be worse than {best}{bound}{others}"
+    listed = show.some([*names], "or", most=4 if len(names) < 5 else 3)
+    return f"{listed}; none is shown to be worse than {best}{bound}{others}"
 
 
 def _faster(data: ReportData, name: str, rival: str) -> list[str]:
