@@ -63,7 +63,8 @@ from prefect.settings import get_current_settings
 import capim
 from capim.flows.execution import start
 heartbeat = lambda: get_current_settings().flows.heartbeat_frequency
-print(heartbeat(), start(lambda return_state: SimpleNamespace(result=lambda raise_on_failure: heartbeat())))
+run = lambda return_state: SimpleNamespace(result=lambda raise_on_failure, found=heartbeat(): found)
+print(heartbeat(), start(run))
 """
     env = {name: value for name, value in os.environ.items() if name != "PREFECT_FLOWS_HEARTBEAT_FREQUENCY"}
     env |= {"PREFECT_API_URL": "http://127.0.0.1:1/api"}
