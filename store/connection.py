@@ -105,15 +105,13 @@ def tell_of_waits(uri: str) -> None:
     place = without_credentials(uri)
 
     def watch() -> None:
-        told: dict[tuple[float, str], float] = {}
+        next_word: dict[tuple[float, str], float] = {}
         while True:
             time.sleep(_WAIT_SECONDS / 10)
-            working = [*_IN_WORK.values()]
-            told = {each: told.get(each, _WAIT_SECONDS) for each in working}
-            for each in working:
-                if (waited := time.monotonic() - each[0]) >= told[each]:
-                    log.warning("waiting for the storage at %s since %.0f s: %s", place, waited, each[1])
-                    told[each] *= 2
+            for began, what in [*_IN_WORK.values()]:
+                if (waited := time.monotonic() - began) >= next_word.get((began, what), _WAIT_SECONDS):
+                    log.warning("waiting for the storage at %s since %.0f s: %s", place, waited, what)
+                    next_word[began, what] = 2 * waited
 
     threading.Thread(target=watch, name="waits for the storage", daemon=True).start()
 
