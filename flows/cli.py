@@ -159,8 +159,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         with _ended_by(signal.SIGTERM):
             return int(args.call(args))
     except KeyboardInterrupt as stopped:
-        _print_error("interrupted; what was encoded is stored, run the same command to continue")
-        return 128 + int((stopped.args or (signal.SIGINT,))[0])
+        _print_error("interrupted; what was stored is kept, run the same command to continue")
+        code = 128 + int((stopped.args or (signal.SIGINT,))[0])
+        if argv is None:  # a thread may wait for an answer of the storage
+            _end(code)
+        return code
     except BrokenPipeError:
         # the program that reads our output (head, less) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -257,7 +257,8 @@ def embed_step(
                         failed[work.spec.name] = references
                     else:
                         done += references
-                advance(1)
+                if len(failed) < len(works):  # else nothing is said to be encoded
+                    advance(1)
     if failed and len(failed) == len(works):
         execution.refuse_all(list(failed.values()))
     return tuple(done), (*request.missing, *(missing_encoder(name, failure) for name, failure in failed.items()))

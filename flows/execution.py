@@ -31,6 +31,7 @@ from uuid import UUID
 import httpx
 import pyarrow as pa
 
+from capim.flows import HEARTBEAT_SECONDS
 from capim.flows.config import RunConfig, run_config
 from capim.reports.destination import folders_of, remove_folder, unused_pages
 from capim.store import EmbeddingStore
@@ -42,6 +43,7 @@ from capim.store.schema import RUNS
 from capim.tasks.hub.progress import Overall, track
 from capim.tasks.runtime.prefects import (
     PREFECT_API_URL,
+    PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
     Flow,
     FlowRunContext,
     GlobalConcurrencyLimitCreate,
@@ -62,6 +64,7 @@ from capim.tasks.runtime.prefects import (
     get_client,
     get_run_logger,
     tags,
+    temporary_settings,
 )
 from capim.tasks.runtime.references import Missing, library_versions, named, this_host
 from capim.tasks.runtime.task import (
@@ -164,7 +167,7 @@ def within_limit(seconds: float) -> Iterator[None]:
 
 
 LATE = (
-    "the run took longer than its time limit; what was encoded is stored. Run it again to continue, or set "
+    "the run took longer than its time limit; what was stored is kept. Run it again to continue, or set "
     f"{TIMEOUT_VARIABLE} to more hours (of a deployment: job_variables in deployments/prefect.yaml)"
 )
 
@@ -434,8 +437,10 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
             log.warning("%s=%s has no effect without a Prefect server (PREFECT_API_URL)", RUNNER_VARIABLE, runner)
         return flow.fn(*args, **kwargs)
     hide_prefects_lines()
+    # a program that imported Prefect before capim has not read the variable that capim sets
+    heartbeat = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: HEARTBEAT_SECONDS}
     try:
-        with tags(TAG, "from-a-shell"):
+        with tags(TAG, "from-a-shell"), temporary_settings(set_defaults=heartbeat):
             state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
         return cast("R", state.result(raise_on_failure=True))
     except TimeLimitError as error:
@@ -444,7 +449,7 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if isinstance(error, WorkError) or not _is_lost(error):
             raise
         raise WorkError(
-            f"the Prefect server at {address} does not answer; what was encoded is stored",
+            f"the Prefect server at {address} does not answer; what was stored is kept",
             remedy="Start the server and run the same command to continue, or run it without a server: "
             "unset PREFECT_API_URL",
         ) from error
@@ -512,7 +517,8 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         state, told = _state_after(error), TimeLimitError(LATE) if limit and _is_late(error, limit) else error
         message = without_credentials(" ".join(str(told).split()))
         why = f"{type(told).__name__}: {message}" if state == "failed" else None
-        write(state=state, finished=datetime.now(UTC), message=why)
+        with suppress(WorkError):  # of a storage that does not answer; the error before it says more
+            write(state=state, finished=datetime.now(UTC), message=why)
         if is_new and isinstance(error, RequestError):
             discard_if_empty(store)
         raise

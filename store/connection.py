@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from capim.store.digests import ABSENT, RECORDS, Digests, Entry
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.files import replacing
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ _REMEDIES = {
     "cannot allocate memory|unable to allocate|failed to map segment|malloc of size|task was aborted|"
     "resource temporarily unavailable": "Free memory, or allow the process more (`ulimit -v unlimited`)",
     _NO_BUCKET: "There is no bucket of this name: check the address, or make the bucket",
+    "error sending request|timed out|timeout|network_connection": "The storage does not answer: check the network, and "
+    "AWS_ENDPOINT_URL. What was stored before is kept; run the same command again to continue",
     f"{_INCOMPLETE}|damaged file": "Run `capim store verify`: it lists what is damaged, with the command that "
     "repairs it",
 }
@@ -76,6 +78,8 @@ def storage_faults(what: str) -> Iterator[None]:
 
     So is a panic of Lance, to which damaged files lead, and which is a ``BaseException``.
     """
+    thread, mine = threading.get_ident(), (time.monotonic(), what)
+    outermost = _IN_WORK.setdefault(thread, mine)
     try:
         yield
     except (RequestError, WorkError):
@@ -86,6 +90,30 @@ def storage_faults(what: str) -> Iterator[None]:
         if type(panic).__name__ != "PanicException":  # every extension module in Rust has a class of its own
             raise
         raise explained(f"{what} failed", RuntimeError(f"damaged file ({panic})")) from panic
+    finally:
+        if outermost is mine:
+            _IN_WORK.pop(thread, None)
+
+
+_WAIT_SECONDS = 30.0  # for object storage, before that is said; then after twice as long, and so on
+_IN_WORK: dict[int, tuple[float, str]] = {}  # thread -> when it began what it asks of the storage, and what that is
+
+
+@cache
+def tell_of_waits(uri: str) -> None:
+    """From now on, say when object storage takes long: it may have stopped answering."""
+    place = without_credentials(uri)
+
+    def watch() -> None:
+        next_word: dict[tuple[float, str], float] = {}
+        while True:
+            time.sleep(_WAIT_SECONDS / 10)
+            for began, what in [*_IN_WORK.values()]:
+                if (waited := time.monotonic() - began) >= next_word.get((began, what), _WAIT_SECONDS):
+                    log.warning("waiting for the storage at %s since %.0f s: %s", place, waited, what)
+                    next_word[began, what] = 2 * waited
+
+    threading.Thread(target=watch, name="waits for the storage", daemon=True).start()
 
 
 def explained(problem: str, fault: Exception) -> WorkError:
@@ -137,12 +165,15 @@ def storage_options(environment: Mapping[str, str]) -> dict[str, str]:
 
     Examples:
         >>> storage_options({"AWS_ENDPOINT_URL": "http://localhost:9000"})
-        {'aws_endpoint': 'http://localhost:9000', 'allow_http': 'true'}
+        {'client_retry_timeout': '30', 'aws_endpoint': 'http://localhost:9000', 'allow_http': 'true'}
     """
+    # A request may take 30 s; without an answer it is not sent again. The variable OBJECT_STORE_CLIENT_RETRY_TIMEOUT,
+    # which Lance reads, allows it.
+    options = {"client_retry_timeout": "30"}
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
     if not endpoint:
-        return {}
-    return {"aws_endpoint": endpoint} | ({"allow_http": "true"} if endpoint.startswith("http://") else {})
+        return options
+    return options | {"aws_endpoint": endpoint} | ({"allow_http": "true"} if endpoint.startswith("http://") else {})
 
 
 def load_lance() -> ModuleType:
@@ -383,6 +414,8 @@ class Connection:
         self.uri = uri.rstrip("/") or "/"
         self.is_local = "://" not in uri
         self.options = {} if self.is_local else storage_options(os.environ)
+        if not self.is_local:
+            tell_of_waits(self.uri)
         self.is_checked = False
         self.kept = KeptRows(self, keeps=keeps)
         self._looked = -math.inf

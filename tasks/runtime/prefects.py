@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from prefect.runtime import deployment as deployment
     from prefect.runtime import flow_run as flow_run
     from prefect.settings import PREFECT_API_URL as PREFECT_API_URL
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY as PREFECT_FLOWS_HEARTBEAT_FREQUENCY
+    from prefect.settings import temporary_settings as temporary_settings
     from prefect.task_runners import TaskRunner as TaskRunner
     from prefect.task_runners import ThreadPoolTaskRunner as ThreadPoolTaskRunner
     from prefect.tasks import MaterializingTask as MaterializingTask
@@ -68,7 +70,7 @@ _MODULES = {
     "prefect.logging": ("get_run_logger",),
     "prefect.logging.handlers": ("APILogHandler",),
     "prefect.runtime": ("deployment", "flow_run"),
-    "prefect.settings": ("PREFECT_API_URL",),
+    "prefect.settings": ("PREFECT_API_URL", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "temporary_settings"),
     "prefect.task_runners": ("TaskRunner", "ThreadPoolTaskRunner"),
     "prefect.tasks": ("MaterializingTask",),
 }  # fmt: skip

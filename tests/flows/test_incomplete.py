@@ -155,3 +155,14 @@ def test_a_wrong_request_still_refuses_the_whole_run(device: str, text: str, tmp
     run = f"run --corpora shapes --sample 8 --encoders tiny-clip --device {device}"
     assert text in command(run, workspace, code=2).err
     assert not workspace.exists()
+
+
+def test_nothing_is_said_to_be_encoded_where_every_encoder_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("capim.flows.terminal", "capim.tasks.hub.progress"):
+        monkeypatch.setattr(f"{module}.QUIET_SECONDS", 0.0)
+    suite = tmp_path / "suite.toml"
+    few = '[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 8\n'
+    suite.write_text(f'device = "cpu"\n{few}{broken(tmp_path / "models", "memory")}')
+    assert "encoded in" not in command(f"embed {suite}", tmp_path / "workspace", code=1).err

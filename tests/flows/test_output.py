@@ -21,7 +21,7 @@ from capim.flows.config import RunConfig
 from capim.flows.execution import recorded_run
 from capim.flows.terminal import Form, Rows, link
 from capim.store import EmbeddingStore
-from capim.store.errors import plain
+from capim.store.errors import WorkError, plain
 from capim.store.schema import RUNS
 from capim.tasks.runtime.task import CONSOLE_LEVEL, hide_prefects_lines
 from tests.command import command
@@ -99,6 +99,29 @@ def test_a_run_whose_process_died_is_interrupted_when_the_next_one_of_its_host_b
             assert store.rows("runs", run=first)["state"].to_pylist() == ["interrupted"]
             assert store.rows("runs", run=second)["state"].to_pylist() == ["running"]
     assert set(store.rows("runs")["state"].to_pylist()) == {"completed"}, "it was not dead after all"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"), [(KeyboardInterrupt(), "interrupted"), (SystemExit(1), "interrupted"), (OSError(), "failed")]
+)
+def test_a_run_that_a_signal_or_a_lost_worker_ends_is_interrupted(
+    error: BaseException, state: str, tmp_path: Path
+) -> None:
+    config = RunConfig(workspace=str(tmp_path))
+    with pytest.raises(type(error)), recorded_run(config, "benchmark"):
+        raise error
+    assert EmbeddingStore.open(config.store_uri).rows("runs")["state"].to_pylist() == [state]
+
+
+def test_a_storage_that_cannot_take_the_end_of_a_run_does_not_hide_what_ended_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise WorkError("writing table 'runs' failed")
+
+    with pytest.raises(KeyboardInterrupt), recorded_run(RunConfig(workspace=str(tmp_path)), "benchmark"):
+        monkeypatch.setattr(EmbeddingStore, "write_rows", lost)
+        raise KeyboardInterrupt
 
 
 def test_what_prefect_logs_without_its_server_stays_off_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

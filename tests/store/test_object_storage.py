@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import socket
 
 import numpy as np
 import pytest
@@ -208,3 +210,17 @@ def test_a_file_whose_answer_breaks_off_is_read_again(monkeypatch: pytest.Monkey
     answers += [OSError("AWS Error INTERNAL_FAILURE during GetObject")] * 2
     with pytest.raises(OSError, match="INTERNAL_FAILURE"):
         files.read("results", "digests/1-a.json")
+
+
+def test_a_storage_that_does_not_answer_is_named_and_given_up(monkeypatch, caplog):
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
+        in_environment(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setattr("capim.store.connection._WAIT_SECONDS", 0.5)
+        connection = Connection("s3://silent/work/store")
+        connection.options |= {"timeout": "500ms", "client_retry_timeout": "0"}
+        with pytest.raises(WorkError, match=r"does not answer.*What was stored before is kept"):
+            connection.open("results")
+    waits = [record.getMessage() for record in caplog.records if "waiting for the storage" in record.getMessage()]
+    told = "waiting for the storage at s3://silent/work/store since . s: opening table 'results' at its newest version"
+    assert re.fullmatch(told, waits[0])
+    assert 2 <= len(waits) <= 4  # after 0.5, 1, 2 and 4 seconds

@@ -1,0 +1,267 @@
+"""What stops a run stops it in every kind of step: a cancel, the time limit, and Ctrl-C; and nothing else does.
+
+All cases run side by side, each held in one step of a real `capim run` or of a worker's run, asleep.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from capim.deployments.automations import HEARTBEAT, SILENCE
+from capim.deployments.automations import main as apply_automations
+from capim.flows import HEARTBEAT_SECONDS
+from capim.flows.execution import LATE, TIMEOUT_VARIABLE
+from capim.store import EmbeddingStore
+from tests.command import command
+from tests.deployments.conftest import PATIENCE, ROOT
+
+server = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
+STEPS = ("embed", "score", "compare", "diagnose", "publish")
+LIMIT = 80.0 * PATIENCE / 3  # seconds, in which the held step has to begin; another case takes longer
+SOON = 10.0 * PATIENCE / 3  # seconds
+HOLD = """
+import functools, os, signal, time
+
+if "HELD" in os.environ:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
+    import capim.tasks.runtime.task as module
+
+    declare = module.task
+
+    def task(name, **options):
+        def held(function):
+            @functools.wraps(function)
+            def run(*args, **kwargs):
+                with open(os.environ["HELD_FILE"], "w", buffering=1) as file:
+                    print(os.getpid(), file=file)
+                    try:
+                        end = time.monotonic() + float(os.environ.pop("HELD_SECONDS", 0))  # only the first of its name
+                        while time.monotonic() < end:
+                            time.sleep(0.2)
+                    except BaseException as error:
+                        print(type(error).__name__, file=file)
+                        raise
+                return function(*args, **kwargs)
+
+            return declare(name, **options)(run if name == os.environ["HELD"] else function)
+
+        return held
+
+    module.task = task
+"""
+"""``sitecustomize.py`` of the runs: a task of one name sleeps before it does anything, and writes what wakes it."""
+
+
+@dataclass
+class Case:
+    """A run that is held in one step.
+
+    Attributes:
+        seconds: From the stop to the end of the process.
+        code: What the process ended with; None of a worker's run.
+    """
+
+    name: str
+    step: str
+    folder: Path
+    held_seconds: float = 600.0
+    process: subprocess.Popen[bytes] | None = None
+    run: str = ""
+    stopped: float = 0.0
+    seconds: float = 0.0
+    code: int | None = None
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / f"{self.name}-{self.step}"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What holds the run, and where it works."""
+        held = {"HELD": self.step, "HELD_FILE": f"{self.workspace}.held", "HELD_SECONDS": str(self.held_seconds)}
+        return {**held, "PYTHONPATH": f"{self.folder}:{ROOT}", "CAPIM_WORKSPACE": str(self.workspace)}
+
+    @property
+    def told(self) -> list[str]:
+        """The process that is held, and what woke it."""
+        file = Path(f"{self.workspace}.held")
+        return file.read_text().split() if file.exists() else []
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """Of the run that was held; those after it, and the one that made the workspace, have other numbers."""
+        [pid, *_] = self.told
+        rows = EmbeddingStore.open(f"{self.workspace}/store").rows("runs").to_pylist()
+        [row] = [row for row in rows if row["pid"] == int(pid)]
+        return row
+
+    def is_over(self) -> bool:
+        if self.process is not None:
+            self.code = self.process.poll()
+            return self.code is not None
+        return not psutil.pid_exists(int(self.told[0]))
+
+
+SUITE = """
+encoders = ["tiny-clip", "tiny-clip-plain"]
+replicates = {replicates}
+protocols = ["t2i/all"]
+analyses = ["complexity"]
+device = "cpu"
+[[corpus]]
+name = "few"
+reader = "shapes"
+n_scenes = 8
+"""
+CONFIG = tomllib.loads(SUITE.format(replicates=200))
+CONFIG["corpora"] = CONFIG.pop("corpus")
+
+
+def from_a_shell(installation: Any, case: Case, **more: str) -> None:
+    words = [sys.executable, "-m", "capim", "run", str(case.folder / "suite.toml")]
+    log = (case.folder / f"{case.workspace.name}.log").open("wb")
+    case.process = subprocess.Popen(words, env={**installation.env, **case.env, **more}, stdout=log, stderr=log)
+
+
+def run_on_the_server(installation: Any, case: Case) -> dict[str, Any]:
+    """The server's record of a run that has ended, and so have its tasks."""
+    run = str(case.row["flow_run"])
+    tasks = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
+    assert {task["state_name"] for task in tasks} == {"Completed"} | ({"Crashed"} if len(case.told) > 1 else set())
+    return dict(installation.get(f"/flow_runs/{run}"))
+
+
+def without_a_limit_of_runs(installation: Any) -> str:
+    """A deployment of the benchmark that several runs of may go on at once; returns its id."""
+    found = installation.get("/deployments/name/benchmark/nightly-benchmark")
+    same = ("flow_id", "entrypoint", "work_pool_name", "work_queue_name", "job_variables", "pull_steps", "tags")
+    made = {"name": "held", "enforce_parameter_schema": False, **{name: found[name] for name in same}}
+    return str(installation.post("/deployments/", made)["id"])
+
+
+@pytest.fixture(scope="module")
+def cases(installed: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Case]]:
+    """How a run ends -> the step that it is held in -> the run, which has ended."""
+    folder = tmp_path_factory.mktemp("held")
+    if installed.server is None:
+        installed.start_server()
+    (folder / "sitecustomize.py").write_text(HOLD)
+    (folder / "suite.toml").write_text(SUITE.format(replicates=200))
+    (folder / "before.toml").write_text(SUITE.format(replicates=100))
+    with temporary_settings({PREFECT_API_URL: installed.api}):
+        assert apply_automations([]) == 0
+    command(f"run {folder / 'before.toml'} --quiet", folder / "before")
+    made = {(how, step): Case(how, step, folder) for how in ("keyboard", "limit", "cancel") for step in STEPS}
+    made["long", "score"] = Case("long", "score", folder, held_seconds=SILENCE.total_seconds() + 10)
+    for case in made.values():
+        shutil.copytree(folder / "before", case.workspace)
+    begin = f"/deployments/{without_a_limit_of_runs(installed)}/create_flow_run"
+    try:
+        with installed.worker("capim-cpu"):
+            for (how, _), case in made.items():
+                if how == "cancel":
+                    asked = {"parameters": {"config": CONFIG}, "job_variables": {"env": case.env}}
+                    case.run = installed.post(begin, asked)["id"]
+                else:
+                    more = {TIMEOUT_VARIABLE: str(LIMIT / 3600)} if how == "limit" else {}
+                    from_a_shell(installed, case, **more)
+            end_all(installed, made)
+        yield made
+    finally:
+        for case in made.values():
+            if case.process is not None:
+                installed.kill(case.process)
+
+
+def end_all(installed: Any, made: dict[tuple[str, str], Case]) -> None:
+    """Stop every run as soon as it is held, and note when its process has ended."""
+    end = time.monotonic() + PATIENCE * 150
+    waiting = dict(made)
+    while waiting and time.monotonic() < end:
+        for (how, step), case in [*waiting.items()]:
+            if not case.told and not (case.process and case.process.poll() is not None):
+                continue
+            if not case.stopped:
+                case.stopped = time.time()
+                if how == "keyboard" and case.process is not None:
+                    case.process.send_signal(signal.SIGINT)
+                elif how == "cancel":
+                    cancelling = {"type": "CANCELLING", "name": "Cancelling"}
+                    installed.post(f"/flow_runs/{case.run}/set_state", {"state": cancelling})
+            elif case.is_over():
+                case.seconds = time.time() - case.stopped
+                del waiting[how, step]
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("step", STEPS)
+class TestARunThatIsHeldInAStep:
+    pytestmark = server
+
+    def test_is_interrupted_from_the_keyboard(self, step: str, cases: Any, installation: Any) -> None:
+        case = cases["keyboard", step]
+        assert case.told[1:] == ["KeyboardInterrupt"]
+        assert case.seconds < SOON
+        assert (case.code, case.row["state"], case.row["message"]) == (130, "interrupted", None)
+        assert run_on_the_server(installation, case)["state"]["type"] in ("CRASHED", "CANCELLED")
+
+    def test_is_ended_by_its_time_limit(self, step: str, cases: Any, installation: Any) -> None:
+        case = cases["limit", step]
+        assert case.told[1:] == ["CancelledError"]
+        found = run_on_the_server(installation, case)
+        begun = datetime.fromisoformat(found["start_time"]).timestamp()
+        assert case.stopped + case.seconds - begun < LIMIT + SOON
+        assert (case.code, case.row["state"], case.row["message"]) == (1, "failed", f"TimeLimitError: {LATE}")
+        assert found["state"]["name"] == "TimedOut"
+        log = (case.folder / f"{case.workspace.name}.log").read_text()
+        assert "the run took longer than its time limit" in " ".join(log.split())
+
+    def test_is_cancelled_on_the_server(self, step: str, cases: Any, installation: Any) -> None:
+        case = cases["cancel", step]
+        assert case.told[1:] == ["TerminationSignal"]
+        assert case.seconds < SOON
+        assert installation.ended(case.run, seconds=30) == "CANCELLED"
+        assert run_on_the_server(installation, case)["id"] == case.run
+        assert (case.row["state"], case.row["message"]) == ("cancelled", None)
+
+
+@pytest.mark.prefect
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("how", "step"), [("keyboard", "embed"), ("limit", "score"), ("cancel", "publish")])
+def test_a_run_that_was_stopped_is_followed_by_one_that_goes_on(how: str, step: str, cases: Any) -> None:
+    case = cases[how, step]
+    command(f"run {case.folder / 'suite.toml'} --quiet", case.workspace)
+    states = EmbeddingStore.open(f"{case.workspace}/store").rows("runs").sort_by("started")["state"].to_pylist()
+    assert (states[0], states[-1], len(states)) == ("completed", "completed", 3)
+
+
+@pytest.mark.prefect
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_longer_than_the_silence_of_a_lost_one_is_left_alone(cases: Any, installation: Any) -> None:
+    """The automation takes a run without a heartbeat for 90 seconds for lost."""
+    case = cases["long", "score"]
+    assert case.seconds > SILENCE.total_seconds()
+    assert (case.code, case.row["state"]) == (0, "completed")
+    found = run_on_the_server(installation, case)
+    assert found["state"]["type"] == "COMPLETED"
+    history = installation.get(f"/flow_run_states/?flow_run_id={found['id']}")
+    assert "CRASHED" not in {state["type"] for state in history}
+    run = {"id": [f"prefect.flow-run.{found['id']}"]}
+    sent = installation.post("/events/filter", {"filter": {"event": {"name": [HEARTBEAT]}, "resource": run}})["events"]
+    assert len(sent) >= SILENCE.total_seconds() // HEARTBEAT_SECONDS
