@@ -263,9 +263,11 @@ def blocks_of(
         yield block, unit
 
 
-def are_unit(file: EmbeddingParts) -> bool:
-    """True if all vectors have unit norm: they are stored as they are, not divided by their norm."""
-    return all((_norms_and_scale(part.values)[1] == 1.0).all() for part in file.read(_ROWS[file.first.vectors]))
+def are_unit_float16(file: EmbeddingParts) -> bool:
+    """True if float16 holds the vectors as they are stored: others than of unit norm are divided by their norm."""
+    return file.first.values.dtype.itemsize <= 2 and all(
+        (_norms_and_scale(part.values)[1] == 1.0).all() for part in file.read(_ROWS[file.first.vectors])
+    )
 
 
 def _norms_and_scale(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

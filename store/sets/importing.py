@@ -23,7 +23,7 @@ from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted, unknown
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
-from capim.store.sets.embedding_files import EmbeddingParts, are_unit, blocks_of, open_embedding_file
+from capim.store.sets.embedding_files import EmbeddingParts, are_unit_float16, blocks_of, open_embedding_file
 from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, key_of, match, plain_name
 from capim.store.sets.rows import ItemIndex, digest
 from capim.store.sets.seal import SealedSet
@@ -368,16 +368,15 @@ def _files(
                 continue
             with noted(faults):
                 contents = read(Path(file), modality, corpus.items(modality).num_rows)
-                first = contents.first
                 found = ImportFile(
                     row=row,
                     revision=row.revision or stored_revision(store, row.encoder),
                     corpus=corpus,
                     modality=modality,
                     path=Path(file),
-                    dim=first.values.shape[1],
-                    vectors=first.vectors,
-                    storage="float16" if first.values.dtype.itemsize <= 2 and are_unit(contents) else "float32",
+                    dim=contents.first.values.shape[1],
+                    vectors=contents.first.vectors,
+                    storage="float16" if are_unit_float16(contents) else "float32",
                 )
                 files.append(found)
     return files

@@ -280,19 +280,18 @@ def key_of(columns: Mapping[str, Sequence[object]], items: Items) -> _Key | None
     """  # fmt: skip
     if not columns:
         return None
-    strict, counts = None, None
+    strict = None
     for column in key_columns(columns, items.of):
         key = _best(column, columns[column], items)
-        if key.n_known and column not in KEYS["rows"]:
+        if key.n_known:
             return key
-        counts = counts or (key if key.n_known else None)
         if strict is None and column in QUERY:
             strict = _Key(column, items.of, key.places)
     if strict is not None:
         return strict
     others = (_best(column, columns[column], items) for column in columns if column not in USUAL)
     likely = [key for key in others if key.is_likely(columns[key.column])]
-    return max(likely, key=lambda key: key.n_known, default=counts)
+    return max(likely, key=lambda key: key.n_known, default=None)
 
 
 def _best(column: str, cells: Sequence[object], items: Items) -> _Key:
@@ -395,8 +394,7 @@ def _contradictions(columns: Mapping[str, Sequence[object]], key: _Key, items: I
     if key.of != items.of:
         return []
     faults = []
-    others = [] if key.column in USUAL else [name for name in columns if name not in USUAL]
-    for name in [*key_columns(columns, items.of), *others]:
+    for name in key_columns(columns, items.of) if key.column in USUAL else columns:
         if (
             name == key.column
             or name in KEYS["rows"]

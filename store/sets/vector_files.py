@@ -272,10 +272,12 @@ def _read_csv(path: Path) -> Contents:
             at for at, column in enumerate(cells) if named[at] or (column and not all(is_number(c) for c in column))
         ]
         numbers = [at for at in range(len(cells)) if at not in rest]
+        if len(rest) > 1 and [*cells[rest[0]]] == [*map(str, range(len(rows)))] and not header[rest[0]]:
+            rest = rest[1:]  # pandas' index
         vectors = np.array([[float(row[at]) for at in numbers] for row in rows], dtype=np.float32)
     return Contents(
         {"embeddings": vectors},
-        {header[at] or ("index" if has_header else "id"): [*map(text_of_csv, cells[at])] for at in rest},
+        {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest},
     )
 
 
