@@ -45,9 +45,7 @@ def ranks(best: float, worst: float) -> str:
         >>> ranks(7, 7), ranks(1, 1200), ranks(UNLISTED, UNLISTED)
         ('7', '1–1,200', 'none')
     """
-    if best >= UNLISTED:
-        return "none"
-    return f"{best:,}" if best == worst else f"{best:,}–{worst:,}"
+    return "none" if best >= UNLISTED else f"{best:,}" if best == worst else f"{best:,}–{worst:,}"
 
 
 def percent(value: float | None, decimals: int = 1) -> str:

@@ -453,8 +453,8 @@ def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | No
     if len(free) == 1 and (len(fits) == 1 or any(given.values())):
         return free
     what = "fits both images and captions" if fits else "fits neither images nor captions"
-    faults = [line for modality in named or MODALITIES for line in reasons[modality]]
-    which = f"say which with --images {path.name} or --captions {path.name}" if fits else faults[-1]
+    last = (named or MODALITIES)[-1]
+    which = f"say which with --images {path.name} or --captions {path.name}" if fits else reasons[last][-1]
     raise RequestError(f"{path}: it {what} of {corpus.name!r}: {which}")
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
+from capim.store.schema import UNLISTED
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.retrieval import TREC_EVAL
 from capim.tasks.ranking.protocols import TREC_EVAL as PROTOCOL
@@ -229,6 +230,31 @@ def test_documents_that_a_run_does_not_list_are_below_its_list_and_are_no_ties()
     assert [tie_share(ours, several=known[name].several) for name in ("P@1", "success@1")] == [0.25, 0.25]
     assert [known["P@1"].value(ours, ties) for ties in ("lost", "expected", "won")] == [0.5, 0.625, 0.75]
     assert tie_share(theirs) == 0.0  # trec_eval orders equal scores by id
+
+
+def test_queries_that_nobody_judged_are_left_out_and_a_query_without_a_list_is_found_at_no_k(tmp_path: Path) -> None:
+    """Four documents; equal to pytrec_eval with 0 for q2, as `trec_eval -c` has it. Before, success@5 was 1."""
+    qrels: Qrels = {"q1": {"a": 1, "b": 0}, "q2": {"c": 1, "d": 2}}
+    run: Run = {"q1": {"b": 2.0, "a": 1.0}, "Q3": {"a": 1.0, "c": 0.5}, "q4": {"b": 1.0}}
+    (tmp_path / "qrels.json").write_text(json.dumps({**qrels, "q4": {}}))
+    write(tmp_path, {}, {"ours": run})
+    files = f"{tmp_path}/qrels.json --run {tmp_path}/ours.trec --corpus trec --replicates 100"
+    said = command(f"import --qrels {files}", tmp_path / "w").err
+    assert "2 lists are of queries that nobody judged, left out, first 'Q3'" in said
+    assert "1 of 2 queries have no list and count as not found, first 'q2'" in said
+    rows = {r["metric"]: r["value"] for r in json_rows("results --corpus trec", tmp_path / "w")}
+    expected = theirs(qrels, run)
+    pairs = {"nDCG@10": "ndcg_cut_10", "recall@10": "recall_10", "P@5": "P_5", "AP": "map", "MRR": "recip_rank"}
+    for name, measure in (
+        pairs | {"success@5": "success_5", "success@10": "success_10", "R-Precision": "Rprec"}
+    ).items():
+        assert rows[name] == pytest.approx(expected[measure], abs=1e-12), name
+        assert rows[measure] == pytest.approx(expected[measure], abs=1e-12), measure
+    store = EmbeddingStore.open(tmp_path / "w" / "store")
+    [rank] = [
+        r["rank_best"] for r in store.rows("outcomes", protocol="t2i/judged").to_pylist() if r["query_id"] == "q2"
+    ]
+    assert rank == UNLISTED
 
 
 def test_precision_and_r_precision_of_judged_documents_are_means_over_the_orders_of_ties() -> None:
