@@ -19,8 +19,8 @@ from capim.flows import execution
 from capim.flows.config import RunConfig, located, missing_names
 from capim.flows.inspection import device_faults
 from capim.flows.terminal import say
-from capim.store.columns_read import told
 from capim.store.errors import RequestError, WorkError, noted
+from capim.store.sets.columns_read import told
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses

@@ -8,8 +8,8 @@ from typing import Any
 from capim.flows.config import Named, RunConfig
 from capim.flows.embed import evaluations_of
 from capim.flows.execution import call, recorded_run, run_flow, task_settings
-from capim.store.columns_read import told
 from capim.store.errors import RequestError
+from capim.store.sets.columns_read import told
 from capim.store.sets.importing import ImportRow
 from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank
 from capim.tasks.imports import Identity, import_embedding_files, import_published, import_runs

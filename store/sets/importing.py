@@ -18,11 +18,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from capim.store.columns_read import columns_of_match, telling
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted, unknown
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
+from capim.store.sets.columns_read import columns_of_match, telling
 from capim.store.sets.embedding_files import EmbeddingParts, are_unit_float16, blocks_of, open_embedding_file
 from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, key_of, match, plain_name
 from capim.store.sets.rows import ItemIndex, digest

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capim.store.columns_read import told
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, LABEL
+from capim.store.sets.columns_read import told
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.tasks.corpora.description import reader_call
 from capim.tasks.corpora.files import some

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from capim.store.columns_read import CAPTIONS, GRADES, NEGATIVE, SPLITS, TONGUES, telling
 from capim.store.errors import RequestError, did_you_mean, is_number, nearest, noted
+from capim.store.sets.columns_read import CAPTIONS, GRADES, NEGATIVE, SPLITS, TONGUES, telling
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.files import choose_split, some, unlisted

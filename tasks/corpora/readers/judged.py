@@ -16,9 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from capim.store.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, telling
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import JUDGED
+from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, telling
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import (

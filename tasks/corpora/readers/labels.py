@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from capim.store.columns_read import GRADES, NO_OPTION, SPLITS, telling
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import LABEL
+from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, telling
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import corpus_name, read_json, read_text, require_folder, unlisted

@@ -26,10 +26,10 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow.compute as pc
 
-from capim.store.columns_read import NO_OPTION, SPLITS, telling
 from capim.store.errors import RequestError
 from capim.store.files import existing_file, read_row_file, reading
 from capim.store.schema import JUDGED, TOP, UNLISTED, texts
+from capim.store.sets.columns_read import NO_OPTION, SPLITS, telling
 from capim.store.sets.matching import Items, key_of, left_out_of
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus

@@ -25,11 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.columns_read import telling
 from capim.store.errors import RequestError, noted
 from capim.store.files import READ_SUFFIXES, existing_file, read_row_file, reading
 from capim.store.rows import in_order
 from capim.store.schema import OUTCOMES
+from capim.store.sets.columns_read import telling
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import mapped, read_contents

@@ -29,10 +29,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from capim.store.columns_read import NO_OPTION, SPLITS, columns_of_match, telling
 from capim.store.errors import RequestError, is_number, noted
 from capim.store.files import reading
 from capim.store.schema import JUDGED, texts
+from capim.store.sets.columns_read import NO_OPTION, SPLITS, columns_of_match, telling
 from capim.store.sets.matching import (
     KEYS,
     QUERY,
