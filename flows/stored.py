@@ -222,7 +222,7 @@ def results(
         metrics: only these metrics (or shell patterns)
         against: compare with published figures
     """
-    from capim.reports.rows.reading import behind
+    from capim.store.current import behind
     from capim.store.sets.importing import matched_by
 
     store = open_store(workspace)

@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from capim.store.digests import ABSENT, RECORDS, Digests, Entry
-from capim.store.errors import RequestError, WorkError, without_credentials
+from capim.store.errors import RequestError, WorkError
 from capim.store.files import replacing
 
 if TYPE_CHECKING:
@@ -100,9 +100,8 @@ _IN_WORK: dict[int, tuple[float, str]] = {}  # thread -> when it began what it a
 
 
 @cache
-def tell_of_waits(uri: str) -> None:
+def tell_of_waits() -> None:
     """From now on, say when object storage takes long: it may have stopped answering."""
-    place = without_credentials(uri)
 
     def watch() -> None:
         next_word: dict[tuple[float, str], float] = {}
@@ -110,7 +109,7 @@ def tell_of_waits(uri: str) -> None:
             time.sleep(_WAIT_SECONDS / 10)
             for began, what in [*_IN_WORK.values()]:
                 if (waited := time.monotonic() - began) >= next_word.get((began, what), _WAIT_SECONDS):
-                    log.warning("waiting for the storage at %s since %.0f s: %s", place, waited, what)
+                    log.warning("waiting for the storage since %.0f s: %s", waited, what)
                     next_word[began, what] = 2 * waited
 
     threading.Thread(target=watch, name="waits for the storage", daemon=True).start()
@@ -415,7 +414,7 @@ class Connection:
         self.is_local = "://" not in uri
         self.options = {} if self.is_local else storage_options(os.environ)
         if not self.is_local:
-            tell_of_waits(self.uri)
+            tell_of_waits()
         self.is_checked = False
         self.kept = KeptRows(self, keeps=keeps)
         self._looked = -math.inf

@@ -95,6 +95,18 @@ class States:
         return of_encoders and corpus is not None and row.get("corpus_fingerprint", corpus) in (corpus, *self.named)
 
 
+def behind(results: Collection[Row], states: States) -> list[str]:
+    """One sentence for each corpus with encoders that were evaluated on another state of it only; says what to type."""
+    left = {(row["corpus"], row["encoder"]) for row in results if row["corpus"] in states.corpora}
+    left -= {(row["corpus"], row["encoder"]) for row in results if states.has(row)}
+    return [
+        f"{names}: results on another state of {corpus} only; on {states.corpora[corpus]}, the one shown, by `capim run"
+        f" --corpora {corpus} --encoders {names}`, or by `capim import` of embeddings made elsewhere."
+        for corpus in sorted({corpus for corpus, _ in left})
+        for names in [",".join(sorted(name for of, name in left if of == corpus))]
+    ]
+
+
 def newest_rows(rows: Iterable[Row], table: str, by: Sequence[str] | None = None, uses: Uses = NO_USES) -> list[Row]:
     """Of several rows of a table with the same values of ``by``, by default what they are shown for, the newest.
 

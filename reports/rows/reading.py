@@ -15,7 +15,15 @@ from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, ma
 from capim.reports.rows.report_data import TABLES, ReportData, Row, redact, without_paths
 from capim.reports.rows.standing import with_chance, with_one_budget
 from capim.store import EmbeddingStore
-from capim.store.current import States, compared_encoders, current_families, current_ranking, is_outdated, newest_rows
+from capim.store.current import (
+    States,
+    behind,
+    compared_encoders,
+    current_families,
+    current_ranking,
+    is_outdated,
+    newest_rows,
+)
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.rows import matching, with_seconds
 from capim.store.schema import texts
@@ -137,18 +145,6 @@ def read_report_data(
         published=tuple(r for r in published if (r["dataset"], r["protocol"], r["metric"]) in figures),
         live=not gallery,
     )
-
-
-def behind(results: Collection[Row], states: States) -> list[str]:
-    """One sentence for each corpus with encoders that were evaluated on another state of it only; says what to type."""
-    left = {(row["corpus"], row["encoder"]) for row in results if row["corpus"] in states.corpora}
-    left -= {(row["corpus"], row["encoder"]) for row in results if states.has(row)}
-    return [
-        f"{names}: results on another state of {corpus} only; on {states.corpora[corpus]}, the one shown, by `capim run"
-        f" --corpora {corpus} --encoders {names}`, or by `capim import` of embeddings made elsewhere."
-        for corpus in sorted({corpus for corpus, _ in left})
-        for names in [",".join(sorted(name for of, name in left if of == corpus))]
-    ]
 
 
 def _asked(states: States, asked: Collection[str]) -> list[str]:

@@ -36,8 +36,6 @@ class CorpusEntry:
         files: Of a published corpus, files and patterns by which its folder is recognised.
         table: Where the rows of the corpus are and what their columns mean, for one whose files are tables: the fields
             of :class:`tasks.corpora.readers.published.PublishedTable`.
-        counts: Of a published corpus, its quadruples, its negatives or else its images, by part or category; the usual
-            part has the name "". By them files of the user's in the same form are told from the published ones.
     """
 
     title: str
@@ -50,7 +48,6 @@ class CorpusEntry:
     module: str = ""
     files: Sequence[str] = ()
     table: Mapping[str, Any] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def _entry(name: str, task: JudgedTask) -> CorpusEntry:

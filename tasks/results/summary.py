@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from scipy import sparse
 
 from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
@@ -150,6 +149,8 @@ def first_hits(corpus: Corpus, outcomes: Outcomes) -> FirstHits | None:
     classes, of_images = sorted(frozenset[int]().union(*sets)), outcomes.protocol.direction == "i2i"
     agrees = np.array([[name in of for name in classes] for of in sets])
     if of_images:
+        from scipy import sparse  # not for runs that make nothing
+
         agrees = (sparse.csr_array(agrees, dtype=np.int32) @ sparse.csr_array(agrees.T, dtype=np.int32)).toarray() > 0
     column = {ord_: at for at, ord_ in enumerate(asked if of_images else classes)}
     first = [column.get(ord_, len(column)) for ord_ in outcomes.top_ords[:, 0].tolist()]

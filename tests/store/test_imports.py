@@ -99,7 +99,7 @@ def test_rounding_is_said_with_how_much_it_changed(toy, tmp_path, dtype, storage
 def test_an_encoder_has_one_storage_type(toy, save):
     coarse, fine = save("i.npy", 20, dtype=np.float16), save("c.npy", 40)
     import_embeddings(toy, encoder="theirs", corpus="toy", images=coarse)
-    with pytest.raises(RequestError, match=r"stored as float16, .*c\.npy holds finer numbers; add --storage float16"):
+    with pytest.raises(RequestError, match=r"stored as float16, .*c\.npy holds finer numbers or vectors .*; add --st"):
         import_embeddings(toy, encoder="theirs", corpus="toy", captions=fine)
     with pytest.raises(RequestError, match="leave out --storage float32"):
         import_embeddings(toy, encoder="theirs", corpus="toy", captions=fine, storage="float32")

@@ -221,6 +221,6 @@ def test_a_storage_that_does_not_answer_is_named_and_given_up(monkeypatch, caplo
         with pytest.raises(WorkError, match=r"does not answer.*What was stored before is kept"):
             connection.open("results")
     waits = [record.getMessage() for record in caplog.records if "waiting for the storage" in record.getMessage()]
-    told = "waiting for the storage at s3://silent/work/store since . s: opening table 'results' at its newest version"
+    told = "waiting for the storage since . s: opening table 'results' at its newest version"
     assert re.fullmatch(told, waits[0])
     assert 2 <= len(waits) <= 4  # after 0.5, 1, 2 and 4 seconds

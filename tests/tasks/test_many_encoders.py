@@ -38,7 +38,7 @@ def duplicated() -> Corpus:
     return build_corpus("duplicated", images, captions, source=None)
 
 
-def correlated(spec: EncoderSpec, n: int, seed: int) -> Embeddings:
+def correlated(spec: EncoderSpec, n: int, seed: int, _near: object = None) -> Embeddings:
     """Vectors that all encoders share but for a little noise, of which later ones have more, and the first two none."""
     number = int(spec.name[1:])
     images = np.random.default_rng(1).normal(size=(N_PHOTOGRAPHS, DIM))[np.arange(N_IMAGES) % N_PHOTOGRAPHS]
