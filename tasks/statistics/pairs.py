@@ -527,7 +527,9 @@ def _compared(
             detectable = (critical + float(scipy.special.ndtri(POWER))) * difference.standard_error
     own = difference if resampling.level <= 1 - ALPHA else Interval(value=difference.value)
     unsure = no_interval(clusters) is not None
-    shared = () if unsure else tuple(_simultaneous(per_query, own, clusters, flip.criticals, scale))
+    shared = (
+        () if unsure or not flip.criticals else tuple(_simultaneous(per_query, own, clusters, flip.criticals, scale))
+    )
     if flip.criticals and not shared:
         reasons.append(HEAVY if unsure else NO_ENDS)
     reasons += [ON_COMMON.format(n=clusters.n_queries)] * (fewer and clusters.n_queries > 0)

@@ -32,7 +32,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> capim.Workspace:
     folder = tmp_path_factory.mktemp("states")
     opened = capim.open(folder, quiet=True)
     for corpus, specs in ((EARLIER, (ONE, OTHER)), (CORPUS, (ONE, OTHER)), (CORPUS, (SECOND,))):
-        random_store(folder / "store", corpus, specs, signal=1.0)
+        random_store(folder / "store", corpus, specs, signal=5.0)
         opened.evaluate(**QUICK)
     for seed in (0, 1):
         opened.compare(seed=seed, **QUICK)

@@ -250,7 +250,7 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(wor
     assert rows(workspace, "results", metric=name) == own["results"]
     page = readable(command("report").page.read_text())
     title = f"Found first, of captions of at most n words ({name})"
-    for section in ("leaderboard", "differences", "slices"):
+    for section in ("leaderboard", "slices"):  # its encoders guess: no contender has a difference to draw
         shown = page.partition(f'<section id="{section}"')[2].partition("</section>")[0]
         assert title in shown, section
 

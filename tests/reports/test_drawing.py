@@ -14,7 +14,7 @@ from capim.reports.drawing import NO_CHARTS
 from capim.store import EmbeddingStore
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command
-from tests.random_store import SPECS, random_store
+from tests.random_store import OTHER, SPECS, random_store
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 8_000_000  # kilobytes: enough for Arrow and torch, too few for V8
@@ -22,8 +22,9 @@ LIMIT = 8_000_000  # kilobytes: enough for Arrow and torch, too few for V8
 
 @pytest.mark.slow  # a process of its own, under a limit
 def test_a_report_that_may_not_reserve_memory_has_no_charts_and_the_record_of_its_run_says_so(tmp_path: Path) -> None:
-    random_store(tmp_path / "store", read_shapes(n_scenes=24), SPECS[:2], signal=1.0)
+    random_store(tmp_path / "store", read_shapes(n_scenes=24), (SPECS[0], OTHER), signal=5.0)
     command("evaluate --replicates 100", tmp_path)
+    command("compare --replicates 100", tmp_path)
     words = shlex.join([sys.executable, "-m", "capim", "report", "--workspace", str(tmp_path)])
     done = subprocess.run(
         ["bash", "-c", f"ulimit -v {LIMIT}; exec {words}"],
