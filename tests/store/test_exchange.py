@@ -113,7 +113,7 @@ def named(path, ids):
     ids = [*ids]
     if path.suffix == ".npz":
         kinds = {"sku": [*ids], "files": [rf"C:\fotos\{i}.PNG" for i in ids], "artikelnummer": np.array(ids, float)}
-        np.savez(path, vectors=UNIT[ORDER], title=np.full(20, "shoe"), **{path.stem: np.array(kinds[path.stem])})
+        np.savez(path, vectors=UNIT[ORDER], title=np.full(20, "shoe"), **{path.stem: np.array(kinds[path.stem])})  # type: ignore[arg-type]
     elif path.suffix == ".parquet":
         pd.DataFrame({path.stem: pd.Categorical(ids), "embedding": list(UNIT[ORDER])}).to_parquet(path)
     elif path.suffix == ".npy":
