@@ -36,6 +36,8 @@ class CorpusEntry:
         files: Of a published corpus, files and patterns by which its folder is recognised.
         table: Where the rows of the corpus are and what their columns mean, for one whose files are tables: the fields
             of :class:`tasks.corpora.readers.published.PublishedTable`.
+        counts: Number of published quadruples, or of hard negatives by category (of a corpus without categories: ""),
+            by which files of the user's own in the same form are told from the published ones.
     """
 
     title: str
@@ -48,6 +50,7 @@ class CorpusEntry:
     module: str = ""
     files: Sequence[str] = ()
     table: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def _entry(name: str, task: JudgedTask) -> CorpusEntry:

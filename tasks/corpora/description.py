@@ -51,7 +51,7 @@ from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
 from capim.tasks.corpora.readers.judged import task_reader
-from capim.tasks.corpora.readers.published import table_reader
+from capim.tasks.corpora.readers.published import UNPUBLISHED, table_reader
 from capim.tasks.corpora.readers.table import SUFFIXES
 from capim.tasks.corpora.subset import sample_corpus, sample_suffix
 
@@ -105,8 +105,11 @@ class ReaderCall:
         return replace(self, options={**self.options, option: value})
 
     def read(self) -> Corpus:
-        """The corpus, or the sample of it."""
+        """The corpus, or the sample of it; own files in the form of a published corpus are named after their place."""
         corpus = self.reader(**self.options)
+        if corpus.origin.startswith(UNPUBLISHED) and (root := self.options.get("root")):
+            name = f"{corpus.name}-{corpus_name(Path(str(root)))}"
+            corpus = replace(corpus, name=name, origin=f"{root} ({corpus.origin})")
         if self.name is not None:
             corpus = replace(corpus, name=self.name)
         return corpus if self.sample is None else sample_corpus(corpus, self.sample, seed=self.seed)

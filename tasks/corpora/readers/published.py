@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, ImageSource
-from capim.tasks.corpora import CORPORA, files
+from capim.tasks.corpora import CORPORA, CorpusEntry, files
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.image_files import Missing, image_id_of, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
@@ -28,6 +28,10 @@ from capim.tasks.corpora.readers.hub import HubSplit, load_split
 
 Box: TypeAlias = tuple[int, int, int, int]  # left, top, width and height in pixels
 Images: TypeAlias = str | Path | Sequence[str | Path] | None
+
+
+UNPUBLISHED = "not the published set: "
+"""Begins the origin of the user's own rows in the form of a published corpus; their place follows when it is known."""
 
 
 class PublishedContents(NamedTuple):
@@ -48,22 +52,31 @@ def published_corpus(
     images: Images = None,
     missing: Missing = "error",
     part: str = "",
+    categories: Sequence[str] = (),
     hub: HubSplit | None = None,
     origin: str = "",
     downloads: ImageSource | None = None,
 ) -> Corpus:
     """The corpus of these rows, without images that were left out and what refers to them.
 
+    Rows of files that are not as many as the published ones are the user's own: see :data:`UNPUBLISHED`.
+
     Args:
         reader: Its key in ``CORPORA``, and the name of the corpus.
         images: Folder, or folders, of the image files; None if there are none.
         part: What of the data set it is, put after the name; empty for the usual part.
+        categories: The parts that the rows are of, if they are several.
         hub: What was read from the hub, which reads the images if it holds any.
         origin: Where it was read from, if neither on the hub nor at the address in the table of corpora.
         downloads: Reads the images where neither a folder nor the hub holds them.
     """
     entry = CORPORA[reader]
     origin = hub.origin if hub is not None else origin or entry.origin
+    items = contents.quadruples or {pair.negative_id for pair in contents.pairs}
+    n_published = sum(entry.counts.get(each, 0) for each in categories or (part,))
+    own = hub is None and downloads is None and n_published not in (0, len(items))
+    if own:
+        origin = f"{UNPUBLISHED}{len(items):,} of {n_published:,} of {reader}"
     embedded = hub is not None and bool(hub.images)
     located = locate_images(contents.images, None if embedded else images, missing=missing, origin=origin)
     rows, source = located.rows, hub if embedded else located.source or downloads
@@ -80,7 +93,7 @@ def published_corpus(
         quadruples=contents.quadruples,
         relevance=contents.relevance,
         skipped=located.skipped,
-        licence=entry.licence,
+        licence=CorpusEntry.licence if own else entry.licence,
         origin=origin,
     )
 
@@ -267,7 +280,7 @@ def _read_tables(
         if split and not contents.images:
             raise RequestError(f"{place}: no images of split {split!r} in it")
     part = split if split not in table.splits[:1] else ""
-    return published_corpus(name, contents, part=part, images=images, missing=missing, hub=hub)
+    return published_corpus(name, contents, part=part, categories=categories, images=images, missing=missing, hub=hub)
 
 
 Row: TypeAlias = tuple[str, object, Mapping[str, Any]]  # its place, for messages; its number; its cells

@@ -268,10 +268,30 @@ def test_bivlc_from_published_rows_has_their_texts_types_and_positions(shared_da
         select_protocols(corpus, ["t2i/all"])
 
 
+def test_own_files_in_a_published_form_have_a_name_and_a_source_of_their_own(
+    put: Put, tmp_path: Path, shared_data: Path
+) -> None:
+    item = {"filename": "1.jpg", "caption": "a", "negative_caption": "b"}
+    own = put({f"{each}.json": json.dumps({"0": item}) for each in CORPORA["sugarcrepe"].table["categories"]})
+    corpus = open_corpus(own)
+    assert (corpus.name, corpus.licence) == (f"sugarcrepe-{own.name}", "the user's")
+    assert corpus.origin == f"{own} (not the published set: 7 of 7,511 of sugarcrepe)"
+    assert protocols(corpus)[-1] == "sugarcrepe/micro"
+    whole, entry = read("sugarcrepe", shared_data / "sugar_crepe"), CORPORA["sugarcrepe"]
+    assert (whole.name, whole.licence, whole.origin) == ("sugarcrepe", entry.licence, entry.origin)
+    part = read("sugarcrepe", shared_data / "sugar_crepe", categories=["swap_obj"])
+    assert (part.name, part.origin) == ("sugarcrepe", entry.origin)
+    example = {"id": 0, "image_0": "a", "image_1": "b", "caption_0": "c", "caption_1": "d"}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "examples.jsonl").write_text(json.dumps(example))
+    quads = open_corpus({"reader": "winoground", "root": str(tmp_path / "mine"), "ids_only": True})
+    assert (quads.name, quads.licence) == ("winoground-mine", "the user's")
+
+
 def test_mmvp_pairs_follow_each_other_and_carry_their_pattern(put: Put) -> None:
     root = put({"Questions.csv": "Question ID,Type,Statement\n1,Color,A red cup\n2,Color,A blue cup\n"})
     corpus = read("mmvp-vlm", root)
-    assert (corpus.name, tags_of(corpus)) == ("mmvp-vlm", [["Color"]])
+    assert (corpus.name, tags_of(corpus)) == (f"mmvp-vlm-{root.name}", [["Color"]])
     assert corpus.images["key"].to_pylist() == ["Color/1.jpg", "Color/2.jpg"]
     assert corpus.captions["text"].to_pylist() == ["a photo of A red cup", "a photo of A blue cup"]
     assert read("mmvp-vlm", root, prompt="{}").captions["text"].to_pylist() == ["A red cup", "A blue cup"]
