@@ -263,8 +263,8 @@ def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, 
 # --- A store of an earlier format, brought to this one: `capim store upgrade`.
 #
 # What was encoded, imported and scored stays as it is: vectors, corpora, outcomes. A column that this format adds is
-# empty in rows that were written before, and one that it does not have is removed. What is derived from these, and has other columns now, is removed: the next
-# run makes it again, without a model.
+# empty in rows that were written before, and one that it does not have is removed. What is derived from these, and has
+# other columns now, is removed: the next run makes it again, without a model.
 
 
 @dataclass(frozen=True, kw_only=True)

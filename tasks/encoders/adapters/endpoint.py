@@ -79,37 +79,6 @@ Rows: TypeAlias = "list[tuple[Any, Any]]"
 """Place of an input in its request, and its embedding."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServiceForm:
-    """One form of request.
-
-    Attributes:
-        title: The services that take it.
-        source: Address of the document that describes it.
-        path: What is added to the address of the option ``url``, with ``{model}`` in the place of the model's name.
-        text: A text as it is sent.
-        image: An image as it is sent, from the Base64 of its PNG and a text that may be sent with it; None: none.
-        body: The request, from the name of the model, inputs and parameters of the service.
-        rows: The embeddings of an answer.
-        tokens: The tokens that an answer counts; None if it counts none.
-        together: Takes several inputs in a request.
-        prompted: A text may be sent with an image.
-        key: Name of the header for the key, and its value with ``{key}``.
-    """
-
-    title: str
-    source: str
-    path: str = "/embeddings"
-    text: Callable[[str], Any]
-    image: Callable[[str, str], Any] | None
-    body: Callable[[str, Sequence[Any], Mapping[str, Any]], dict[str, Any]]
-    rows: Callable[[Any], Rows]
-    tokens: Callable[[Any], Any]
-    together: bool = True
-    prompted: bool = False
-    key: tuple[str, str] = ("Authorization", "Bearer {key}")
-
-
 def data_url(png: str) -> str:
     """The ``data:`` URL of a PNG in Base64."""
     return f"data:image/png;base64,{png}"
@@ -138,24 +107,48 @@ def _as_input(model: str, inputs: Sequence[Any], parameters: Mapping[str, Any]) 
     return {"model": model, **parameters, "input": list(inputs)}
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServiceForm:
+    """One form of request; the defaults are OpenAI's.
+
+    Attributes:
+        title: The services that take it.
+        source: Address of the document that describes it.
+        path: What is added to the address of the option ``url``, with ``{model}`` in the place of the model's name.
+        text: A text as it is sent.
+        image: An image as it is sent, from the Base64 of its PNG and a text that may be sent with it; None: none.
+        body: The request, from the name of the model, inputs and parameters of the service.
+        rows: The embeddings of an answer.
+        tokens: The tokens that an answer counts; None if it counts none.
+        together: Takes several inputs in a request.
+        prompted: A text may be sent with an image.
+        key: Name of the header for the key, and its value with ``{key}``.
+    """
+
+    title: str
+    source: str
+    path: str = "/embeddings"
+    text: Callable[[str], Any] = str
+    image: Callable[[str, str], Any] | None
+    body: Callable[[str, Sequence[Any], Mapping[str, Any]], dict[str, Any]] = _as_input
+    rows: Callable[[Any], Rows] = _of_openai
+    tokens: Callable[[Any], Any] = _usage
+    together: bool = True
+    prompted: bool = False
+    key: tuple[str, str] = ("Authorization", "Bearer {key}")
+
+
+# a row follows the document that it names, or published code that uses the service: see docs/endpoint.md
 FORMS: dict[str, ServiceForm] = {
     "input": ServiceForm(
         title="OpenAI, Jina, SGLang, TEI and others",
         source="https://platform.openai.com/docs/api-reference/embeddings; images: https://api.jina.ai/redoc",
-        text=str,
         image=lambda png, _: {"image": png},
-        body=_as_input,
-        rows=_of_openai,
-        tokens=_usage,
     ),
     "data_url": ServiceForm(
         title="Infinity",
         source="https://github.com/michaelfeil/infinity (OpenAIEmbeddingInput_Image)",
-        text=str,
         image=lambda png, _: data_url(png),
-        body=_as_input,
-        rows=_of_openai,
-        tokens=_usage,
     ),
     "messages": ServiceForm(
         title="vLLM",
@@ -163,8 +156,6 @@ FORMS: dict[str, ServiceForm] = {
         text=_texts,
         image=lambda png, prompt: _image_part("image_url", {"url": data_url(png)}, prompt),
         body=lambda model, inputs, parameters: {"model": model, **parameters, "messages": inputs[0]},
-        rows=_of_openai,
-        tokens=_usage,
         together=False,
         prompted=True,
     ),
@@ -188,8 +179,6 @@ FORMS: dict[str, ServiceForm] = {
         text=lambda text: {"content": _texts(text)},
         image=lambda png, prompt: {"content": _image_part("image_base64", data_url(png), prompt)},
         body=lambda model, inputs, parameters: {"model": model, **parameters, "inputs": list(inputs)},
-        rows=_of_openai,
-        tokens=lambda answer: (answer.get("usage") or {}).get("total_tokens"),
         prompted=True,
     ),
     "gemini": ServiceForm(
@@ -212,7 +201,6 @@ FORMS: dict[str, ServiceForm] = {
         title="Text Embeddings Inference, with the prompts of the checkpoint",
         source="https://huggingface.github.io/text-embeddings-inference (POST /embed)",
         path="/embed",
-        text=str,
         image=None,
         body=lambda _, inputs, parameters: {**parameters, "inputs": list(inputs)},
         rows=lambda answer: list(enumerate(answer)),
@@ -267,14 +255,13 @@ class EndpointOptions(BaseModel):
                              'environment and name it, api_key_env = "EXAMPLE_API_KEY"')  # fmt: skip
         return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
-    def form(self, modality: Modality) -> ServiceForm | None:
-        """How captions or images are sent; None: not at all."""
-        return FORMS.get(self.caption_form if modality == "caption" else self.image_form)
+    def form(self, modality: Modality) -> ServiceForm:
+        """How captions are sent, or images, of a service that takes them."""
+        return FORMS[self.caption_form if modality == "caption" else self.image_form]
 
     def address(self, modality: Modality, model: str) -> str:
         """Where requests for captions or images of a model go."""
-        form = self.form(modality)
-        path = form.path.format(model=model) if form else ""
+        path = self.form(modality).path.format(model=model)
         return self.url if self.url.endswith(path) else self.url + path
 
     def conversation(self, modality: Modality, content: object) -> list[dict[str, object]]:
@@ -500,7 +487,7 @@ class EndpointClient:
 
         Several go together in a request, in a form that takes several.
         """
-        size = self._together if self._form(modality).together else 1
+        size = self._together if self.options.form(modality).together else 1
         parts = [items[start : start + size] for start in range(0, len(items), size)]
         self._under_way = asyncio.run_coroutine_threadsafe(self._all(modality, parts), _LOOP)
         try:
@@ -517,9 +504,6 @@ class EndpointClient:
         finally:
             for each in sent:
                 each.cancel()
-
-    def _form(self, modality: Modality) -> ServiceForm:
-        return cast("ServiceForm", self.options.form(modality))
 
     async def _halving(self, modality: Modality, inputs: Sequence[str]) -> list[EndpointAnswer]:
         """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
@@ -540,7 +524,7 @@ class EndpointClient:
 
     def _body(self, modality: Modality, inputs: Sequence[str]) -> dict[str, Any]:
         """The request for some captions, or for images in Base64."""
-        form = self._form(modality)
+        form = self.options.form(modality)
         write = cast("Any", form.text if modality == "caption" else form.image)
         prompt = () if modality == "caption" else (self.options.image_prompt,)
         contents = [write(item, *prompt) for item in inputs]
@@ -550,7 +534,7 @@ class EndpointClient:
 
     async def _asked(self, modality: Modality, inputs: Sequence[str]) -> EndpointAnswer:
         """The checked answer to one request with these inputs."""
-        n, form = len(inputs), self._form(modality)
+        n, form = len(inputs), self.options.form(modality)
         reply = await self._reply(modality, self._body(modality, inputs), n)
         try:
             answer = json.loads(reply.body)
@@ -586,7 +570,7 @@ class EndpointClient:
         """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
         most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
         address = self.options.address(modality, self._spec.checkpoint)
-        header, value = self._form(modality).key
+        header, value = self.options.form(modality).key
         headers = {header: value.format(key=self._key)} if self._key else {}
         for number in itertools.count(1):
             await asyncio.sleep(self._tokens.turn(0))
