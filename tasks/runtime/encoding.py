@@ -131,7 +131,6 @@ class SetEncoder:
         from capim.tasks.encoders.pipeline import encode_stream
 
         encoder = self._encoder()
-        service = service_of(encoder)
         ids = table["id"].to_pylist()
         work, shas = _work(corpus, key.modality, missing)
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
@@ -155,7 +154,7 @@ class SetEncoder:
                 )
                 self._store.put(key, self.spec, block)
                 batches.append(self._batch_row(key, batch, batch_id, time.perf_counter() - begun))
-                if len(batches) == BATCH_ROWS or service is not None:  # what was paid for is on record at once
+                if len(batches) == BATCH_ROWS:
                     self._write_batches(batches)
                 n_truncated += int(batch.embeddings.truncated.sum())
                 rounding += rounding_of(batch.embeddings.values, self.spec.storage)
