@@ -23,7 +23,6 @@ from typing import Literal, NoReturn
 from capim.flows import inspection, set_environment, steps, stored
 from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
 from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
-from capim.tasks.runtime.isolation import begin_anew
 
 DONE, FAILED = 0, 1
 _LAST_SECONDS = 4.0  # of a process that has printed its error
@@ -67,7 +66,6 @@ COMMANDS: dict[str, Command] = {
     "import": steps.import_,
     "query": stored.query,
     "why": stored.why,
-    "certify": stored.certify,
     "search": stored.search,
     "duplicates": stored.duplicates,
     "explain": stored.explain,
@@ -77,7 +75,6 @@ COMMANDS: dict[str, Command] = {
     "ann": steps.ann,
     "list": inspection.list_known,
     "check": inspection.check,
-    "certify-model": inspection.certify_model,
     "completion": completion,
 }
 GROUPS: dict[str, dict[str, Command]] = {
@@ -109,12 +106,6 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="show a traceback on errors")
     common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
     common.add_argument("--quiet", action="store_true", help="show no progress")
-    common.add_argument(
-        "--isolated",
-        action="store_true",
-        help="run without network and with half of the machine's memory (Linux): for models, metrics, images and files "
-        "from strangers",
-    )
     parser: argparse.ArgumentParser = Parser(
         prog="capim",
         description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
@@ -123,7 +114,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         "--encoder and --encoders are one option, and so are --corpus and --corpora; names are separated by commas.",
     )
     parser.add_argument("--version", action="store_true", help="print the version")
-    parser.set_defaults(debug=False, verbose=False, quiet=False, isolated=False)
+    parser.set_defaults(debug=False, verbose=False, quiet=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         add_command(commands, common, name, command, called=words is None or name in words)
@@ -154,8 +145,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_environment(verbose=args.verbose)
 
     try:
-        if args.isolated:
-            begin_anew(sys.argv[1:] if argv is None else argv)
         with _ended_by(signal.SIGTERM):
             return int(args.call(args))
     except KeyboardInterrupt as stopped:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +20,7 @@ from capim.store.types import Modality, is_fingerprint
 from capim.tasks.runtime.references import encoder_name
 
 SHOWN_FIRST = {
-    "encoders": ("name", "licence", "millions", "published", "reproduced", "needs"),
+    "encoders": ("name", "licence", "millions", "published", "needs"),
     "corpora": ("name", "title", "licence", "available"),
     "adapters": ("name", "loads", "installed"),
     "sets": ("encoder", "corpus", "modality", "state", "n_rows", "n_bytes"),
@@ -32,10 +31,9 @@ Items: TypeAlias = Literal["image", "caption", "pair", "quadruple"]
 
 def _encoders() -> Iterator[dict[str, Any]]:
     from capim.tasks.encoders import ADAPTERS, catalog
-    from capim.tasks.reference.certified import certified, headline
-    from capim.tasks.reference.published import published
+    from capim.tasks.reference.published import headline, published
 
-    references, stamps = published(), {row.encoder: row.stamp() for row in certified()}
+    references = published()
     for name, entry in catalog().items():
         spec = entry.spec
         roles = ADAPTERS[spec.adapter].roles
@@ -55,7 +53,6 @@ def _encoders() -> Iterator[dict[str, Any]]:
             "extra": ADAPTERS[spec.adapter].extra,
             "published": known and f"{known.dataset} {known.protocol} {known.metric} {100 * known.value:.1f}",
             "source": known and known.source,
-            "reproduced": stamps.get(name, ""),
             "needs": entry.needs,
             "package": ADAPTERS.package(spec.adapter),
         }
@@ -125,7 +122,7 @@ def list_known(
 
     Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
     With --pin, also write a suite file in which the revision of every encoder is the current commit of its branch.
-    Encoders are listed with a published figure, and with the stamp of who reproduced it (capim certify-model).
+    Encoders are listed with a published figure.
     With --all, list the models of mteb that take images instead, with memory, licence and what they need that is not
     installed here; a suite uses one by a table with adapter = "mteb" and checkpoint = NAME.
 
@@ -197,59 +194,6 @@ def check(
             sys.stderr.write(f"{verdict.result:5}{verdict.check}\n")
     Rows(rows=verdicts).print(form)
     return 1 if any(verdict["result"] == "fail" for verdict in verdicts) else 0
-
-
-def certify_model(
-    encoder: str,
-    *,
-    workspace: str | None,
-    to: Annotated[str | None, "FILE"] = None,
-    form: Form,
-) -> int:
-    """Compare the stored figures of a model with the published ones, and write down what was reproduced.
-
-    Run it after `capim run` of a whole published corpus. With --to, what was reproduced is added to a table, with the
-    date and the hardware; in a clone of capim, --to tasks/reference/certified.csv and a pull request put the stamp into
-    `capim list encoders`. Exit code 1, and nothing is written, if a figure contradicts a published one.
-
-    Example: capim certify-model laion-clip-h --to certified.csv
-
-    Args:
-        encoder: encoder from `capim list encoders`
-        to: table (CSV) to which the rows are added
-    """
-    from importlib.metadata import version
-
-    from capim.tasks.encoders import spec_of
-    from capim.tasks.reference.certified import Certificate, append
-
-    spec_of(encoder)
-    store = open_store(workspace)
-    rows = store.current("slices", analysis=["reference"], encoder=[encoder])
-    compared = [row for row in rows if row["level_name"] in ("reproduced", "suspect") and row["detail"]]
-    if not compared:
-        raise RequestError(
-            f"{encoder} has no figure here that is published for it; first: capim run --encoders {encoder} --corpora "
-            "coco-karpathy (a whole corpus with published figures)"
-        )
-    batches = store.rows("batches", encoder=[encoder])
-    hardware = ", ".join(sorted({str(device) for device in batches["device"].to_pylist()})) or "unknown"
-    made = []
-    for row in compared:
-        of = json.loads(row["detail"])
-        figure = {name: row[name] for name in ("encoder", "corpus", "protocol", "metric", "value")}
-        about = {"published": of["published"], "source": of["source"], "date": f"{row['created']:%Y-%m-%d}"}
-        fingerprint = row["encoder_fingerprint"]
-        made.append(Certificate(**figure, **about, fingerprint=fingerprint, hardware=hardware, capim=version("capim")))
-    verdicts = [row["level_name"] for row in compared]
-    Rows(rows=[{**row._asdict(), "verdict": word} for row, word in zip(made, verdicts, strict=True)]).print(form)
-    if "suspect" in verdicts:
-        say(f"{verdicts.count('suspect')} figures contradict published ones; nothing is certified")
-        return 1
-    if to:
-        append(Path(to), made)
-        say(f"{len(made)} figures of {encoder} certified in {to}")
-    return 0
 
 
 def check_corpora(what: str, *, missing: Literal["error", "skip"] | None = None) -> int:

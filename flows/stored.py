@@ -1,7 +1,6 @@
 """What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
 
-The commands `results`, `choose`, `query`, `why`, `certify`, `search`, `explain`, `serve` and `export`; only what
-`certify` simulated is written into the store.
+The commands `results`, `choose`, `query`, `why`, `search`, `explain`, `serve` and `export`.
 """
 
 from __future__ import annotations
@@ -156,39 +155,6 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     if row["uses"] is None:
         say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
     return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it computed no figures and used none", code=0)
-
-
-def certify(
-    corpus: str,
-    *,
-    workspace: str | None,
-    encoders: Annotated[Texts | None, "A,B"] = None,
-    seed: int = 0,
-) -> Rows:
-    """Simulate whether intervals and tests keep their promises on corpora like this one, with its captions and shares.
-
-    For each headline figure: how often intervals of 95 % contain the truth (coverage), how often a difference is found
-    where there is none (type I error, promised 5 %), and how often the difference that is said to be detectable is
-    found (power, promised 80 %). What was found is stored; reports of the store say it beside the answer. Exit code 1
-    if a promise is not kept.
-
-    Example: capim certify shapes
-
-    Args:
-        corpus: a stored corpus
-        encoders: the two whose figures are simulated (default: the best two)
-        seed: random seed of the simulation (default: 0)
-    """
-    from capim.tasks.certify import certified
-
-    store = open_store(workspace)
-    name = str(corpus_in(store, corpus)["name"])
-    wanted = wanted_rows(store, "results", encoder=encoders, corpus=name)
-    rows = certified(store, name, store.current("results", **wanted), seed=seed)
-    failed = [row for row in rows if row["holds"] is False]
-    known = [row for row in rows if row["holds"] is not None]
-    say(f"{len(known) - len(failed)} of {len(known)} promises hold on corpora like {name}")
-    return Rows(rows=rows, none=lambda: no_rows(store, "results", wanted), code=1 if failed else 0)
 
 
 def results(

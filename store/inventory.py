@@ -263,13 +263,13 @@ def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, 
 # --- A store of an earlier format, brought to this one: `capim store upgrade`.
 #
 # What was encoded, imported and scored stays as it is: vectors, corpora, outcomes. A column that this format adds is
-# empty in rows that were written before. What is derived from these, and has other columns now, is removed: the next
-# run makes it again, without a model.
+# empty in rows that were written before, and one that it does not have is removed. What is derived from these, and has
+# other columns now, is removed: the next run makes it again, without a model.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upgraded:
-    """What was done with one table: ``columns added`` or ``removed``, and the columns in which it differs."""
+    """What was done with one table: ``columns changed`` or ``removed``, and the columns in which it differs."""
 
     table: str
     done: str
@@ -296,7 +296,8 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         )
     changes = {name: change for name in TABLES if (change := _differs(connection, name)) is not None}
     for name, (lacking, others) in changes.items():
-        if "derived" not in TABLES[name].columns.names and (others or not all(each.nullable for each in lacking)):
+        retyped = [each for each in others if each in TABLES[name].columns.names]
+        if "derived" not in TABLES[name].columns.names and (retyped or not all(each.nullable for each in lacking)):
             differing = ", ".join([*(each.name for each in lacking), *others])
             raise RequestError(f"table {name!r} of store {connection.uri} differs in {differing}, and is not upgraded")
     for name, (lacking, others) in changes.items():
@@ -307,8 +308,8 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
             connection.drop(name)
             yield Upgraded(table=name, done="removed; the next run makes it again", columns=columns, n_rows=n_rows)
         else:
-            _add(connection, name, lacking)
-            yield Upgraded(table=name, done="columns added", columns=columns, n_rows=n_rows)
+            _change(connection, name, lacking, others)
+            yield Upgraded(table=name, done="columns changed", columns=columns, n_rows=n_rows)
     if formats != {FORMAT}:  # the new one first: a store without any cannot be upgraded
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
         delete(connection, "formats", "format", [*formats - {FORMAT}])
@@ -326,11 +327,15 @@ def _differs(connection: Connection, name: str) -> tuple[list[pa.Field], list[st
     return (lacking, others) if lacking or others else None
 
 
-def _add(connection: Connection, name: str, fields: list[pa.Field]) -> None:
+def _change(connection: Connection, name: str, lacking: list[pa.Field], others: list[str]) -> None:
     def commit() -> None:
         table = connection.find(name)
-        if table is not None:
-            table.add_columns(pa.schema([each for each in fields if each.name not in table.schema.names]))
+        if table is None:
+            return
+        if missing := [each for each in lacking if each.name not in table.schema.names]:
+            table.add_columns(pa.schema(missing))
+        if surplus := [each for each in others if each in table.schema.names]:
+            table.drop_columns(surplus)
 
-    retrying(f"adding columns to table {name!r}", commit)
+    retrying(f"changing the columns of table {name!r}", commit)
     connection.record(name)

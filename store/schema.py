@@ -309,10 +309,6 @@ BATCHES = _columns(
     *required(pa.string(), "device"),  # name of the hardware
     *required(pa.string(), "host"),
     *required(pa.string(), "versions"),  # JSON: library -> version
-    # of an endpoint: tokens that its answers to this batch name, and their cost at the price of the encoder's table.
-    # null: no endpoint, or it names none; the cost also where the table has no price
-    *optional(pa.int64(), "n_tokens"),
-    *optional(pa.float64(), "cost"),
     *_MADE,
 )
 PROBES = _columns(

@@ -36,10 +36,10 @@ SIDES: Mapping[str, tuple[Modality, Modality]] = {
 }
 """Direction of a search -> what its queries are, and what they search."""
 ACCESS_OPTIONS = frozenset((
-    "api_key_env", "concurrency", "inputs_per_request", "price_per_million_tokens", "requests_per_minute",
+    "api_key_env", "concurrency", "inputs_per_request", "requests_per_minute",
     "timeout_seconds", "tokens_per_minute", "unused_weights",
 ))  # fmt: skip
-"""Options that say how a service is reached and what it costs, and which weights of a checkpoint no vector needs: they
+"""Options that say how a service is reached, and which weights of a checkpoint no vector needs: they
 change no vector and are no part of an identity."""
 SET_PREFIXES = ("single-", "multi-")  # of the names of tables that hold an embedding set
 CORPUS_PREFIX = "corpus-"  # of those that hold a part of a corpus

@@ -116,7 +116,6 @@ def _reference(
         lacking=lacking,
         notes=(
             *([gap] if gap else []),
-            *encoding.tokens_spent(f"{spec.name} on {corpus.name}", encoded),
             *(import_advice(spec.name, corpus.name, each) for each in lacking),
         ),
     )

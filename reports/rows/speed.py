@@ -97,39 +97,6 @@ def speeds(data: ReportData) -> list[Speed]:
     return made
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spent:
-    """What an endpoint counted for the items of one encoder, corpus and modality, warm-up included.
-
-    Attributes:
-        n_items: Distinct items of the batches with a count.
-        n_tokens: Tokens of their requests.
-        cost: At the prices of the encoder's table when they were encoded; None without a price.
-    """
-
-    encoder: str
-    modality: str
-    n_items: int
-    n_tokens: int
-    cost: float | None
-
-
-def spent(data: ReportData, corpus: str) -> list[Spent]:
-    """One entry per encoder and modality on a corpus for which an endpoint counted tokens."""
-    counted = (row for row in data.batches if row["corpus"] == corpus and row["n_tokens"] is not None)
-    groups = grouped(counted, itemgetter("encoder", "modality"))
-    return [
-        Spent(
-            encoder=encoder,
-            modality=modality,
-            n_items=sum(row["n_items"] for row in rows),
-            n_tokens=sum(row["n_tokens"] for row in rows),
-            cost=sum(costs) if (costs := [row["cost"] for row in rows if row["cost"] is not None]) else None,
-        )
-        for (encoder, modality), rows in sorted(groups.items(), key=itemgetter(0))
-    ]
-
-
 def image_rate(data: ReportData) -> dict[str, Speed]:
     """Encoder to its image speed, where the forward pass was measured.
 

@@ -15,13 +15,13 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Block, Board, Cell, Column, Evidence, Mark, Notice, Pair, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, result_cell, texts
 from capim.reports.rows import choice, standing
-from capim.reports.rows.report_data import ReportData, Row, detail_of, ends
+from capim.reports.rows.report_data import ReportData, Row, ends
 from capim.reports.rows.speed import image_rate, speed_ratio
 from capim.reports.rows.standing import Conclusion, Task
 from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
 from capim.store.schema import texts as texts_of
-from capim.tasks.analyses.table import PROMISES, headings
+from capim.tasks.analyses.table import headings
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
@@ -47,25 +47,8 @@ def answer(data: ReportData) -> tuple[str, ...]:
 def evidence(data: ReportData) -> tuple[str, ...]:
     """The tests behind the answer, one line for every corpus, and which statements share which budget."""
     found = standing.conclusions(data)
-    lines = (
-        line
-        for each in found
-        for line in (_evidence(data, each), *words.weights(data, each.tasks), *promises(data, each.corpus))
-    )
+    lines = (line for each in found for line in (_evidence(data, each), *words.weights(data, each.tasks)))
     return (*filter(None, lines), *words.budgets(data)) if found else ()
-
-
-def promises(data: ReportData, corpus: str) -> list[str]:
-    """What `capim certify` found on images like those of a corpus, in a line; none where it was not run."""
-    rows = [row for row in data.slices if row["corpus"] == corpus and row["analysis"] == PROMISES]
-    known = [(row, detail_of(row)["holds"]) for row in rows if row["value"] is not None]
-    broken = [
-        f"{row['feature']} of {row['level_name']} is {show.percent(row['value'])} % ({row['reason']})"
-        for row, holds in known
-        if holds is False
-    ]
-    counts = f"{sum(holds is True for _, holds in known)} of {show.count(len(known), 'promise')} hold"
-    return [f"{corpus}, simulated (capim certify): {'; '.join([counts, *broken])}."] if known else []
 
 
 def _sentences(data: ReportData, conclusion: Conclusion) -> list[str]:

@@ -15,13 +15,10 @@ from capim.reports.rows.report_data import ReportData, Row, goodness
 from capim.reports.rows.speed import (
     STAGES,
     Speed,
-    Spent,
     bytes_per_image,
     image_rate,
-    qps_v28,
     speed_ratio,
     speeds,
-    spent,
 )
 from capim.reports.rows.standing import contenders
 
@@ -30,17 +27,15 @@ SIZE = "The vectors of an image: their mean number, times components, times byte
 
 
 def section(data: ReportData) -> Section:
-    """Two tables over all corpora with timed batches, and for each one of the tokens that endpoints counted."""
+    """Two tables over all corpora with timed batches."""
     measured = speeds(data)
-    timed = (_stages(measured), _projection(data)) if measured else ()
-    paid = (_tokens(corpus, found) for corpus in data.corpus_names() if (found := spent(data, corpus)))
     return Section(
         id="throughput",
         title="Throughput by stage",
         lead="Items per second of each stage: the median over the batches of a corpus, without the warm-up, and over "
         "corpora the geometric mean, with the lowest and the highest corpus. Each stage is timed separately; the "
         "pipeline runs them in parallel.",
-        blocks=(*timed, *paid),
+        blocks=(_stages(measured), _projection(data)) if measured else (),
     )
 
 
@@ -92,10 +87,8 @@ def rate_cell(speed: Speed | None) -> Cell:
 
 def _projection(data: ReportData) -> Table:
     rates, sizes = image_rate(data), bytes_per_image(data)
-    seed = {corpus: known for corpus in data.corpus_names() if (known := qps_v28(data, corpus))}
     seconds = {name: MILLION / speed.stages["forward"].mean for name, speed in rates.items()}
     stored = {name: MILLION * size for name, size in sizes.items()}
-    of_seed = "As in tables of capim's predecessor, V28: images over the forward time of images and captions"
     return pivot(
         "throughput-projection",
         "Cost of an index",
@@ -104,29 +97,7 @@ def _projection(data: ReportData) -> Table:
         measures("bytes/image", sizes.get, show.size, explain=SIZE),
         measures("time", seconds.get, show.duration, group="1M images, projected"),
         measures("storage", stored.get, show.size, group="1M images, projected"),
-        *(measures(name, of.get, show.significant, group="qps_v28", explain=of_seed) for name, of in seed.items()),
-        note="Projected: the measured forward rate and bytes per image, times a million; not measured at that size. "
-        "qps_v28 divides the number of images by the forward time of images and captions together, as capim's "
-        "predecessor V28 did; compare it only with tables of that script.",
-    )
-
-
-def _tokens(corpus: str, paid: list[Spent]) -> Table:
-    def million(each: Spent) -> float | None:
-        return None if each.cost is None else each.cost / each.n_items * MILLION
-
-    return pivot(
-        f"throughput-{corpus}-tokens",
-        f"{corpus} · tokens of endpoints",
-        paid,
-        texts("Encoder", lambda s: s.encoder),
-        texts("items", lambda s: Cell(text=f"{s.modality}s", title=f"{s.n_items:,} distinct items")),
-        numbers("tokens", lambda s: value(s.n_tokens, f"{s.n_tokens:,}")),
-        measures("per item", lambda s: s.n_tokens / s.n_items, show.significant),
-        measures("cost", lambda s: s.cost, show.significant),
-        measures("1M items, projected", million, show.significant),
-        note="Tokens as the service counts them, request by request, without probes and without requests that were "
-        "lost with a process that died. Cost at the price of the encoder's table, in its currency.",
+        note="Projected: the measured forward rate and bytes per image, times a million; not measured at that size.",
     )
 
 

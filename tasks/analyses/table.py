@@ -20,8 +20,6 @@ from capim.tasks.protocols import Direction, Kind, Protocol
 Section: TypeAlias = Literal["slices", "ablations"]
 Need: TypeAlias = Literal["vectors", "specs", "truncated"]
 
-PROMISES = "promises"  # the slices of `capim certify`
-
 _RETRIEVAL: frozenset[Kind] = frozenset({"retrieval"})
 
 
@@ -128,7 +126,6 @@ def _own(name: str, function: str | None, tables: str | Mapping[str, str], **fac
 _ablation = partial(_own, section="ablations", of_languages=False)
 _of_classes = partial(_ablation, kinds=_LABELS, directions=frozenset({"i2t"}), needs=_VECTORS)
 _OF_OTHER_COMMANDS = {
-    PROMISES: "What is promised, simulated on this corpus",
     "hardware": "Other hardware",
     "two-stage": "Retrieve with one, re-rank with another",
     "fusion": "Fused scores",

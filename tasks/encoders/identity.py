@@ -35,7 +35,6 @@ from capim.tasks.encoders.checkpoint import (
     repository_of,
     source_of,
 )
-from capim.tasks.encoders.endpoint import resolve_endpoint
 from capim.tasks.hub import commit_of, hub_json
 
 ROLES = {"caption": "query", "image": "document"}
@@ -60,6 +59,8 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
         WorkError: The hub cannot be reached and the cache does not know the revision.
     """
     if spec.adapter == "http":
+        from capim.tasks.encoders.adapters.endpoint import resolve_endpoint  # torch
+
         return resolve_endpoint(spec)
     if spec.adapter == of_mteb.ADAPTER:
         spec = of_mteb.resolved(spec)

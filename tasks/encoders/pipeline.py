@@ -87,7 +87,6 @@ class EncodedBatch:
         preprocess_seconds: Resizing or tokenising, summed over worker threads.
         forward_seconds: The forward pass, until the vectors are back on the CPU.
         peak_memory_bytes: Peak memory of the device so far (on the CPU: of the process).
-        n_tokens: Tokens that an endpoint counted for this batch; None for a model that runs here.
     """
 
     index: int
@@ -99,7 +98,6 @@ class EncodedBatch:
     preprocess_seconds: float
     forward_seconds: float
     peak_memory_bytes: int
-    n_tokens: int | None = None
 
 
 Batch: TypeAlias = list[NDArray[np.int64]]
@@ -235,7 +233,6 @@ def _encoded(
 ) -> Iterator[EncodedBatch]:
     """One forward pass after the other over prepared batches."""
     limit: int | None = None
-    service = service_of(encoder)
     for index, (batch, ready) in enumerate(batches):
         begun = time.perf_counter()
         embeddings, limit = _forward(encoder, ready.prepared, limit)
@@ -251,7 +248,6 @@ def _encoded(
             preprocess_seconds=ready.preprocess_seconds,
             forward_seconds=done - begun,
             peak_memory_bytes=peak_bytes(encoder.device),
-            n_tokens=service.tokens_spent() if service else None,
         )
 
 

@@ -53,6 +53,16 @@ _FLOAT_NOISE = 1e-9
 _HEADLINES = ("R@1", "winoground_text", "winoground_image", "winoground_group")
 
 
+_BEST_KNOWN = (
+    ("coco-karpathy", "t2i/all", "R@1"),
+    ("flickr30k-karpathy", "t2i/all", "R@1"),
+    ("winoground", "winoground", "winoground_group"),
+    ("VidoreDocVQARetrieval", "t2i/judged", "nDCG@5"),
+    ("coco-sm", "t2i/en/google", "R@1"),
+)
+"""Of these the first that is published for a model stands in the list of models."""
+
+
 class Published(NamedTuple):
     """One published figure; ``value`` is a fraction 0..1, ``model`` a checkpoint as its hub names it."""
 
@@ -164,6 +174,17 @@ def published_name(checkpoint: str, references: Iterable[Published]) -> str:
     plain = checkpoint.removeprefix("hf-hub:").removeprefix("open_clip:")
     models = {reference.model for reference in references}
     return next((name for name in (plain, f"open_clip:{plain}") if name in models), checkpoint)
+
+
+def headline(checkpoint: str, references: Sequence[Published]) -> Published | None:
+    """The published figure by which a model is known best; None if none is published."""
+    name = published_name(checkpoint, references)
+    of_model = [r for r in references if r.model == name]
+    for wanted in _BEST_KNOWN:
+        found = [r for r in of_model if (r.dataset, r.protocol, r.metric) == wanted]
+        if found:
+            return min(found, key=lambda r: r.source == SEED)
+    return None
 
 
 def _exchanged(value: float, checkpoint: str, corpus: str, metric: str, references: Sequence[Published]) -> str:

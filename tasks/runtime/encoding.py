@@ -37,14 +37,12 @@ from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import Encoder, adapter_named, load_encoder
 from capim.tasks.encoders.device import choose_device, device_identity, device_name
 from capim.tasks.encoders.encoder import service_of
-from capim.tasks.encoders.endpoint import LOWEST_COSINE, probe_vectors
 from capim.tasks.hub.progress import track
 from capim.tasks.reference.changes import cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import CorpusRef, ShardRef, library_versions, this_host
 
 if TYPE_CHECKING:
-    from capim.tasks.encoders.adapters.endpoint import EndpointClient
     from capim.tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
 
 
@@ -81,8 +79,6 @@ class EncodedSet:
         n_truncated: Encoded captions that were longer than the model's maximum length.
         batch_size: Items per forward pass at the end, after any halving; 0 where nothing was encoded.
         rounding: What the storage type changed of the vectors that were encoded.
-        n_tokens: Tokens that an endpoint counted; 0 if it counted none, and for a model that runs here.
-        cost: Of these tokens, at the price of the encoder's table; 0 where it has none.
         seconds: How long it took, with loading the model if this was its first set.
         shard: What it is a part of.
     """
@@ -92,8 +88,6 @@ class EncodedSet:
     n_truncated: int = 0
     batch_size: int = 0
     rounding: Rounding = field(default_factory=Rounding)
-    n_tokens: int = 0
-    cost: float = 0.0
     seconds: float = 0.0
     shard: ShardRef | None = None
 
@@ -137,11 +131,10 @@ class SetEncoder:
         from capim.tasks.encoders.pipeline import encode_stream
 
         encoder = self._encoder()
-        service = service_of(encoder)
         ids = table["id"].to_pylist()
         work, shas = _work(corpus, key.modality, missing)
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
-        n_truncated, batch_size, rounding, n_tokens = 0, self._batch_size(key.modality), Rounding(), 0
+        n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), Rounding()
         batches: list[dict[str, object]] = []
         label = f"{self.spec.name} · {corpus.name} · {UNITS[key.modality]}"
         stream = encode_stream(encoder, work, batch_size=batch_size)
@@ -161,9 +154,8 @@ class SetEncoder:
                 )
                 self._store.put(key, self.spec, block)
                 batches.append(self._batch_row(key, batch, batch_id, time.perf_counter() - begun))
-                if len(batches) == BATCH_ROWS or service is not None:  # what was paid for is on record at once
+                if len(batches) == BATCH_ROWS:
                     self._write_batches(batches)
-                n_tokens += batch.n_tokens or 0
                 n_truncated += int(batch.embeddings.truncated.sum())
                 rounding += rounding_of(batch.embeddings.values, self.spec.storage)
                 batch_size = min(batch_size, batch.batch_size)
@@ -176,8 +168,6 @@ class SetEncoder:
             n_truncated=n_truncated,
             batch_size=batch_size,
             rounding=rounding,
-            n_tokens=n_tokens,
-            cost=_cost(service, n_tokens) or 0.0,
         )
 
     def _encoder(self) -> Encoder:
@@ -213,7 +203,6 @@ class SetEncoder:
             "write_seconds": write_seconds,
             "forward_precision": self.spec.precision if service is None else "of the service",
             "device": hardware_of(encoder),
-            "cost": _cost(service, batch.n_tokens),
             "host": this_host(),
             "versions": json.dumps(library_versions()),
             "run": self._run,
@@ -227,13 +216,6 @@ class SetEncoder:
             rows.clear()
 
 
-def tokens_spent(subject: str, encoded: Sequence[EncodedSet]) -> list[str]:
-    """What an endpoint counted for what was encoded, in one line; empty if it counted nothing."""
-    n_tokens, cost = sum(each.n_tokens for each in encoded), sum(each.cost for each in encoded)
-    price = f", {cost:.4g} at the price of its table" if cost else ""
-    return [f"{subject}: {n_tokens:,} tokens as its service counts them{price}"] if n_tokens else []
-
-
 def device_for(spec: EncoderSpec, device: str) -> str:
     """The device on which a model is loaded; of an endpoint, which needs none, the CPU."""
     return choose_device("cpu" if adapter_named(spec.adapter).endpoint else device)
@@ -243,13 +225,6 @@ def hardware_of(encoder: Encoder) -> str:
     """Where a model runs: the name of the hardware, or the address of a service."""
     service = service_of(encoder)
     return device_name(encoder.device) if service is None else service.address
-
-
-def _cost(service: EndpointClient | None, n_tokens: int | None) -> float | None:
-    """The cost of tokens at the price of the encoder's table; None if either is unknown."""
-    if service is None or service.price is None or n_tokens is None:
-        return None
-    return n_tokens * service.price / 1e6
 
 
 def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[ImageWork | CaptionWork, list[str]]:
@@ -409,13 +384,14 @@ def check_weights(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
 def probe_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[str, float]:
     """Probe -> the cosine of its vector now with the stored one, of those that are stored; stores the others.
 
-    None for a model that runs here. Their tokens do not count for the batch that comes next.
+    None for a model that runs here.
     """
     service = service_of(encoder)
     if service is None:
         return {}
+    from capim.tasks.encoders.adapters.endpoint import probe_vectors  # torch
+
     vectors = probe_vectors(encoder, image=service.takes_images)
-    service.tokens_spent()
     fingerprint = encoder.spec.fingerprint
     kept = {row["item"]: row["vector"] for row in store.rows("probes", encoder_fingerprint=fingerprint).to_pylist()}
     created = datetime.now(UTC)
@@ -438,8 +414,12 @@ def check_probes(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
         WorkError: The vector of a probe has changed.
     """
     found = probe_cosines(store, encoder, run=run)
-    lowest = min(found, key=found.__getitem__, default=None)
-    if lowest is None or found[lowest] >= LOWEST_COSINE:
+    if not found:
+        return
+    from capim.tasks.encoders.adapters.endpoint import LOWEST_COSINE  # torch
+
+    lowest = min(found, key=found.__getitem__)
+    if found[lowest] >= LOWEST_COSINE:
         return
     kept = store.rows("probes", encoder_fingerprint=encoder.spec.fingerprint).to_pylist()
     since, today = min(row["created"] for row in kept), datetime.now(UTC)

@@ -21,11 +21,9 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import ADAPTERS, Encoder, encode_captions, encode_images, entry_from, load_encoder, resolve
 from capim.tasks.encoders.adapters import endpoint as client
-from capim.tasks.encoders.adapters.endpoint import Pace
+from capim.tasks.encoders.adapters.endpoint import BODY, FORMS, EndpointOptions, Pace, probe_vectors
 from capim.tasks.encoders.conformance import check_encoder, noise_image, six_scenes
-from capim.tasks.encoders.endpoint import EndpointOptions, probe_vectors
 from capim.tasks.encoders.pipeline import CaptionWork, encode_stream
-from capim.tasks.encoders.service_forms import FORMS
 from tests.documents import ROOT, fenced_blocks
 from tests.encoders.endpoint_stub import DIM, Stub, answering, cut, dripping, endpoint, huge, spec_of, status
 from tests.encoders.service_doubles import DOUBLES
@@ -72,16 +70,14 @@ def test_vectors_come_in_the_order_of_the_items_with_unit_norm_and_their_own_nor
     assert {body.get("encoding_format") for body in stub.bodies} == {encoding}
 
 
-def test_tokens_are_counted_by_request_and_known_for_an_item_that_had_its_own(stub) -> None:
+def test_tokens_are_known_for_an_item_that_had_a_request_of_its_own(stub) -> None:
     encoder: Any = loaded(stub, caption_form="messages", image_prompt="Represent the given image.")
     assert encode_captions(encoder, ["a b c", "a"]).n_tokens.tolist() == [5, 3]
     assert encode_images(encoder, [noise_image(8, 8, 0)]).n_tokens.tolist() == [50]
-    assert encoder.service.tokens_spent() == 58
-    assert encoder.service.tokens_spent() is None
     assert stub.bodies[-1]["messages"][0]["content"][1] == {"type": "text", "text": "Represent the given image."}
     together: Any = loaded(stub)
     assert encode_captions(together, ["a b c", "a"]).n_tokens.tolist() == [0, 0]
-    assert together.service.tokens_spent() == 8
+    assert [answer.tokens for answer in together.service.answers("caption", ["a b c", "a"])] == [8]
 
 
 @pytest.mark.parametrize("trouble", [status(429, Retry_After="0"), status(429), status(500), status(503), cut])
@@ -303,7 +299,7 @@ def test_all_faults_of_a_table_come_together(stub) -> None:
 def test_the_address_and_what_is_sent_are_the_identity_and_how_fast_is_not(stub) -> None:
     first = resolve(spec_for(stub)).fingerprint
     same: dict[str, Any] = {"concurrency": 9, "api_key_env": "OTHER", "requests_per_minute": 60}
-    assert resolve(spec_for(stub, **same, price_per_million_tokens=0.02)).fingerprint == first
+    assert resolve(spec_for(stub, **same)).fingerprint == first
     bodies = [{f"{prefix}body:dimensions": 8} for prefix in ("", "caption_", "image_")]
     others: list[dict[str, Any]] = [
         {"url": "http://other/v1"}, {"image_form": "input"}, {"revision": "2026-11"}, *bodies
@@ -364,9 +360,9 @@ def test_a_recipe_of_the_page_is_right_for_the_double_of_its_service(name, stub,
         if found is not None:
             wanted = np.asarray([stub.in_role(item, role) for item in items])
             np.testing.assert_allclose(found, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
+    counted = {answer.tokens for answer in encoder.service.answers("caption", queries)}
+    assert counted == ({None} if name in ("gemini", "tei") else {7})
     assert set(stub.roles) <= {*double.roles}
-    counted = encoder.service.tokens_spent()
-    assert counted is None if name in ("gemini", "tei") else counted % 7 == 0
 
 
 @pytest.mark.parametrize("name", DOUBLES)
@@ -393,7 +389,7 @@ def test_every_form_has_a_recipe_and_the_table_of_the_page_is_the_table_of_the_c
     rows = {cells[0].strip("| `"): cells for cells in lines if cells[0].startswith("| `")}
     said = {True: "yes", False: "no"}
     for name, form in FORMS.items():
-        takes = f"{said[form.text is not None]}, {said[form.image is not None]}"
+        takes = f"yes, {said[form.image is not None]}"
         assert rows[name][1:5] == [form.title, takes, said[form.together], said[form.prompted]], name
         assert re.findall(r"https://[^) |,;]+", rows[name][5])[0] in form.source
     assert rows.keys() == FORMS.keys()
@@ -432,7 +428,8 @@ def test_the_page_about_endpoints_names_every_option() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("## Services")[0]
     lines = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
     shown = {name: cells[3].strip() for cells in lines for name in re.findall(r"`([^`]+)`", cells[1])}
-    assert {name.removesuffix("NAME") for name in shown} == {*(ADAPTERS["http"].options or ())} - {"caption_template"}
+    assert {name.removesuffix("NAME") for name in shown} == {*EndpointOptions.model_fields, *BODY}
+    assert ADAPTERS["http"].options == ("caption_template", *EndpointOptions.model_fields, *BODY)
     defaults = {name: field.default for name, field in EndpointOptions.model_fields.items()}
     assert {name: int(value) for name, value in shown.items() if value.isdigit()} == {
         name: value for name, value in defaults.items() if isinstance(value, int | float)

@@ -55,7 +55,7 @@ def test_what_breaks_becomes_a_message_and_an_exit_code(
         raise error
 
     parser = argparse.ArgumentParser()
-    parser.set_defaults(call=broken, command="x", version=False, verbose=False, debug=False, isolated=False)
+    parser.set_defaults(call=broken, command="x", version=False, verbose=False, debug=False)
     monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
     printed = command("", code=code)
     assert said in printed.err

@@ -56,7 +56,7 @@ from tests.flows.leaf_parsers import leaf_parsers
 SHAPES, PAIRS = "shapes-sample12", "shapes-winoground-sample12"
 RUN = "--corpora shapes --sample 12 --encoders tiny-clip --replicates 100 --device cpu"
 STORED = f"--corpora {SHAPES} --replicates 100"
-PROGRAM = {"help", "debug", "verbose", "quiet", "isolated"}  # of the program; tested below and in test_isolation
+PROGRAM = {"help", "debug", "verbose", "quiet"}  # of the program; tested below
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,6 @@ BASES = {
     "ann": f"ann {STORED} --methods int8",
     "list": "list metrics",
     "check": "check tiny-clip",
-    "certify": f"certify {SHAPES}",
     "corpora ids": f"corpora ids {SHAPES}",
     "store prune": "store prune --keep 1",
     "store diff": "store diff {set} {set}",
@@ -104,7 +103,7 @@ BASES = {
 """Command -> its words without the option of a case, where they are more than its name."""
 WRITE = ("import", "store repair")
 COLUMNS = {
-    "analyse": "corpus", "ann": "change", "certify": "note", "check": "check", "choose": "encoder",
+    "analyse": "corpus", "ann": "change", "check": "check", "choose": "encoder",
     "compare": "state", "corpora ids": "id", "duplicates": "image", "evaluate": "value", "explain": "share",
     "list": "name", "query": "two", "results": "value", "search": "score",
     "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
@@ -127,7 +126,6 @@ VALUES = {
     "to": "{tmp}/f.json", "trust_remote_code": "", "weights": "1,2", "yes": "",
 }  # fmt: skip
 """Option -> a value that is neither its default nor that of the words without it."""
-UNPUBLISHED = "tiny-clip has no figure here that is published for it"
 SPECIAL = {
     **{f"{name} corpora": Case(BASES[name], "--corpora shapes-winoground") for name in ("run", "embed", "watch")},
     **{f"{name} encoders": Case(BASES[name], "--encoders tiny-clip-plain") for name in ("run", "embed", "watch")},
@@ -139,14 +137,7 @@ SPECIAL = {
         for name, words in {"format": "format json", "columns": "columns value", "wide": "wide"}.items()
     },
     "run plan": Case(BASES["run"], "--plan"),
-    "certify-model encoder": Case("certify-model", "laion-clip-h", refused="laion-clip-h has no figure here"),
-    **{
-        f"certify-model {name}": Case("certify-model tiny-clip", f"--{name} {value}".strip(), refused=UNPUBLISHED)
-        for name, value in {"to": "{tmp}/f.csv", "format": "json", "columns": "metric", "wide": ""}.items()
-    },
     "list everything": Case("list encoders", "--all"),
-    "certify encoders": Case(f"certify {PAIRS}", "--encoders tiny-clip", refused="certify simulates two encoders"),
-    "certify corpus": Case("certify", PAIRS, without=SHAPES),
     "why run": Case("why", "{run}", without="lost"),
     "report compare": Case("report", "--compare {report} {report}"),
     "report everything": Case(

@@ -206,16 +206,16 @@ def test_the_board_compares_with_a_reference_by_an_address_that_can_be_sent(brow
 
 
 @pytest.fixture(scope="module")
-def priced(tmp_path_factory: pytest.TempPathFactory) -> tuple[StandIn, Path]:
+def licensed(tmp_path_factory: pytest.TempPathFactory) -> tuple[StandIn, Path]:
     """Three encoders of which one is known to have a free licence, and the page about them."""
     store = demo()
     free = next(iter(store.specs))
     store.specs |= {free: replace(store.specs[free], licence="MIT")}
-    return store, Path(write_report(store, tmp_path_factory.mktemp("priced")))
+    return store, Path(write_report(store, tmp_path_factory.mktemp("licensed")))
 
 
-def test_the_decision_of_the_page_is_that_of_the_command(browser: Browser, priced: tuple[StandIn, Path]) -> None:
-    store, file = priced
+def test_the_decision_of_the_page_is_that_of_the_command(browser: Browser, licensed: tuple[StandIn, Path]) -> None:
+    store, file = licensed
     data = read_report_data(store)
     task = choice.tasks_to_weigh(data)
     made = choice.choose(data, {task[0]: 70.0, task[1]: 30.0}, {})
@@ -258,9 +258,9 @@ def test_a_decision_of_the_page_leaves_out_what_is_at_chance_as_the_command_does
 
 
 def test_a_limit_of_licence_is_chosen_from_words_and_stays_in_the_address(
-    browser: Browser, priced: tuple[StandIn, Path]
+    browser: Browser, licensed: tuple[StandIn, Path]
 ) -> None:
-    store, file = priced
+    store, file = licensed
     free, *_, not_known = store.specs
     with opened(browser, file) as watched:
         watched.made()

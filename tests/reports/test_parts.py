@@ -173,20 +173,6 @@ def test_the_tooltip_of_a_point_names_its_cost(fast: bool) -> None:
     assert ('"title": "speed"' in picture, '"title": "size"' in picture) == (fast, not fast)
 
 
-def test_the_tokens_of_an_endpoint_are_shown_with_their_cost_and_of_others_nothing(demo_store: StandIn) -> None:
-    def shown() -> list[list[str]]:
-        blocks = speed.section(read_report_data(demo_store)).blocks
-        return [row for b in blocks if isinstance(b, Table) and b.id.endswith("-tokens") for row in texts(b)]
-
-    assert shown() == []
-    for row in demo_store.tables["batches"]:
-        if (row["encoder"], row["corpus"], row["modality"]) == ("tiny-clip", "shapes", "image"):
-            row |= {"n_tokens": 1600, "cost": 0.25}
-    [[encoder, items, tokens, per_item, cost, million]] = shown()
-    assert (encoder, items, tokens, per_item, cost) == ("tiny-clip", "images", "20,800", "50.0", "3.25")
-    assert float(million.replace(",", "")) == pytest.approx(3.25 / 416 * 1e6, rel=0.01)
-
-
 def test_only_the_newest_state_of_an_encoder_is_shown_and_the_older_is_named(demo_store: StandIn) -> None:
     old = dict(demo_store.tables["results"][0])
     old.update(encoder_fingerprint="0" * 16, value=0.99, created=old["created"].replace(year=2020))

@@ -64,6 +64,19 @@ def test_an_upgrade_that_was_killed_at_its_end_is_finished_by_the_next(
     assert "0 damaged or lost" in command("store verify", workspace).err
 
 
+def test_a_column_that_this_format_does_not_have_is_removed_and_the_rows_stay(workspace: Path) -> None:
+    before = table(workspace, "sets")
+    connection = Connection(str(workspace / "store"))
+    stored = connection.find("sets")
+    assert stored is not None
+    stored.add_columns(pa.schema([pa.field("cost", pa.float64())]))
+    connection.record("sets")
+    assert "sets: columns changed (cost; 4 rows)" in command("store upgrade", workspace).out
+    assert table(workspace, "sets").select(before.column_names).equals(before)
+    assert "cost" not in table(workspace, "sets").column_names
+    assert "0 damaged or lost" in command("store verify", workspace).err
+
+
 @pytest.mark.parametrize(("written", "words"), [(4, "has format 4"), (FORMAT + 1, f"has format {FORMAT + 1}")])
 def test_a_format_that_cannot_be_upgraded_is_refused_and_left_alone(tmp_path: Path, written: int, words: str) -> None:
     connection = Connection(str(tmp_path / "store"))

@@ -11,11 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from capim.reports.rows.reading import read_report_data
-from capim.reports.sections import answer
 from capim.store import Block, EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
-from capim.tasks import certify
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.misses import SHARE
 from capim.tasks.analyses.table import ANALYSES
@@ -24,7 +21,7 @@ from capim.tasks.report import diagnose_corpus
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.stored import chosen, read_truncated, vector_reader
 from capim.tasks.statistics.draws import Resampling
-from tests.random_store import OTHER, SPECS, embeddings, random_store
+from tests.random_store import SPECS, embeddings, random_store
 from tests.tasks.conftest import N_SCENES, evaluated
 
 
@@ -140,20 +137,3 @@ def test_a_choice_of_positions_is_ascending_and_its_seed_decides() -> None:
     assert (np.diff(first) > 0).all()
     assert np.array_equal(first, chosen(5000, 1000, 1))
     assert not np.array_equal(first, chosen(5000, 1000, 2))
-
-
-def test_what_was_simulated_is_stored_once_and_stands_beside_the_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus, specs = read_shapes(n_scenes=24), (SPECS[0], OTHER)
-    store = random_store(tmp_path / "two", corpus, specs)
-    evaluated(store, corpus, specs)
-    monkeypatch.setattr(certify, "DATASETS", 100)
-    results = store.current("results")
-    rows = certify.certified(store, corpus.name, results, seed=0)
-    assert {row["what"] for row in rows} == {"coverage", "type I error", "power"}
-    monkeypatch.setattr(certify, "certify", None)  # nothing is simulated again
-    assert certify.certified(store, corpus.name, results, seed=0) == rows
-    held = [row["holds"] for row in rows if row["rate"] is not None]
-    [line] = answer.promises(read_report_data(store, gallery=False), corpus.name)
-    assert line.startswith(f"shapes, simulated (capim certify): {held.count(True)} of {len(held)} promises hold")

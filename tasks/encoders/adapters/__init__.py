@@ -19,7 +19,6 @@ from typing import Any
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import OWN, Plugin, PluginTable, loaded_module
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.endpoint import BODY, EndpointOptions
 
 PIN = "revision:"
 """Beginning of an option that names the commit, version or digest of what a checkpoint needs beside itself."""
@@ -50,7 +49,7 @@ class Adapter:
         unused: Patterns of the tensors of such files that no vector needs: heads that predict words or classes.
         requires: Import names of the libraries that it needs and that only an extra of capim installs.
         extra: The extra that installs them; empty if the core installation is enough.
-        endpoint: The model runs at an address, not here: see :mod:`tasks.encoders.endpoint`.
+        endpoint: The model runs at an address, not here: see :mod:`tasks.encoders.adapters.endpoint`.
         unverified: Why it cannot be known that every weight is from the checkpoint; empty: it is, or ``load_encoder``
             raises ``MissingWeightsError``.
         encoders: Of a package's adapter: its rows of the catalog by name, in the form of ``catalog.toml``, without the
@@ -159,7 +158,11 @@ _OWN: dict[str, Adapter] = {
     "http": Adapter(
         module="endpoint",
         title="a model behind an address: OpenAI's form, vLLM, Jina, Infinity, TEI, Cohere, Voyage, Gemini",
-        options=("caption_template", *EndpointOptions.model_fields, *BODY),
+        options=(
+            *("caption_template", "url", "image_form", "caption_form", "image_prompt", "image_system"),
+            *("caption_system", "last_turn", "api_key_env", "concurrency", "inputs_per_request"),
+            *("requests_per_minute", "tokens_per_minute", "timeout_seconds", "body:", "caption_body:", "image_body:"),
+        ),
         endpoint=True,
         unverified="the weights are with the service",
     ),

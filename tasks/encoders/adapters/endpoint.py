@@ -1,10 +1,9 @@
 """A model behind an HTTP address, of a provider or of one's own server: what is sent, paced, repeated and checked.
 
-The forms of requests and answers are those of :mod:`tasks.encoders.service_forms`. One vector per item: the form of
-vLLM's token vectors was not verified.
-
-Requests are paced, and repeated where that may help, all in one event loop: there the time from the address to the last
-byte can be bounded, and whatever waits can be ended. A blocking client would wait for ever on one byte a second.
+In this order: the services (``FORMS``, one row for each form of request), the options of an endpoint, the probes that
+stand for its weights, the encoder, and the client. Requests are paced, and repeated where that may help, all in one
+event loop: there the time from the address to the last byte can be bounded, and whatever waits can be ended. A blocking
+client would wait for ever on one byte a second.
 """
 
 from __future__ import annotations
@@ -17,28 +16,29 @@ import itertools
 import json
 import logging
 import math
+import os
 import random
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from capim.store.errors import RequestError, WorkError, shortened
-from capim.store.types import MODALITIES, Embeddings, EncoderSpec, Modality
+from capim.store.errors import RequestError, WorkError, noted, shortened
+from capim.store.types import MODALITIES, Embeddings, EncoderSpec, Modality, Option
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
-from capim.tasks.encoders.encoder import Inputs, Prepared
-from capim.tasks.encoders.endpoint import EndpointOptions, endpoint_options, service_parameters
-from capim.tasks.encoders.service_forms import FORMS, ServiceForm
+from capim.tasks.encoders.encoder import Encoder, Inputs, Prepared, encode_captions, encode_images, service_of
 from capim.tasks.encoders.tensors import unit_embeddings
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,338 @@ _RETRY_INFO = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"')
 _SHOWN = 300  # characters of an answer in an error
 _NUMBER_BYTES = 64  # of a component in an answer, at most: 25 are usual, indented
 _ANSWER_BYTES = 16 * 2**20  # of an answer beside them, so that the vectors of another dim are read and named
+
+# an option with one of these prefixes is a parameter of the service, sent as it is with every request for these items
+BODY: Mapping[str, tuple[Modality, ...]] = {
+    "body:": ("caption", "image"),
+    "caption_body:": ("caption",),
+    "image_body:": ("image",),
+}
+UNVERSIONED = "unversioned"  # revision of a model to which the user gave none
+LOWEST_COSINE = 0.999  # of a probe in two runs; providers answer the same input with cosines above 0.9999
+PROBE_CAPTIONS = (
+    "a red bus",
+    "A yellow tram passes an old church.",
+    "Two dogs, one brown and one white, play with a yellow ball on the grass behind a wooden fence.",
+    "Ein Mann liest am Fenster eine Zeitung, 1987.",
+)
+PROBE_IMAGE = "image: gradient with a dark square"
+
+Rows: TypeAlias = "list[tuple[Any, Any]]"
+"""Place of an input in its request, and its embedding."""
+
+
+def data_url(png: str) -> str:
+    """The ``data:`` URL of a PNG in Base64."""
+    return f"data:image/png;base64,{png}"
+
+
+def _texts(*texts: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text} for text in texts if text]
+
+
+def _image_part(kind: str, value: object, prompt: str) -> list[dict[str, Any]]:
+    """An image, and the text that is sent with it."""
+    return [{"type": kind, kind: value}, *_texts(prompt)]
+
+
+def _of_openai(answer: Any) -> Rows:
+    rows = answer["data"]
+    return [(row["index"] if len(rows) > 1 else 0, row["embedding"]) for row in rows]
+
+
+def _usage(answer: Any) -> Any:
+    usage = answer.get("usage") or {}
+    return usage.get("prompt_tokens", usage.get("total_tokens"))
+
+
+def _as_input(model: str, inputs: Sequence[Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {"model": model, **parameters, "input": list(inputs)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceForm:
+    """One form of request; the defaults are OpenAI's.
+
+    Attributes:
+        title: The services that take it.
+        source: Address of the document that describes it.
+        path: What is added to the address of the option ``url``, with ``{model}`` in the place of the model's name.
+        text: A text as it is sent.
+        image: An image as it is sent, from the Base64 of its PNG and a text that may be sent with it; None: none.
+        body: The request, from the name of the model, inputs and parameters of the service.
+        rows: The embeddings of an answer.
+        tokens: The tokens that an answer counts; None if it counts none.
+        together: Takes several inputs in a request.
+        prompted: A text may be sent with an image.
+        key: Name of the header for the key, and its value with ``{key}``.
+    """
+
+    title: str
+    source: str
+    path: str = "/embeddings"
+    text: Callable[[str], Any] = str
+    image: Callable[[str, str], Any] | None
+    body: Callable[[str, Sequence[Any], Mapping[str, Any]], dict[str, Any]] = _as_input
+    rows: Callable[[Any], Rows] = _of_openai
+    tokens: Callable[[Any], Any] = _usage
+    together: bool = True
+    prompted: bool = False
+    key: tuple[str, str] = ("Authorization", "Bearer {key}")
+
+
+# a row follows the document that it names, or published code that uses the service: see docs/endpoint.md
+FORMS: dict[str, ServiceForm] = {
+    "input": ServiceForm(
+        title="OpenAI, Jina, SGLang, TEI and others",
+        source="https://platform.openai.com/docs/api-reference/embeddings; images: https://api.jina.ai/redoc",
+        image=lambda png, _: {"image": png},
+    ),
+    "data_url": ServiceForm(
+        title="Infinity",
+        source="https://github.com/michaelfeil/infinity (OpenAIEmbeddingInput_Image)",
+        image=lambda png, _: data_url(png),
+    ),
+    "messages": ServiceForm(
+        title="vLLM",
+        source="https://docs.vllm.ai (examples/pooling/embed/vision_embedding_online.py)",
+        text=_texts,
+        image=lambda png, prompt: _image_part("image_url", {"url": data_url(png)}, prompt),
+        body=lambda model, inputs, parameters: {"model": model, **parameters, "messages": inputs[0]},
+        together=False,
+        prompted=True,
+    ),
+    "cohere": ServiceForm(
+        title="Cohere, v2",
+        source="https://docs.cohere.com/reference/embed",
+        path="/embed",
+        text=lambda text: {"content": _texts(text)},
+        image=lambda png, prompt: {"content": _image_part("image_url", {"url": data_url(png)}, prompt)},
+        body=lambda model, inputs, parameters: {
+            "model": model, "embedding_types": ["float"], **parameters, "inputs": list(inputs)
+        },
+        rows=lambda answer: list(enumerate(answer["embeddings"]["float"])),
+        tokens=lambda answer: answer.get("meta", {}).get("billed_units", {}).get("input_tokens"),
+        prompted=True,
+    ),
+    "voyage": ServiceForm(
+        title="Voyage, multimodal",
+        source="https://docs.voyageai.com/reference/multimodal-embeddings-api",
+        path="/multimodalembeddings",
+        text=lambda text: {"content": _texts(text)},
+        image=lambda png, prompt: {"content": _image_part("image_base64", data_url(png), prompt)},
+        body=lambda model, inputs, parameters: {"model": model, **parameters, "inputs": list(inputs)},
+        prompted=True,
+    ),
+    "gemini": ServiceForm(
+        title="Gemini",
+        source="https://ai.google.dev/gemini-api/docs/embeddings (batchEmbedContents)",
+        path="/models/{model}:batchEmbedContents",
+        text=lambda text: {"parts": [{"text": text}]},
+        image=lambda png, prompt: {
+            "parts": [{"inlineData": {"mimeType": "image/png", "data": png}}, *([{"text": prompt}] if prompt else [])]
+        },
+        body=lambda model, inputs, parameters: {
+            "requests": [{"model": f"models/{model}", **parameters, "content": content} for content in inputs]
+        },
+        rows=lambda answer: [(place, one["values"]) for place, one in enumerate(answer["embeddings"])],
+        tokens=lambda answer: (answer.get("usageMetadata") or {}).get("promptTokenCount"),
+        prompted=True,
+        key=("x-goog-api-key", "{key}"),
+    ),
+    "tei": ServiceForm(
+        title="Text Embeddings Inference, with the prompts of the checkpoint",
+        source="https://huggingface.github.io/text-embeddings-inference (POST /embed)",
+        path="/embed",
+        image=None,
+        body=lambda _, inputs, parameters: {**parameters, "inputs": list(inputs)},
+        rows=lambda answer: list(enumerate(answer)),
+        tokens=lambda _: None,
+    ),
+}  # fmt: skip
+
+
+class EndpointOptions(BaseModel):
+    """The options of one endpoint.
+
+    Attributes:
+        url: Address without credentials; the path of the form is added where it does not end so.
+        image_form: How an image is sent, a key of ``FORMS``; empty: the service takes no images.
+        caption_form: How a caption is sent.
+        image_prompt: Text after every image, in a form that can hold one.
+        image_system: Text of the system's turn before an image of form ``messages``.
+        caption_system: Text of the system's turn before a caption of form ``messages``.
+        last_turn: ``assistant``: an empty turn of the assistant ends every request of form ``messages``.
+        api_key_env: The environment variable that holds the key; empty: no key is sent.
+        concurrency: Requests at the same time.
+        inputs_per_request: Most inputs of one request of form ``input``.
+        requests_per_minute: Most requests per minute, those that are tried again included.
+        tokens_per_minute: Most tokens per minute, as counted by the answers so far.
+        timeout_seconds: Longest time from sending a request to the last byte of its answer.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    url: str
+    image_form: Literal["", "input", "data_url", "messages", "cohere", "voyage", "gemini"] = ""
+    caption_form: Literal["input", "data_url", "messages", "cohere", "voyage", "gemini", "tei"] = "input"
+    image_prompt: str = ""
+    image_system: str = ""
+    caption_system: str = ""
+    last_turn: Literal["", "assistant"] = ""
+    api_key_env: str = ""
+    concurrency: int = Field(default=4, ge=1, le=64)
+    inputs_per_request: int = Field(default=32, ge=1)
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    timeout_seconds: float = Field(default=120.0, gt=0)
+
+    @field_validator("url")
+    @classmethod
+    def _address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("expected an address as https://api.example.com/v1")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ValueError("expected an address without user, password or query: put the key into a variable of the "
+                             'environment and name it, api_key_env = "EXAMPLE_API_KEY"')  # fmt: skip
+        return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+    def form(self, modality: Modality) -> ServiceForm:
+        """How captions are sent, or images, of a service that takes them."""
+        return FORMS[self.caption_form if modality == "caption" else self.image_form]
+
+    def address(self, modality: Modality, model: str) -> str:
+        """Where requests for captions or images of a model go."""
+        path = self.form(modality).path.format(model=model)
+        return self.url if self.url.endswith(path) else self.url + path
+
+    def conversation(self, modality: Modality, content: object) -> list[dict[str, object]]:
+        """The turns of a request of form ``messages``."""
+        system = self.caption_system if modality == "caption" else self.image_system
+        turns = [("system", [{"type": "text", "text": system}])] if system else []
+        last = [("assistant", [{"type": "text", "text": ""}])] if self.last_turn else []
+        return [{"role": role, "content": each} for role, each in [*turns, ("user", content), *last]]
+
+    @property
+    def host(self) -> str:
+        """Host and port of the service."""
+        return urlsplit(self.url).netloc
+
+    def key(self, name: str) -> str | None:
+        """The key from the environment; None if the service needs none.
+
+        Raises:
+            RequestError: The variable is not set, or holds what cannot be a key. The message does not show the value.
+        """
+        if not self.api_key_env:
+            return None
+        key = os.environ.get(self.api_key_env, "").strip()
+        if not key:
+            raise RequestError(
+                f"encoder {name!r}: the environment variable {self.api_key_env} is not set; set it to the key of "
+                f"{self.host} and run the same command again (export {self.api_key_env}=…)"
+            )
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise RequestError(f"encoder {name!r}: {self.api_key_env} holds spaces or characters that no key has")
+        return key
+
+
+def endpoint_options(spec: EncoderSpec) -> EndpointOptions:
+    """The options of a spec of adapter ``http``, without its template and the parameters of the service.
+
+    Raises:
+        RequestError: Lists every option that is missing or wrong, without the value of an address.
+    """
+    try:
+        return EndpointOptions.model_validate(
+            {name: value for name, value in spec.options.items() if name in EndpointOptions.model_fields}
+        )
+    except ValidationError as error:
+        faults = []
+        for fault in error.errors():
+            field = str(fault["loc"][0])
+            if fault["type"] == "missing":
+                faults.append(f'option {field!r} is missing: options = {{ {field} = "https://api.example.com/v1" }}')
+                continue
+            message = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+            got = "" if field == "url" else f", got {fault['input']!r}"
+            faults.append(f"option {field}: {message}{got}")
+        raise RequestError([f"encoder {spec.name!r}: {fault}" for fault in faults]) from None
+
+
+def service_parameters(spec: EncoderSpec, modality: Modality) -> dict[str, Option]:
+    """The parameters of the service for captions or images by name; those of one modality win."""
+    return {
+        name.removeprefix(prefix): value
+        for prefix, modalities in BODY.items()
+        for name, value in spec.options.items()
+        if name.startswith(prefix) and modality in modalities
+    }
+
+
+def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
+    """The spec of an endpoint with its revision fixed: what the user gave, or ``unversioned``. Sends no request.
+
+    What stands for the weights are the vectors of the probes, which every run compares with those of the first.
+
+    Raises:
+        RequestError: An option is missing or wrong, or the spec asks for what an endpoint does not have.
+    """
+    faults: list[str] = []
+    with noted(faults):
+        faults += _of_another_form(spec)
+    if spec.precision != "float32":
+        faults.append(
+            f"encoder {spec.name!r}: the service chooses the precision of its forward pass; leave precision out"
+        )
+    if spec.vectors != "single":
+        faults.append(f"encoder {spec.name!r}: adapter http takes one vector per item; leave vectors out")
+    if faults:
+        raise RequestError(faults)
+    return spec if spec.resolved else replace(spec, revision=UNVERSIONED)
+
+
+def _of_another_form(spec: EncoderSpec) -> list[str]:
+    """Options that the chosen forms would leave out in silence."""
+    options = endpoint_options(spec)
+    caption, image = options.caption_form, options.image_form
+    prompted = [name for name, form in FORMS.items() if form.prompted]
+    needs: list[tuple[str, set[str], list[str]]] = [
+        ("image_prompt", {image}, prompted),
+        ("image_system", {image}, ["messages"]),
+        ("caption_system", {caption}, ["messages"]),
+        ("last_turn", {caption, image}, ["messages"]),
+    ]
+    return [
+        f"encoder {spec.name!r}: option {name} needs {' or '.join(forms)} as the form of its requests"
+        for name, used, forms in needs
+        if getattr(options, name) and not used.intersection(forms)
+    ]
+
+
+def probe_vectors(encoder: Encoder, *, image: bool) -> dict[str, NDArray[np.float32]]:
+    """Probe -> its vector, shape ``(dim,)``; that of the image where it is wanted.
+
+    The image of 96 x 64 pixels is computed, so that it is the same everywhere and for ever.
+
+    Raises:
+        WorkError: A caption has another vector in a request with others than alone.
+    """
+    vectors = dict(zip(PROBE_CAPTIONS, encode_captions(encoder, PROBE_CAPTIONS).values, strict=True))
+    together, alone = vectors[PROBE_CAPTIONS[0]], encode_captions(encoder, PROBE_CAPTIONS[:1]).values[0]
+    if (cosine := float(together @ alone)) < LOWEST_COSINE:
+        raise WorkError(
+            f"encoder {encoder.spec.name!r}: {cast('Any', service_of(encoder)).address} gives {PROBE_CAPTIONS[0]!r} "
+            f"alone another vector than among {len(PROBE_CAPTIONS)} captions (cosine {cosine:.4f}, expected "
+            f"{LOWEST_COSINE} or more): its vectors depend on the batch; set inputs_per_request = 1, or mend it"
+        )
+    if image:
+        rows, columns = np.mgrid[0:64, 0:96]
+        pixels = np.stack([columns * 255 // 95, rows * 255 // 63, (rows + columns) % 256], axis=2)
+        pixels[20:44, 30:60] = (20, 30, 60)
+        vectors[PROBE_IMAGE] = encode_images(encoder, [Image.fromarray(pixels.astype(np.uint8))]).values[0]
+    return vectors
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> EndpointEncoder:
@@ -125,7 +457,6 @@ class EndpointClient:
     Attributes:
         address: Host and port.
         takes_images: Whether the service encodes images too.
-        price: Of a million tokens; None if unknown.
 
     Raises:
         RequestError: An option is wrong, or the key is missing.
@@ -142,16 +473,9 @@ class EndpointClient:
         self._tokens = Pace(self.options.tokens_per_minute)
         self._together = self.options.inputs_per_request
         self._reached = False
-        self._spent: int | None = None
         self._under_way: Future[list[EndpointAnswer]] | None = None
         self.address = self.options.host
         self.takes_images = bool(self.options.image_form)
-        self.price = self.options.price_per_million_tokens
-
-    def tokens_spent(self) -> int | None:
-        """The tokens that the answers since the last call name; None if they name none."""
-        spent, self._spent = self._spent, None
-        return spent
 
     def stop(self) -> None:
         """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
@@ -163,7 +487,7 @@ class EndpointClient:
 
         Several go together in a request, in a form that takes several.
         """
-        size = self._together if self._form(modality).together else 1
+        size = self._together if self.options.form(modality).together else 1
         parts = [items[start : start + size] for start in range(0, len(items), size)]
         self._under_way = asyncio.run_coroutine_threadsafe(self._all(modality, parts), _LOOP)
         try:
@@ -180,9 +504,6 @@ class EndpointClient:
         finally:
             for each in sent:
                 each.cancel()
-
-    def _form(self, modality: Modality) -> ServiceForm:
-        return cast("ServiceForm", self.options.form(modality))
 
     async def _halving(self, modality: Modality, inputs: Sequence[str]) -> list[EndpointAnswer]:
         """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
@@ -203,7 +524,7 @@ class EndpointClient:
 
     def _body(self, modality: Modality, inputs: Sequence[str]) -> dict[str, Any]:
         """The request for some captions, or for images in Base64."""
-        form = self._form(modality)
+        form = self.options.form(modality)
         write = cast("Any", form.text if modality == "caption" else form.image)
         prompt = () if modality == "caption" else (self.options.image_prompt,)
         contents = [write(item, *prompt) for item in inputs]
@@ -213,7 +534,7 @@ class EndpointClient:
 
     async def _asked(self, modality: Modality, inputs: Sequence[str]) -> EndpointAnswer:
         """The checked answer to one request with these inputs."""
-        n, form = len(inputs), self._form(modality)
+        n, form = len(inputs), self.options.form(modality)
         reply = await self._reply(modality, self._body(modality, inputs), n)
         try:
             answer = json.loads(reply.body)
@@ -243,14 +564,13 @@ class EndpointClient:
         tokens = int(tokens) if isinstance(tokens, int | float) else None
         if tokens is not None:
             self._tokens.hold(0.0, tokens)
-            self._spent = (self._spent or 0) + tokens
         return EndpointAnswer(vectors=matrix, tokens=tokens)
 
     async def _reply(self, modality: Modality, body: dict[str, Any], n: int) -> Reply:
         """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
         most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
         address = self.options.address(modality, self._spec.checkpoint)
-        header, value = self._form(modality).key
+        header, value = self.options.form(modality).key
         headers = {header: value.format(key=self._key)} if self._key else {}
         for number in itertools.count(1):
             await asyncio.sleep(self._tokens.turn(0))
