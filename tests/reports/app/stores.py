@@ -55,7 +55,7 @@ class NoServices:
 
 def services_of(store: EmbeddingStore) -> StoreServices:
     """The services of the command."""
-    return StoreServices(store, maps=Path(store.uri).parent / "maps", device="cpu")
+    return StoreServices(store, device="cpu")
 
 
 @contextmanager
