@@ -1,12 +1,11 @@
-"""What a query and the pages of `capim serve` ask of a store and its models: the nearest items, maps, explanations."""
+"""What a query and the pages of `capim serve` ask of a store and its models: the nearest items, and why they match."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +16,13 @@ from capim.store.errors import RequestError
 from capim.store.files import existing_file
 from capim.store.schema import texts
 from capim.store.sets.search import build_index, search
-from capim.store.types import Embeddings, EncoderSpec, Map, Method, Modality
+from capim.store.types import Embeddings, EncoderSpec, Found, Modality
 from capim.store.vectors import Explanation, unit_vectors
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.device import choose_device
 
-if TYPE_CHECKING:  # `import capim` needs this file's functions, not what opens images and makes pages
+if TYPE_CHECKING:  # `import capim` needs this file's functions, not what opens images
     from PIL.Image import Image as Picture
-
-    from capim.reports.gallery_pages import Search
 
 Load: TypeAlias = Callable[[EncoderSpec, str], Encoder]  # a model, and the device that it is on
 FOUND_COLUMNS = ("rank", "score", "file", "text", "id", "objects", "language", "width", "height")
@@ -36,7 +33,7 @@ def find(
     text: str | None = None,
     *,
     image: str | Path | bytes | None = None,
-    vector: str | Path | bytes | NDArray[np.floating] | None = None,
+    vector: str | Path | NDArray[np.floating] | None = None,
     encoder: str,
     corpus: str,
     modality: Modality | None = None,
@@ -44,7 +41,7 @@ def find(
     index: bool = False,
     device: str = "auto",
     load: Load | None = None,
-) -> Search:
+) -> Found:
     """The items nearest to a text, an image, both or a vector, best first, with their files, and their texts or sizes.
 
     ``score`` is the cosine, of late-interaction encoders MaxSim.
@@ -53,8 +50,8 @@ def find(
         store: The store.
         text: The query, with or without an image.
         image: The query is this file, or these encoded bytes; with a text the normalised sum of both unit vectors.
-        vector: The query is this vector, or that of a .npy file, by its path or contents: shape ``(dim,)``; of a
-            multi-vector encoder ``(n, dim)``.
+        vector: The query is this vector, or that of a .npy file, by its path: shape ``(dim,)``; of a multi-vector
+            encoder ``(n, dim)``.
         encoder: Name or fingerprint; of the query and of the items.
         corpus: Name, path or fingerprint.
         modality: What is searched; None: captions for an image alone, else images.
@@ -77,13 +74,10 @@ def find(
     corpus = str(row["fingerprint"])
     stored = store.corpus(str(row["name"]), corpus)
     modality = modality or ("caption" if image and not text else "image")
-    picture = None
     if vector is not None:
-        queries, shown_query = _given(spec, vector)
+        queries = _given(spec, vector)
     else:
-        queries, picture = _encoded(spec, text, image, device, load or load_encoder_on)
-        name = "a picture" if isinstance(image, bytes) else image
-        shown_query = " + ".join(str(part) for part in (text, name) if part)
+        queries = _encoded(spec, text, image, device, load or load_encoder_on)
     if index:
         build_index(store, encoder=encoder, corpus=corpus, modality=modality)
     [hits] = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=index)
@@ -96,28 +90,14 @@ def find(
         found = {"rank": hit.rank, "id": hit.item_id, "score": hit.score}
         file = files.get(item["id"] if modality == "image" else item["image_id"])
         rows.append({**found, "file": file, **{n: item[n] for n in shown}})
-    from capim.reports.gallery_pages import Search
-
-    return Search(
-        encoder=encoder,
-        corpus=stored.name,
-        query=shown_query,
-        picture=picture,
-        modality=modality,
-        rows=rows,
-        indexed=index,
-    )
+    return Found(modality, rows)
 
 
-def _given(spec: EncoderSpec, vector: str | Path | bytes | NDArray[np.floating]) -> tuple[Embeddings, str]:
-    """A vector as a query, and the name of its file."""
-    name = "a vector" if isinstance(vector, np.ndarray | bytes) else str(vector)
+def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> Embeddings:
+    """A vector as a query."""
+    name = "a vector" if isinstance(vector, np.ndarray) else str(vector)
     try:
-        if isinstance(vector, np.ndarray):
-            values = vector
-        else:
-            file = io.BytesIO(vector) if isinstance(vector, bytes) else existing_file(Path(vector))
-            values = np.load(file, allow_pickle=False)
+        values = vector if isinstance(vector, np.ndarray) else np.load(existing_file(Path(vector)), allow_pickle=False)
         values = np.atleast_2d(np.asarray(values, dtype=np.float32))
     except (EOFError, OSError, ValueError, TypeError) as error:
         raise RequestError(f"{name} cannot be read as a .npy file with numbers: {error}") from error
@@ -127,7 +107,7 @@ def _given(spec: EncoderSpec, vector: str | Path | bytes | NDArray[np.floating])
         raise RequestError(f"{name} has shape {values.shape}; {expected}")
     if not (np.isfinite(values).all() and np.linalg.norm(values, axis=1).all()):
         raise RequestError(f"{name} has a value that is not finite, or only zeros")
-    return _query(unit_vectors(values), multi=spec.vectors == "multi"), name
+    return _query(unit_vectors(values), multi=spec.vectors == "multi")
 
 
 def _query(values: NDArray[np.float32], *, multi: bool = False) -> Embeddings:
@@ -160,8 +140,8 @@ def read_picture(image: str | Path | bytes) -> Picture:
 
 def _encoded(
     spec: EncoderSpec, text: str | None, image: str | Path | bytes | None, device: str, load: Load
-) -> tuple[Embeddings, bytes | None]:
-    """The embedding of the query, and a thumbnail if an image is in it."""
+) -> Embeddings:
+    """The embedding of the query."""
     if text and image and spec.vectors == "multi":
         raise RequestError(
             f"encoder {spec.name!r} has several vectors per item: a text and an image cannot be added; give one"
@@ -172,15 +152,12 @@ def _encoded(
     encoder = load(spec, device)
     encoded = [encode_images(encoder, pictures)] if pictures else []
     encoded += [encode_captions(encoder, [text])] if text else []
-    from capim.tasks.corpora.images.decode import thumbnail
-
-    small = thumbnail(pictures[0]) if pictures else None
     if len(encoded) == 1:
-        return encoded[0], small
+        return encoded[0]
     total = encoded[0].values + encoded[1].values
     if not np.linalg.norm(total):
         raise RequestError("the vectors of the text and the image cancel each other out; give one of them")
-    return _query(unit_vectors(total)), small
+    return _query(unit_vectors(total))
 
 
 MODELS = 3  # in memory; of more, the one that was used longest ago is dropped
@@ -191,19 +168,14 @@ class StoreServices:
 
     Args:
         store: Read only.
-        maps: A folder that maps are kept in, beside the store; None: nowhere.
         device: Encodes what is searched for.
     """
 
-    def __init__(self, store: EmbeddingStore, *, maps: Path | None = None, device: str = "auto") -> None:
+    def __init__(self, store: EmbeddingStore, *, device: str = "auto") -> None:
         self.store = store
-        self.maps = maps
         self.device = device
         self._models: dict[str, Encoder] = {}
         self._encoding = Lock()
-        self._mapping = Lock()
-        self._pairing = Lock()
-        self._pairs: tuple[object, float, list[dict[str, Any]]] = (None, 0.0, [])
 
     def search(
         self,
@@ -212,19 +184,18 @@ class StoreServices:
         corpus: str,
         text: str | None = None,
         image: bytes | None = None,
-        vector: bytes | None = None,
         like: tuple[Modality, int] | None = None,
         modality: Modality | None = None,
         k: int = 10,
-    ) -> Search:
+    ) -> Found:
         """The nearest items, as ``capim search`` finds them; ``like``: to a stored item, by its position."""
-        given = vector if like is None else self._stored(encoder, corpus, *like)
+        vector = None if like is None else self._stored(encoder, corpus, *like)
         with self._encoding:
             return find(
                 self.store,
                 text,
                 image=image,
-                vector=given,
+                vector=vector,
                 encoder=encoder,
                 corpus=corpus,
                 modality=modality,
@@ -242,30 +213,6 @@ class StoreServices:
         from capim.tasks.corpora.images.decode import thumbnail
 
         return thumbnail(read_picture(image))
-
-    def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Map:
-        """The items of an embedding set as points of a plane."""
-        from capim.tasks.results.maps import map_of
-
-        with self._mapping:  # two pages that ask for the same map compute it once
-            return map_of(
-                self.store, encoder=encoder, corpus=corpus, modality=modality, method=method, folder=self.maps
-            )
-
-    def duplicates(
-        self, *, corpora: Sequence[str], encoder: str | None, threshold: float, bits: int | None
-    ) -> list[dict[str, Any]]:
-        """Pairs of images that are the same or nearly so; the last are kept, for their pages and higher thresholds."""
-        from capim.tasks.duplicates import duplicates
-
-        found = [self.store.corpus(name) for name in corpora]
-        spec = self.store.encoder(encoder).fingerprint if encoder else None
-        asked = (tuple(corpus.fingerprint for corpus in found), spec, bits)
-        with self._pairing:
-            if self._pairs[0] != asked or threshold < self._pairs[1]:
-                rows = list(duplicates(self.store, found, encoder=encoder, threshold=threshold, bits=bits))
-                self._pairs = asked, threshold, rows
-            return [row for row in self._pairs[2] if row["cosine"] is None or row["cosine"] >= threshold]
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """Of every pair (position of a caption and of an image), where they match."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tempfile
 import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -287,7 +286,6 @@ def search(
     text: str | None = None,
     *,
     workspace: str | None,
-    form: Form,
     image: Annotated[str | None, "F"] = None,
     vector: Annotated[str | None, "F"] = None,
     modality: Modality | None = None,
@@ -295,10 +293,8 @@ def search(
     corpus: str,
     k: Annotated[int, "K", "-k"] = 10,
     index: bool = False,
-    html: Annotated[str | None, "F"] = None,
-    open: bool = False,  # noqa: A002 - the name of the option
     device: str = "auto",
-) -> Rows | None:
+) -> Rows:
     """Find the images or captions nearest to a text, an image, both together, or a vector.
 
     Every item is compared unless --index is given. A text searches images, an image alone searches captions;
@@ -316,20 +312,15 @@ def search(
         corpus: name, path or fingerprint of a corpus in the store
         k: number of results (default: 10)
         index: search through an approximate index; it is built if missing
-        html: write an HTML gallery of the results to this file
-        open: open that gallery in the browser (without --html, from a temporary file)
         device: device that encodes the query (default: auto)
     """
     from capim.flows.searching import FOUND_COLUMNS, find
     from capim.tasks.encoders.device import check_device
 
-    if html:
-        form.refuse("with --html")
     if device != "auto":
         check_device(device)
-    store = open_store(workspace)
     found = find(
-        store,
+        open_store(workspace),
         text,
         image=image,
         vector=vector,
@@ -340,16 +331,7 @@ def search(
         index=index,
         device=device,
     )
-    page = Path(html or Path(tempfile.mkdtemp(prefix="capim-")) / "search.html") if html or open else None
-    if page is not None:
-        from capim.reports.gallery_pages import write_search
-
-        write_search(page, found, store.thumbnails([row["sha"] for row in found.rows if row.get("sha")]))
-        stream = sys.stdout if html else sys.stderr
-        stream.write(f"{link(str(page), stream)}\n")
-    if open and page is not None and not webbrowser.open(page.resolve().as_uri()):
-        sys.stderr.write("no browser was found; open the page by hand\n")
-    return None if html else Rows(rows=found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)
+    return Rows(rows=found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)
 
 
 def duplicates(
@@ -411,9 +393,9 @@ def explain(
         corpus: name, path or fingerprint of a corpus in the store
         query: id of a caption (capim corpora ids … --modality caption)
         item: id of an image (capim corpora ids …)
-        to: write maps over the image: a page (.html), a picture (.png) or all values (.json)
+        to: write maps over the image: a picture (.png) or all values (.json)
     """
-    from capim.reports.gallery_pages import token_words, write_explanation
+    from capim.reports.explanations import token_words, write_explanation
     from capim.tasks.runtime.stored import explain_pair
 
     if to:
@@ -448,7 +430,7 @@ def serve(
 
     Prints an address that works on this machine only; it carries a token, so that others on the machine cannot use it.
     The workspace keeps the token and the port (serve.json), so that saved addresses go on working. The pages read the
-    store and never change it; maps are kept beside it, in maps/. Stop with Ctrl-C.
+    store and never change it. Stop with Ctrl-C.
 
     Example: capim serve --workspace ./workspace --open
 
@@ -463,8 +445,8 @@ def serve(
     store = open_store(workspace)
     folder = None if "://" in store.uri else Path(store.uri).parent
     known = Address.of(folder)
-    services = StoreServices(store, maps=folder and folder / "maps")
-    app = create_app(store, token=known.token, services=services, judgements=folder and folder / "judgements.csv")
+    judgements = folder and folder / "judgements.csv"
+    app = create_app(store, token=known.token, services=StoreServices(store), judgements=judgements)
     with listening(port, kept=known.port) as listener:
         used = listener.getsockname()[1]
         if port or not known.port:

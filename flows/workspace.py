@@ -35,11 +35,11 @@ from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
 from capim.flows.terminal import Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
+from capim.store.types import Found
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
     from capim.flows.benchmark import BenchmarkRef
     from capim.reports.app import application
-    from capim.reports.gallery_pages import Search
     from capim.tasks.runtime.references import EmbedRef
 
 P = ParamSpec("P")
@@ -172,7 +172,7 @@ def _question(method: Callable[P, R]) -> Callable[P, R]:
     return asked
 
 
-def _found(function: Callable[Concatenate[EmbeddingStore, P], Search]) -> Callable[Concatenate[Workspace, P], Frame]:
+def _found(function: Callable[Concatenate[EmbeddingStore, P], Found]) -> Callable[Concatenate[Workspace, P], Frame]:
     """A search as a method."""
 
     @wraps(function)

@@ -104,8 +104,8 @@ def p_value(p: float | None) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def significant(value: float | None, digits: int = 3) -> str:
-    """A quantity of any size with so many significant digits and no exponent.
+def significant(value: float | None) -> str:
+    """A quantity of any size with three significant digits and no exponent.
 
     Examples:
         >>> significant(83.816), significant(11933.2), significant(0.01234), significant(0.0), significant(None)
@@ -115,7 +115,7 @@ def significant(value: float | None, digits: int = 3) -> str:
         return ABSENT
     if value == 0:
         return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
     return _signs(f"{value:,.{decimals}f}")
 
 

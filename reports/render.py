@@ -23,7 +23,7 @@ import jinja2
 from markupsafe import Markup
 
 from capim.reports.elements import charts
-from capim.reports.elements.page import Block, Board, Cell, Chart, Gallery, Grid, Report, Table
+from capim.reports.elements.page import Block, Board, Cell, Chart, Gallery, Report, Table
 from capim.reports.elements.tables import T
 from capim.reports.exports.tabular import csv_bytes
 from capim.store.errors import plain
@@ -51,13 +51,12 @@ DETAILS = frozenset(IN_THE_PAGE) - {"failures", "ranking", "gate"}
 def render_html(report: Report) -> str:
     """The page as one HTML file that needs no network: a shell, and blocks that are made when they are seen."""
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
-    used = {key for block in _blocks(report, Grid) for key in (block.thumbnail, *(hit.thumbnail for hit in block.hits))}
     template = html_templates().get_template("report.html")
     return template.render(
         report=report,
         details=DETAILS,
         packs=packs(report),
-        pictures=json.dumps({key: uri for key, uri in report.thumbnails.items() if key not in used}),
+        pictures=json.dumps(dict(report.thumbnails)),
         style=Markup((TEMPLATES / "page.css").read_text("utf-8")),  # noqa: S704 - our own file
         library=_library() if _blocks(report, Chart) else "",
         script=script,

@@ -421,39 +421,16 @@ class IndexedImage(NamedTuple):
     """Why the image cannot be decoded; None if it can."""
 
 
-# --- The map of an embedding set: its items as points of a plane (``tasks.results.maps`` makes it).
+# --- What a search finds.
 
 
-Method: TypeAlias = Literal["pca", "umap"]
-
-
-class Plane(NamedTuple):
-    """Points, float32, shape ``(n, 2)``; and the share of the variance that each axis has, NaN where none is known."""
-
-    points: NDArray[np.float32]
-    shares: tuple[float, float]
-
-
-class Kept(NamedTuple):
-    """How much of the neighbourhood a plane keeps; NaN of both where there are too few items.
+class Found(NamedTuple):
+    """The nearest items of a query, best first.
 
     Attributes:
-        share: Of the nearest items of an item in the space of the vectors, the mean share that are among as many
-            nearest ones in the plane.
-        trustworthiness: Venna and Kaski (2001), as scikit-learn defines it: 1 less a penalty for every item that is
-            near in the plane and not in the space, by its rank in the space.
-        nearest: How many neighbours of an item.
-        n_sampled: Items that the means are over.
+        modality: What was searched.
+        rows: ``rank``, ``id``, ``score``, ``file``; of images also ``sha`` and size, of captions ``text``.
     """
 
-    share: float
-    trustworthiness: float
-    nearest: int
-    n_sampled: int
-
-
-class Map(NamedTuple):
-    """The items of an embedding set as points, in corpus order, and what these keep."""
-
-    plane: Plane
-    kept: Kept
+    modality: Modality
+    rows: list[dict[str, Any]]

@@ -19,7 +19,6 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from capim.reports.app import figures, items, queries
-from capim.reports.app.duplicates import duplicates
 from capim.reports.app.state import STATIC, Services, State, Statement, View, media_type, rendered, state_of, style
 from capim.reports.render import TEMPLATES
 from capim.store import EmbeddingStore
@@ -66,10 +65,6 @@ def create_app(store: EmbeddingStore, *, token: str, services: Services, judgeme
             Route("/search", items.search),
             Route("/search", items.upload, methods=["POST"]),
             Route("/search/column", items.column),
-            Route("/map", items.maps),
-            Route("/map/figure", items.figure),
-            Route("/map/item", items.item),
-            Route("/duplicates", duplicates),
             Route("/runs", figures.runs),
             Route("/picture/{sha}", _picture),
             Route("/style.css", _style),

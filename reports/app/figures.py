@@ -1,6 +1,6 @@
 """The pages of figures.
 
-``/``: the sections of a report; ``/compare``: one encoder against another; ``/runs``: what changed between two runs.
+``/``: the board of a report; ``/compare``: one encoder against another; ``/runs``: what changed between two runs.
 """
 
 from __future__ import annotations
@@ -28,22 +28,12 @@ from capim.reports.rows.report_data import ReportData, Row, grouped
 from capim.reports.rows.snapshot import state_after
 from capim.reports.rows.standing import conclusions
 from capim.reports.sections import differences
-from capim.reports.write import SECTIONS, report_of
+from capim.reports.write import report_of
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.tasks.protocols import Protocol
 
-FIRST = "answer"  # the section of the first page
-TITLES = {
-    "answer": "Every task",
-    "gate": "Published figures",
-    "directions": "Protocols",
-    "compositional": "Word order",
-    "multilingual": "Languages in detail",
-    "skips": "Skipped items",
-    **dict.fromkeys(("weaknesses", "failures"), ""),  # on the first page; the page of queries
-}
-"""The sections of a report whose page is not called by their name; empty: it has none."""
+SECTIONS = ("answer", "weaknesses")  # of a report, on the first page; all others are in the report itself
 _RUNS = "SELECT run, name, state, started, finished, command FROM runs ORDER BY started DESC, run DESC"
 _FIGURES = """SELECT corpus, protocol, metric, encoder, a.value AS old, b.value AS new, b.value - a.value AS difference
 FROM results a JOIN results b USING (corpus, protocol, metric, encoder)
@@ -65,8 +55,8 @@ ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst
 
 
 def grid(request: Request) -> Response:
-    """The report of the present state, a section at a time: first the board, whose cells lead to the missed queries."""
-    snapshot, section = state_of(request).snapshot(), request.query_params.get("section", FIRST)
+    """The answer of the present state: the board, whose cells lead to the missed queries, and what is weak where."""
+    snapshot = state_of(request).snapshot()
     whole = snapshot.data
     known = {"corpora": whole.corpus_names(), "encoders": whole.encoder_names()}
     names = {name: _chosen(request, name, of) for name, of in known.items()}
@@ -76,11 +66,8 @@ def grid(request: Request) -> Response:
     metrics = sorted({row["metric"] for task in tasks for row in data.of(task.corpus, task.protocol)})
     if (metric := request.query_params.get("metric", "")) not in ("", *metrics):
         raise RequestError(unknown("metric", metric, metrics))
-    if section not in SECTIONS:
-        raise RequestError(unknown("section", section, dict.fromkeys(SECTIONS)))
-    shown = [FIRST, "weaknesses"] if section == FIRST else [section]
-    key = ("report", repr(names), section, metric)
-    report = snapshot.kept(key, lambda: report_of(data, sections=shown, metric=metric))
+    key = ("report", repr(names), metric)
+    report = snapshot.kept(key, lambda: report_of(data, sections=SECTIONS, metric=metric))
     if request.query_params.get("as") == "html":
         return HTMLResponse(render_html(report), headers={"Content-Disposition": 'attachment; filename="capim.html"'})
     if metric:
@@ -98,8 +85,6 @@ ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -va
         "report": report,
         "packs": packs(report),
         "details": (),
-        "sections": [(name, TITLES.get(name, name.capitalize())) for name in SECTIONS if TITLES.get(name) != ""],
-        "chosen": section,
     }
     return respond(request, View(template="grid.html", title=report.title, statement=statement, values=values))
 

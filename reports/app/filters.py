@@ -28,7 +28,6 @@ from capim.store.types import MODALITIES
 
 Condition: TypeAlias = tuple[str, tuple[object, ...]]
 """A condition of a SELECT, and the values of the ``?`` in it."""
-MOST_ITEMS = 1_000_000  # of a selection
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
 SORTS = {
     "": "corpus order",
@@ -79,7 +78,6 @@ class QueryFilter:
         slice: ``shows:dog``, ``type:…``, ``tag:…``, ``ambiguous:annotation``; empty: all.
         language: Of the query.
         text: That the query contains, without case.
-        items: ``caption:3-5.9``, queries at these positions; ``image:7``, those of the image at this one; empty: all.
         of: The encoder that ``low``, ``high`` and the sorting by rank or margin are about; empty: the first of
             ``wrong``, else the first shown.
         low: Least rank of the best relevant item.
@@ -97,7 +95,6 @@ class QueryFilter:
     slice: str = ""
     language: str = ""
     text: str = ""
-    items: str = ""
     of: str = ""
     low: int | None = None
     high: int | None = None
@@ -288,29 +285,9 @@ def _conditions(wanted: QueryFilter, evaluated: EvaluatedTask, number: Mapping[s
             yield f"o.best_{number[focus(wanted, evaluated)]} {sign} ?", (limit,)
     for name, ends in _with_ranges(wanted).items():
         yield f"o.best_{number[name]} BETWEEN ? AND ?", ends
-    if wanted.items:
-        yield _among(wanted.items, evaluated)
     if wanted.slice:
         kind, _, value = wanted.slice.partition(":")
         yield in_slice(kind, value, evaluated)
-
-
-def _among(items: str, evaluated: EvaluatedTask) -> Condition:
-    """The queries of a selection; of one of images also the captions of these."""
-    kind, _, listed = items.partition(":")
-    ends = [part.partition("-") for part in listed.split(".")]
-    if not all(one.isdecimal() and len(one) < 10 for low, _, high in ends for one in (low, high or low)):
-        raise RequestError(f"items={items[:60]}: expected caption:3-5.9 or image:7, positions in the corpus")
-    ranges = [range(int(low), int(high or low) + 1) for low, _, high in ends]
-    if sum(map(len, ranges)) > MOST_ITEMS:
-        raise RequestError(f"items={items[:60]}: more than {MOST_ITEMS:,} items; select fewer")
-    positions = [position for each in ranges for position in each]
-    if kind == evaluated.protocol.queries in MODALITIES:
-        return "o.query_ord IN (SELECT unnest(?))", (positions,)
-    if (kind, evaluated.protocol.queries) == ("image", "caption"):
-        of_images = "SELECT id FROM images WHERE corpus_fingerprint = ? AND ord IN (SELECT unnest(?))"
-        return f"i.image_id IN ({of_images})", (evaluated.corpus_fingerprint, positions)
-    raise RequestError(f"items={items[:60]}: queries of {evaluated.protocol.id} are no {kind}s")
 
 
 def in_slice(kind: str, value: str, evaluated: EvaluatedTask) -> Condition:

@@ -21,9 +21,20 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from capim.reports import format as show
 from capim.reports.app import filters
 from capim.reports.app.filters import QueryFilter, read_filter, shown
-from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
+from capim.reports.app.state import (
+    PAGE,
+    EvaluatedTask,
+    State,
+    Statement,
+    StoreSnapshot,
+    View,
+    data_uri,
+    link,
+    respond,
+    state_of,
+)
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
-from capim.reports.gallery_pages import token_words
+from capim.reports.explanations import token_words
 from capim.reports.rows.gallery import RankedList, SelectedQuery, relevant_documents
 from capim.reports.rows.report_data import CAUSES, grouped
 from capim.reports.sections.failures import case_of
@@ -284,30 +295,38 @@ def match(request: Request) -> Response:
     """The tokens of a caption, each with its share of the score and its map."""
     found = _explained(request)
     given = {name: request.query_params[name] for name in ("encoder", "corpus", "caption", "image")}
+    saved = request.query_params.get("as") == "html"  # one file, with its maps inside
+
+    def place(token: str = "") -> str:
+        return data_uri(_drawn(request, found, token)) if saved else link("/match.png", **given, token=token)
+
     tokens = [
-        (token_words(token), show.number(float(share), 3), link("/match.png", **given, token=number))
+        (token_words(token), show.number(float(share), 3), place(str(number)))
         for number, (token, share) in enumerate(zip(found.tokens, found.shares, strict=True), 1)
     ]
-    whole = link("/match.png", **given)
     statement = Statement(
         sql="""SELECT encoder, modality, item_id, n_vectors, vectors
 FROM embeddings
 WHERE corpus = ? AND encoder = ? AND (modality, item_id) IN (('caption', ?), ('image', ?))""",
         parameters=(given["corpus"], given["encoder"], found.caption_id, found.image_id),
     )
-    values = {"found": found, "score": show.number(found.score, 3), "whole": whole, "tokens": tokens}
+    values = {"found": found, "score": show.number(found.score, 3), "whole": place(), "tokens": tokens}
     return respond(request, View(template="match.html", title="Where it matches", statement=statement, values=values))
 
 
 def match_picture(request: Request) -> Response:
     """The image under a veil that is open where the caption matches, or one token of it (``token``, from 1)."""
     found = _explained(request)
-    token = request.query_params.get("token", "")
+    return Response(_drawn(request, found, request.query_params.get("token", "")), media_type="image/png")
+
+
+def _drawn(request: Request, found: Explanation, token: str) -> bytes:
+    """The map of one token, or of all where it is empty, as a PNG."""
     if token and not (token.isdecimal() and 1 <= int(token) <= len(found.tokens)):
         raise RequestError(f"token={token}: expected a number from 1 to {len(found.tokens)}")
     values = found.similarities[int(token) - 1] if token else patch_map(found)
     thumbnail = state_of(request).store.thumbnails([found.sha]).get(found.sha)
-    return Response(encoded(draw_map(opened(thumbnail), found, values)), media_type="image/png")
+    return encoded(draw_map(opened(thumbnail), found, values))
 
 
 def _explained(request: Request) -> Explanation:

@@ -21,7 +21,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from capim.reports.exports.tabular import csv_bytes
-from capim.reports.gallery_pages import Search
 from capim.reports.render import TEMPLATES, html_templates
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
@@ -30,7 +29,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.files import read_judgements
 from capim.store.sql import TableCache, version_of
-from capim.store.types import Map, Method, Modality, digest16
+from capim.store.types import Found, Modality, digest16
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, with_outcomes
 
@@ -43,8 +42,6 @@ PAGES = (
     ("/queries", "Queries"),
     ("/compare", "Compare"),
     ("/search", "Search"),
-    ("/map", "Map"),
-    ("/duplicates", "Near-duplicates"),
     ("/runs", "Runs"),
 )
 """The pages of the navigation bar: path and title."""
@@ -63,14 +60,13 @@ class Services(Interface):
         corpus: str,
         text: str | None = None,
         image: bytes | None = None,
-        vector: bytes | None = None,
         like: tuple[Modality, int] | None = None,
         modality: Modality | None = None,
         k: int = 10,
-    ) -> Search:
+    ) -> Found:
         """The nearest items, as ``capim search`` finds them; loads the model of the encoder on its first use.
 
-        ``like``: to a stored item, by its position, and ``vector``: the contents of a .npy file; both need no model.
+        ``like``: to a stored item, by its position, which needs no model.
         """
 
     def loaded(self, encoder: str) -> bool:
@@ -78,14 +74,6 @@ class Services(Interface):
 
     def thumbnail(self, image: bytes) -> bytes:
         """A small JPEG of an encoded image."""
-
-    def map(self, *, encoder: str, corpus: str, modality: Modality, method: Method) -> Map:
-        """The items of a set of single vectors as points of a plane; kept beside the store."""
-
-    def duplicates(
-        self, *, corpora: Sequence[str], encoder: str | None, threshold: float, bits: int | None
-    ) -> list[dict[str, Any]]:
-        """Pairs of images that are the same or nearly so, as ``capim duplicates`` lists them."""
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """Of every pair (position of a caption and of an image), where they match; late-interaction encoders only."""

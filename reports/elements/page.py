@@ -116,25 +116,6 @@ class Gallery(Printed):
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid(Printed):
-    """One result list, large.
-
-    Attributes:
-        id: Anchor.
-        caption: The query.
-        thumbnail: Of the query, if it is an image.
-        hits: Best first.
-        note: Encoder, corpus and search method.
-    """
-
-    id: str
-    caption: str
-    hits: tuple[Hit, ...]
-    thumbnail: str = ""
-    note: str = ""
-
-
 Mark: TypeAlias = Literal["", "best", "good", "warn", "bad", "muted"]
 
 
@@ -306,7 +287,7 @@ class Evidence(Printed):
     lines: tuple[str, ...]
 
 
-Block: TypeAlias = Text | Notice | Evidence | Table | Board | Chart | Gallery | Grid
+Block: TypeAlias = Text | Notice | Evidence | Table | Board | Chart | Gallery
 
 
 @dataclass(frozen=True, kw_only=True)

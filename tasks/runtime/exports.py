@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import replacing
 from capim.store.schema import UNLISTED, texts
-from capim.store.types import Corpus, Method, Modality
+from capim.store.types import Corpus, Modality
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.table import METRICS, is_known
 from capim.tasks.protocols import MAIN, Protocol
@@ -27,13 +28,14 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.runs import trec_id
-from capim.tasks.results.maps import project
 from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
 
+Projection: TypeAlias = Literal["pca", "umap"]
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _PICTURES = 1000  # whose thumbnails are in memory at once
 _NAME = "nDCG@10"
+_ROWS = 4096  # projected at a time
 _LISTS = 2048  # queries whose lists are in memory as text at once
 
 
@@ -45,7 +47,7 @@ def export_atlas(
     corpus: str,
     modality: Modality,
     protocols: Sequence[str] = (),
-    projection: Method = "pca",
+    projection: Projection = "pca",
 ) -> int:
     """Writes a Parquet file for Embedding Atlas (github.com/apple/embedding-atlas), the items of one encoder as points.
 
@@ -53,7 +55,7 @@ def export_atlas(
     |---|---|
     | ``id``, ``text``, ``language`` | of the item; the text of an image is all its captions, one a line |
     | ``image`` | images only: its thumbnail, ``{bytes, path}`` |
-    | ``x``, ``y`` | ``tasks.results.maps`` |
+    | ``x``, ``y`` | :func:`project` |
     | ``neighbors`` | ``{ids, distances}``: rows of the file and 1 - cosine, nearest first, exact |
     | ``PROTOCOL ENCODER rank`` | of the item as a query: the rank of its first relevant item, ties won; else null |
     | ``PROTOCOL ENCODER hit`` | whether that is 1 even if ties are lost |
@@ -80,8 +82,8 @@ def export_atlas(
         columns |= {"text": items["text"], "language": items["language"]}
     else:
         columns["text"] = _captions_of(store.items(corpus, "caption"), texts(items["id"]))
-    plane = project(vectors.matrix, projection)
-    columns |= {"x": plane.points[:, 0], "y": plane.points[:, 1]}
+    points = project(vectors.matrix, projection)
+    columns |= {"x": points[:, 0], "y": points[:, 1]}
     nearest = nearest_neighbours(vectors.matrix, NEIGHBOURS)
     columns["neighbors"] = pa.StructArray.from_arrays(
         [_lists(nearest.positions), _lists(1 - nearest.scores)], names=["ids", "distances"]
@@ -99,6 +101,46 @@ def export_atlas(
     with replacing(path) as temporary:
         _write(temporary, table, items["sha"].to_pylist() if modality == "image" else [], store)
     return len(table)
+
+
+def project(vectors: NDArray[np.float32], projection: Projection = "pca") -> NDArray[np.float32]:
+    """Points, shape ``(n, 2)``, of vectors of shape ``(n, dim)``, by one of two methods.
+
+    ``pca``: the two directions of most variance, about the mean; needs ``dim`` squared numbers beside the vectors. Each
+    direction points to where its largest component is positive, so that equal vectors give equal points.
+    ``umap``: ``umap-learn`` with its own defaults and the cosine, on one thread, from one seed; distances between far
+    groups mean nothing in it.
+
+    Raises:
+        RequestError: ``umap`` is not installed.
+
+    Examples:
+        >>> points = project(np.float32([[0, 0, 3], [0, 1, 3], [0, 2, 3], [0, 3, 3]]))
+        >>> points[:, 0].round(1).tolist()
+        [-1.5, -0.5, 0.5, 1.5]
+    """
+    if projection == "umap":
+        return _umap(vectors)
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    covariance = np.zeros((vectors.shape[1],) * 2)
+    for start in range(0, len(vectors), _ROWS):
+        centred = vectors[start : start + _ROWS] - mean
+        covariance += centred.T @ centred
+    axes = np.linalg.eigh(covariance).eigenvectors[:, ::-1][:, :2]
+    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    points = np.zeros((len(vectors), 2), np.float32)
+    for start in range(0, len(vectors), _ROWS):
+        points[start : start + _ROWS, : axes.shape[1]] = (vectors[start : start + _ROWS] - mean) @ axes
+    return points
+
+
+def _umap(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    try:
+        umap = importlib.import_module("umap")
+    except ImportError as fault:
+        raise RequestError("umap is not installed: pip install umap-learn, or take the projection pca") from fault
+    points: NDArray[np.float32] = umap.UMAP(metric="cosine", random_state=0, n_jobs=1).fit_transform(vectors)
+    return points.astype(np.float32)
 
 
 def _asks(protocol: str, modality: Modality) -> bool:

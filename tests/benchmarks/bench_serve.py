@@ -33,10 +33,7 @@ PAGES = {
     "queries by rank gap": f"{QUERIES}&wrong={A}&right={B}&sort=gap",
     "queries by margin": f"{QUERIES}&sort=margin",
     "queries, page 1,500": f"{QUERIES}&page=1500",
-    "queries of a selection": f"{QUERIES}&items=caption:100-5000.7000-7500",
     "search, more like this": f"/search?corpus=coco-karpathy&like=caption:5&encoders={A}",
-    "map": f"/map?corpus=coco-karpathy&encoders={A}",
-    "map, its points": f"/map/figure?corpus=coco-karpathy&encoders={A}",
     "runs": "/runs",
 }
 SLOW = {"search, more like this"}  # reads all vectors of the gallery: no bar

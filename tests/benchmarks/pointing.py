@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.reports.gallery_pages import token_words
+from capim.reports.explanations import token_words
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.store.types import Modality

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import shutil
 import sys
 from pathlib import Path
@@ -99,8 +98,3 @@ def test_a_text_and_an_image_are_searched_for_together_as_the_sum_of_their_unit_
     found = opened.search("a red circle", image=picture, k=12, **where)
     np.testing.assert_allclose(found.score, np.sort(images.matrix @ query)[::-1], atol=1e-6)
     assert [*found.id] == [*opened.search(vector=query, k=12, encoder="tiny-clip", corpus=CORPUS).id]
-    words = f"search 'a red circle' --image {picture} --encoder tiny-clip --corpus {CORPUS} --device cpu"
-    command(f"{words} --html {tmp_path}/p.html", workspace)
-    page = (tmp_path / "p.html").read_text("utf-8")
-    assert f"a red circle + {picture}" in html.unescape(page)
-    assert page.count("data:image/jpeg") > 10, "the query and ten pictures"

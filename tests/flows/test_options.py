@@ -113,7 +113,7 @@ VALUES = {
     "accept": "", "adjustment": "benjamini-hochberg", "against": "published", "analyses": "complexity",
     "baseline": "{run}", "batch_size": "7", "captions": "{captions}", "compile": "", "corpora": PAIRS, "corpus": PAIRS,
     "depths": "5", "device": "cpu:0", "distractors": PAIRS, "encoder": "tiny-clip",
-    "encoders": "tiny-clip,tiny-colpali", "format": "json", "html": "{tmp}/f.html", "image": "{picture}",
+    "encoders": "tiny-clip,tiny-colpali", "format": "json", "image": "{picture}",
     "interval": "bca", "judgements": "{judgements}", "k": "3", "keep_replicates": "",
     "kind": "clip-benchmark",
     "level": "0.9", "limits": "bytes=9999", "margin": "2", "memory": "1GiB", "methods": "binary",

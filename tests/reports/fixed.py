@@ -104,12 +104,6 @@ GALLERY = page.Gallery(
     note="Scores are cosines.",
 )
 
-GRID = page.Grid(
-    id="grid",
-    caption="a red bus",
-    hits=(Hit(rank="1", label="scene-1", thumbnail="sha1", score="0.412", right=False),),
-    note="Exact search.",
-)
 NOTICE = page.Notice(
     title="1 result far from the published figure", items=("tiny-clip: 82.7 here, 90.1 published",), mark="bad"
 )
@@ -131,7 +125,7 @@ FIXED = page.Report(
         ),
         Section(id="leaderboard", title="Leaderboard", lead="Percent of queries.", blocks=(LEADERBOARD, CHART, HEAT)),
         Section(id="failures", title="Failures", lead="", blocks=(GALLERY,)),
-        Section(id="found", title="Nearest first", lead="", blocks=(page.Text(text="Plain words."), GRID)),
+        Section(id="found", title="Found", lead="", blocks=(page.Text(text="Plain words."),)),
     ),
     thumbnails={"sha1": PIXEL},
     sources="0123456789abcdef",

@@ -21,13 +21,11 @@ from urllib.parse import parse_qsl
 import pytest
 
 from capim.reports.elements.page import Section
-from capim.reports.gallery_pages import Search, write_search
 from capim.reports.render import render_html
 from capim.reports.rows import choice, standing
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
 from tests.reports import big_workspace
-from tests.reports.conftest import HOSTILE
 from tests.reports.fixed import FIXED, HEAT
 from tests.reports.stand_in import StandIn, demo, with_a_broken_encoder
 
@@ -475,16 +473,3 @@ def test_without_scripts_the_answer_and_the_headings_read_and_say_where_the_rest
         assert plain.page.locator(".sentence li").count() > 0
         assert plain.page.get_by_text("report.md says the same").is_visible()
         assert plain.page.get_by_role("heading", name="Leaderboard").is_visible()
-
-
-def test_a_search_shows_its_pictures_and_hostile_query(
-    browser: Browser, hostile_store: StandIn, tmp_path: Path
-) -> None:
-    shas = list(hostile_store.pictures)[:6]
-    hits = [{"id": f"im{i}", "score": 0.4 - i / 100, "sha": sha} for i, sha in enumerate(shas)]
-    search = {"encoder": "tiny-clip", "corpus": "shapes", "modality": "image", "picture": None, "indexed": False}
-    found = Search(query=HOSTILE[0], rows=hits, **search)  # type: ignore[arg-type]
-    with opened(browser, write_search(tmp_path / "s.html", found, hostile_store.pictures)) as watched:
-        assert watched.complaints == []
-        assert watched.page.get_by_role("heading", name=HOSTILE[0]).is_visible()
-        assert watched.page.locator(".grid img.thumb").count() == 6

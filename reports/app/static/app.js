@@ -34,11 +34,6 @@ document.addEventListener("htmx:configRequest", (event) => {
   for (const [key, value] of [...sent.entries()]) if (value === "") sent.delete(key);
 });
 
-// The number that a slider stands at.
-document.addEventListener("input", (event) => {
-  if (event.target.type === "range") event.target.previousElementSibling.value = event.target.value;
-});
-
 // Another corpus or task has other encoders, languages and slices: the rest of the form starts again, but for the fields
 // that the attribute names.
 document.addEventListener("change", (event) => {

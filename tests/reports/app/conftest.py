@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
 from capim.store.types import IndexedImage
-from tests.reports.app.stores import NoServices, asked_store, asking, twins_store
+from tests.reports.app.stores import NoServices, asked_store, asking
 from tests.reports.stand_in import StandIn, written
 
 
@@ -38,12 +38,6 @@ def client(served_store: EmbeddingStore) -> Iterator[TestClient]:
 
 
 @pytest.fixture(scope="session")
-def twins(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
-    """Two corpora with near-duplicates."""
-    return twins_store(tmp_path_factory.mktemp("twins"))
-
-
-@pytest.fixture(scope="session")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
-    """What searches and maps are asked of."""
+    """What searches are asked of."""
     return asked_store(tmp_path_factory.mktemp("asked"))

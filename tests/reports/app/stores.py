@@ -37,11 +37,7 @@ from tests.random_store import OTHER, SPECS, random_store
 TOKEN = "a-token-for-tests"
 A, B = "tiny-clip", "tiny-clip-plain"
 MANY = SPECS[1]  # several vectors per item, and a checkpoint that nobody has
-HOSTILE_FILE = "a/<img src=x onerror=alert(1)>.png"
-TWINS = {
-    "train": {"a/1.png": 1, HOSTILE_FILE: 20, "b/3.png": 30, "b/4.png": 1},
-    "test": {"a/7.png": 20, "b/3.png": 190, "b/8.png": 91},
-}
+TILES = {"a/1.png": 1, "a/<img src=x onerror=alert(1)>.png": 20, "b/3.png": 30, "b/4.png": 1}  # file to colour
 SHORT = Resampling(replicates=20)
 LATER = replace(OTHER, name="one", revision="b2", dim=9)  # other draws
 
@@ -55,7 +51,7 @@ class NoServices:
 
 def services_of(store: EmbeddingStore) -> StoreServices:
     """The services of the command."""
-    return StoreServices(store, maps=Path(store.uri).parent / "maps", device="cpu")
+    return StoreServices(store, device="cpu")
 
 
 @contextmanager
@@ -102,15 +98,14 @@ def asked_store(folder: Path) -> EmbeddingStore:
     return store
 
 
-def twins_store(folder: Path) -> EmbeddingStore:
-    """Two corpora of tiles: two of the same bytes in one, two in both, and two of the same name."""
-    for name, files in TWINS.items():
-        for file, colour in files.items():
-            (folder / name / file).parent.mkdir(parents=True, exist_ok=True)
-            Image.new("RGB", (80, 60), (colour, 255 - colour, 9)).save(folder / name / file)
-        corpus = read_labels(folder / name)
-        store = random_store(folder / "store", corpus, SPECS[:1] if name == "test" else SPECS)
-        index_images(corpus, known={}, sink=store.write_image_index)
+def labelled_store(folder: Path) -> EmbeddingStore:
+    """Tiles of one colour, whose folders are their labels; two have the same bytes."""
+    for file, colour in TILES.items():
+        (folder / "train" / file).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (80, 60), (colour, 255 - colour, 9)).save(folder / "train" / file)
+    corpus = read_labels(folder / "train")
+    store = random_store(folder / "store", corpus, SPECS[:1])
+    index_images(corpus, known={}, sink=store.write_image_index)
     return store
 
 

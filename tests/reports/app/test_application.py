@@ -135,7 +135,6 @@ def test_a_view_is_shown_inline_as_the_browser_would_save_it(asked: EmbeddingSto
     assert shown.save(tmp_path / "view.html").read_text("utf-8") == shown.html
     second = workspace.show("queries", corpus="shapes", protocol="t2i/all", page=2)
     assert second.html == workspace.show("/queries?corpus=shapes&protocol=t2i/all&page=2").html
-    assert "data:image/png" in workspace.show("/map", corpus="shapes", encoders=A).html
     with pytest.raises(capim.RequestError, match="did you mean '/queries'"):
         workspace.show("querys")
     with pytest.raises(capim.RequestError, match="is unknown"):
@@ -177,13 +176,12 @@ def test_a_view_is_right_after_a_run_a_compaction_and_a_drop(own: EmbeddingStore
         assert client.get(missed).text.count("<tr>") == first.count("<tr>")
         drop(other, encoder=B, dry_run=False)  # its embeddings; its outcomes are kept
         assert client.get(missed).text.count("<tr>") == first.count("<tr>")
-        for page in (f"/search?corpus=shapes&text=x&encoders={B}", f"/map?corpus=shapes&encoders={B}"):
-            gone = client.get(page)
-            assert gone.status_code == 400
-            assert f"{B}&#39; is unknown" in gone.text
+        gone = client.get(f"/search?corpus=shapes&text=x&encoders={B}")
+        assert gone.status_code == 400
+        assert f"{B}&#39; is unknown" in gone.text
         assert f'value="{B}"' not in client.get("/search").text
         drop(other, corpus="shapes", dry_run=False)
-        for page in ("/", missed, "/map", "/search"):
+        for page in ("/", missed, "/search"):
             gone = client.get(page)
             assert gone.status_code == 400, page
             assert "dropped" in gone.text or "no embeddings" in gone.text

@@ -1,6 +1,6 @@
 """The pages in Chromium: counts, addresses, keys, accessibility, quiet and offline, whatever a caption says.
 
-Of the second store: a model that loads, a picture that is uploaded, a selection by mouse and by keyboard.
+Of the second store: a model that loads, a picture that is uploaded.
 
 ``CAPIM_SCREENSHOTS=folder`` keeps pictures of every size for the eye; they never go into git.
 """
@@ -216,58 +216,3 @@ def test_search_by_text_and_by_a_picture_that_is_uploaded(window: tuple[Watched,
     assert page.locator(".nearest li").count() == 20
     assert seen.complaints == []
     assert elsewhere(seen, address) == set()
-
-
-def test_a_selection_on_the_map_by_mouse_and_by_keyboard_leads_to_its_queries(window: tuple[Watched, str]) -> None:
-    seen, address = window
-    page = seen.page
-    page.goto(f"{address}/map?corpus=shapes&encoders={A},{B}&colour=both")
-    page.wait_for_selector("canvas >> nth=1")
-    assert page.locator("canvas").first.evaluate("canvas => canvas.width") > 100  # drawn
-    assert violations(page, "map") == []
-    box, legend = (page.locator(what).first.bounding_box() for what in ("canvas", ".legend"))
-    assert box is not None
-    assert legend is not None
-    assert 0 < legend["y"] < box["y"] + box["height"] <= 900, "the legend and the plot are on one screen"
-    left, top, right, bottom = box["x"] + 1, box["y"] + 1, box["x"] + box["width"] - 1, box["y"] + box["height"] - 1
-    drag(page, (left, top), (right, top), (right, bottom), (left, bottom), (left, top))
-    every = int(page.locator("#selected").inner_text().split()[0])
-    page.keyboard.press("Escape")
-    page.locator("canvas").first.focus()
-    page.keyboard.press("Escape")
-    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "Space"):
-        page.keyboard.press(key)
-    page.wait_for_selector("#item figcaption")
-    n = int(page.locator("#selected").inner_text().split()[0])
-    assert n == 21 <= every
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/queries?**items=**")
-    assert page.locator("#count").inner_text().startswith("21 of ")
-    page.go_back()
-    page.wait_for_selector("canvas >> nth=1")
-    assert seen.complaints == []
-    assert elsewhere(seen, address) == set()
-
-
-def test_pairs_of_near_duplicates_follow_the_threshold(browser: Browser, twins: EmbeddingStore) -> None:
-    app = create_app(twins, token=TOKEN, services=services_of(twins))
-    with serving(app) as address, watching(browser, address, first="/duplicates") as seen:
-        page = seen.page
-        page.wait_for_selector(".twins img")
-        sure = page.locator(".twins > li").count()
-        page.get_by_role("slider").fill("0.5")
-        page.wait_for_url("**threshold=0.5**")
-        page.wait_for_load_state("networkidle")
-        assert page.locator("output").first.inner_text() == "0.5"
-        every = page.locator(".twins > li").count()
-        assert every > sure
-        assert all(page.locator(".twins img").evaluate_all("found => found.map((one) => one.naturalWidth > 0)"))
-        page.get_by_label("Pairs").select_option("between")
-        page.wait_for_url("**pairs=between**")
-        page.wait_for_load_state("networkidle")
-        assert 2 <= page.locator(".twins > li").count() < every
-        assert violations(page, "duplicates") == []
-        if folder := os.environ.get("CAPIM_SCREENSHOTS"):
-            page.screenshot(path=f"{folder}/serve-duplicates.png")
-        assert seen.complaints == []
-        assert elsewhere(seen, address) == set()

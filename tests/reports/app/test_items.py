@@ -1,14 +1,12 @@
-"""The pages of stored items: search by text, by picture and by a stored item, and maps with their selections."""
+"""The page of stored items: search by text, by picture and by a stored item."""
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -17,7 +15,6 @@ from capim.flows.searching import find
 from capim.store import EmbeddingStore
 from capim.store.schema import texts
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.results.maps import project
 from tests.reports.app.stores import MANY, A, B, asking, csv_of
 
 
@@ -86,28 +83,12 @@ def test_more_like_this_needs_no_model(asker: TestClient, asked: EmbeddingStore)
     assert 'class="fault"' in by_text  # its checkpoint is nowhere: the column says so
 
 
-def test_without_a_model_that_reads_the_query_a_column_offers_stored_items_and_takes_a_vector(
-    asker: TestClient, asked: EmbeddingStore
-) -> None:
+def test_without_a_model_that_reads_the_query_a_column_offers_stored_items(asker: TestClient) -> None:
     column = asker.get(f"/search/column?corpus=shapes&text=x&encoders={MANY.name}").text
     offered = re.findall(r'href="(/search\?[^"]*like=image:\d+)" aria-label="more like', column)
     assert len(offered) == 8
     assert "<img" in column
     assert 'class="nearest"' in asker.get(offered[5].replace("&amp;", "&")).text
-    key = asked.key(encoder=A, corpus="shapes", modality="image")
-    (rows,) = asked.stored_blocks(key, ords=np.array([7], np.int32))
-    file = io.BytesIO()
-    np.save(file, np.asarray(rows.vectors.values, np.float32)[0])
-    given = {"corpus": "shapes", "encoders": A, "text": "left over from an earlier search"}
-    sent = asker.post("/search", data=given, files={"file": ("own.npy", file.getvalue())})
-    assert "Items like this vector" in sent.text
-    found = csv_of(asker, f"{sent.url.path}?{sent.url.query.decode()}")
-    assert found[0]["id"] == texts(asked.items("shapes", "image")["id"])[7]
-    assert float(found[0]["score"]) == pytest.approx(1.0, abs=1e-5)
-    wrong = asker.post("/search", data=given, files={"file": ("own.npy", b"\x93NUMPY and no more")})
-    assert wrong.status_code == 200, "the column says it"
-    later = csv_of(asker, f"{wrong.url.path}?{wrong.url.query.decode()}")
-    assert later == []
 
 
 @pytest.mark.parametrize(
@@ -126,60 +107,3 @@ def test_a_wrong_address_says_what_is_wrong(asker: TestClient, parameters: str, 
     answer = asker.get(f"/search?{parameters}")
     assert answer.status_code == 400
     assert message in answer.text.replace("&#39;", "'")
-
-
-def test_points_and_colours_are_those_of_the_store(asker: TestClient, asked: EmbeddingStore) -> None:
-    address = f"/map?corpus=shapes&encoders={A}"
-    page = asker.get(address).text
-    assert f"Computing the map of {A} …" in page  # the page does not wait for it
-    place = re.findall(r'hx-get="(/map/figure[^"]*)"', page)[0].replace("&amp;", "&")
-    figure = asker.get(place).text
-    rows = csv_of(asker, address)
-    plane = project(asked.vectors(encoder=A, corpus="shapes", modality="caption").matrix)
-    np.testing.assert_allclose([float(row[f"{A} x"]) for row in rows], plane.points[:, 0], rtol=1e-5, atol=1e-6)
-    codes = base64.b64decode(re.findall(r'data-codes="([^"]*)"', figure)[0])
-    outcomes = asked.rows("outcomes", encoder=A, corpus="shapes", protocol="t2i/all")
-    found = {row["query_ord"] for row in outcomes.to_pylist() if row["rank_worst"] == 1}
-    assert {at for at, code in enumerate(codes) if code == 0} == found
-    assert asked.sql(asker.get(f"{address}&as=sql").text)["colour"].to_pylist().count("found") == len(found)
-    assert "Of the 10 nearest items of an item, the map keeps" in figure
-    assert "trustworthiness" in figure
-    assert "data:image/png" in asker.get(f"{address}&as=html").text
-
-
-def test_two_models_show_what_only_one_finds(asker: TestClient, asked: EmbeddingStore) -> None:
-    address = f"/map?corpus=shapes&encoders={A},{B}&colour=both"
-    assert asker.get(address).text.count("Computing the map") == 2
-    rows = csv_of(asker, address)
-    assert [row[f"{A} colour"] for row in rows] == [row[f"{B} colour"] for row in rows]
-    missed = asker.get(f"/queries?corpus=shapes&protocol=t2i/all&wrong={B}&right={A}&as=csv").text
-    tied = asker.get(f"/queries?corpus=shapes&protocol=t2i/all&right={A}&as=csv").text
-    only = sum(row[f"{A} colour"] == f"only {A}" for row in rows)
-    assert len(missed.splitlines()) - 1 <= only <= len(tied.splitlines()) - 1
-    for colour in ("language", "none", "shows:circle", "type:x"):
-        assert asker.get(f"{address.replace('both', colour)}&as=sql").status_code == 200
-
-
-def test_a_selection_is_a_filter_of_the_queries(asker: TestClient, asked: EmbeddingStore) -> None:
-    queries = re.findall(r'data-queries="([^"]*)"', asker.get(f"/map?corpus=shapes&encoders={A}").text)[0]
-    address = f"{queries}3-5.9".replace("&amp;", "&")
-    rows = csv_of(asker, address)
-    assert [row["query_ord"] for row in rows] == ["3", "4", "5", "9"]
-    assert asked.sql(asker.get(f"{address}&as=sql").text).num_rows == 4
-    of_image = csv_of(asker, "/queries?corpus=shapes&protocol=t2i/all&items=image:2")
-    captions = asked.items("shapes", "caption").to_pylist()
-    image = asked.items("shapes", "image")["id"][2].as_py()
-    assert [int(row["query_ord"]) for row in of_image] == [
-        at for at, row in enumerate(captions) if row["image_id"] == image
-    ]
-    for wrong in ("caption:x", "caption:", "caption:1-99999999", "images:1", f"caption:{'0-999999.' * 99}1"):
-        assert asker.get(f"/queries?corpus=shapes&protocol=t2i/all&items={wrong}").status_code == 400
-    assert asker.get("/map/item?corpus=shapes&item=3").status_code == 200
-    assert asker.get("/map/item?corpus=shapes&item=3000").status_code == 400
-
-
-def test_what_has_no_map_says_so(asker: TestClient) -> None:
-    assert "at the mean of its vectors" in asker.get(f"/map/figure?encoders={MANY.name}").text
-    for wrong in ("method=tsne", "colour=red", "encoders=tiny-clap", "colour=both", "modality=x", "corpus=y"):
-        assert asker.get(f"/map?{wrong}").status_code == 400, wrong
-    assert "pip install umap-learn" in asker.get("/map/figure?method=umap").text

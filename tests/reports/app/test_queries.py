@@ -24,7 +24,7 @@ from capim.store.files import Judgement, read_judgements
 from capim.store.schema import texts
 from capim.tasks.protocols import Protocol
 from tests.random_store import SPECS
-from tests.reports.app.stores import NoServices, asking, csv_of, evaluate, missed_and_found, twins_store
+from tests.reports.app.stores import NoServices, asking, csv_of, evaluate, labelled_store, missed_and_found
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def test_the_five_queries_of_an_image_are_listed_each_with_a_page_of_its_own(ask
 
 def test_pages_of_labelled_images_say_which_answers_share_the_label(tmp_path: Path) -> None:
     """Images search images and classes; right is what the stored ranks say, and no image finds itself."""
-    store = twins_store(tmp_path)
+    store = labelled_store(tmp_path)
     corpus = store.corpus("train")
     evaluate(store, corpus, SPECS[0], run="first")
     label = {row["query_id"]: row["item_id"] for row in corpus.relevance.to_pylist() if row["direction"] == "i2t"}
