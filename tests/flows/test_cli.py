@@ -75,7 +75,7 @@ OLD_OPTIONS = {"--isolated": "list metrics --isolated", "search --html": "search
 
 @pytest.mark.parametrize("name", sorted(cli.GONE))
 def test_a_command_or_option_of_an_earlier_release_is_answered_with_what_to_type_now(name: str) -> None:
-    words, option = OLD_OPTIONS.get(name, name), name.split()[-1]
+    words, option = OLD_OPTIONS.get(name, name), name.rsplit(maxsplit=1)[-1]
     command_of = all_parsers().get(words.split()[0])
     if name in all_parsers() or (command_of is not None and option in command_of._option_string_actions):
         pytest.skip("is still there")
