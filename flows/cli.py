@@ -78,7 +78,6 @@ COMMANDS: dict[str, Command] = {
     "completion": completion,
 }
 GROUPS: dict[str, dict[str, Command]] = {
-    "corpora": {"check": inspection.check_corpora, "ids": inspection.ids_of_corpus},
     "store": {
         "info": inspection.info,
         "verify": inspection.verify,
@@ -91,13 +90,31 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
 }
 ABOUT = {
-    "corpora": """Check a corpus before a run (check), or list the ids of its items (ids).
-
-Example: capim corpora check ./photos""",
     "store": """Inspect and maintain the store: info, verify, compact, upgrade, prune, diff, repair, drop.
 
 Example: capim store info""",
 }
+
+GONE = {
+    "corpora": "`capim check ./photos`, or `capim list ids ./photos`",
+    "corpora check": "`capim check ./photos`",
+    "corpora ids": "`capim list ids ./photos`",
+    "certify": "docs/statistics.md has the table of what intervals and tests keep",
+    "certify-model": "`capim results --against published`",
+    "ann": "`capim analyse --analyses compression`",
+    "store repair": "`capim store verify --drop`, then the same run again",
+    "store compact": "`capim store prune --yes`",
+    "store diff": "`capim why RUN` says what a run changed; docs/recipes.md compares two embedding sets",
+    "--isolated": "run models and metrics of strangers in a container (docs/own_model.md)",
+    "search --html": '`capim serve`, and there "Save as one HTML file"',
+}
+"""Commands and options of earlier releases -> what to type now; what is still a command is not looked up here."""
+
+
+class _Parser(Parser):
+    """The parser of `capim` and of its commands."""
+
+    gone = GONE
 
 
 def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
@@ -106,7 +123,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="show a traceback on errors")
     common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
     common.add_argument("--quiet", action="store_true", help="show no progress")
-    parser: argparse.ArgumentParser = Parser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="capim",
         description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
         "the stored embeddings.",

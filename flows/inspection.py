@@ -1,9 +1,10 @@
-"""What there is, and whether it can be used: `list`, `check`, `corpora`; what a store holds and its care: `store`."""
+"""What there is, and whether it can be used: `list`, `check`; what a store holds and its care: `store`."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -14,7 +15,7 @@ from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store
 from capim.flows.terminal import Form, Rows, say
 from capim.store import EmbeddingStore
-from capim.store.errors import MissingStoreError, RequestError, noted, plain, without_credentials
+from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
 from capim.store.rows import matching, names_with_rows
 from capim.store.types import Modality, is_fingerprint
 from capim.tasks.runtime.references import encoder_name
@@ -113,12 +114,16 @@ LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
 
 
 def list_known(
-    what: Literal["encoders", "corpora", "protocols", "metrics", "adapters"],
+    what: Literal["encoders", "corpora", "protocols", "metrics", "adapters", "ids"],
+    corpus: str | None = None,
     *,
+    workspace: str | None,
     pin: Annotated[str | None, "FILE"] = None,
     everything: Annotated[bool, "--all"] = False,
+    modality: Items | None = None,
+    quiet: bool,
 ) -> Rows:
-    """List encoders, corpora, protocols, metrics, or adapters, which load the encoders.
+    """List encoders, corpora, protocols, metrics, adapters, which load the encoders, or the ids of a corpus.
 
     Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
     With --pin, also write a suite file in which the revision of every encoder is the current commit of its branch.
@@ -126,21 +131,35 @@ def list_known(
     With --all, list the models of mteb that take images instead, with memory, licence and what they need that is not
     installed here; a suite uses one by a table with adapter = "mteb" and checkpoint = NAME.
 
+    `capim list ids CORPUS` lists the ids of a corpus in corpus order, with the items they stand for; nothing is stored.
+    `capim import` needs these ids beside the vectors, or the vectors in this order. A corpus that is not stored is read
+    as a run would read it, without the images that cannot be decoded. For a corpus of ids and texts without image
+    files, set ids_only = true in its TOML file (docs/embeddings.md).
+
     Example: capim list encoders --format json
+
+    Example: capim list ids shapes --modality caption --format csv
 
     Args:
         what: what to list
+        corpus: with ids: a stored corpus, or what `capim check` takes
         pin: with encoders: write a suite file with every model at its current commit
         everything: with encoders: the models of mteb
+        modality: with ids: kind of items (default: image)
     """
+    given = {"CORPUS": (corpus, "ids"), "--modality": (modality, "ids"), "--pin": (pin, "encoders")}
+    given["--all"] = (everything, "encoders")
+    for name, (value, kind) in given.items():
+        if value and what != kind:
+            raise RequestError(f"{name} works with {kind} only: capim list {kind}")
+    if what == "ids":
+        if corpus is None:
+            raise RequestError("name the corpus: capim list ids CORPUS (corpora: capim list corpora)")
+        return _ids(corpus, workspace, modality or "image", quiet=quiet)
     if everything:
-        if what != "encoders" or pin:
-            raise RequestError("--all works with encoders only: `capim list encoders --all`")
         from capim.tasks.encoders import of_mteb
 
         return Rows(rows=of_mteb.rows(), keep=("name", "memory_mb", "licence", "needs"), code=0)
-    if pin and what != "encoders":
-        raise RequestError("--pin works with encoders only: `capim list encoders --pin FILE`")
     if pin:
         from capim.tasks.encoders import identity
 
@@ -151,32 +170,84 @@ def list_known(
     return Rows(rows=LISTS[what](), keep=SHOWN_FIRST.get(what, ()), code=0)
 
 
+def _ids(name: str, workspace: str | None, modality: Items, *, quiet: bool) -> Rows:
+    """The ids of a corpus, stored or not."""
+    from capim.tasks.corpora import open_corpus
+    from capim.tasks.corpora.naming import corpus_items
+    from capim.tasks.corpora.subset import index_images
+
+    corpus = None
+    with suppress(RequestError):  # there is no such corpus, or no store
+        corpus = open_store(workspace).corpus(name)
+    corpus = corpus or index_images(open_corpus(name), known={}, sink=lambda _: None)
+    rows = corpus_items(corpus, modality)
+    others = ", ".join(f"--modality {k}" for k in get_args(Items) if k != modality and corpus_items(corpus, k))
+    if not quiet and others:
+        say(f"{len(rows):,} ids of {modality}s of {corpus.name}; others: {others}")
+    return Rows(rows=rows, code=0 if rows else 1)
+
+
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+_OF_A_MODEL = {"config.json", "open_clip_config.json", "adapter_config.json", "modules.json"}  # files of its folder
+
+
 def check(
-    encoder: str,
+    name: Annotated[str, "NAME-OR-PATH"],
     *,
     config: Annotated[RunConfig, "precision", "compile", "trust_remote_code"],
     suite: Annotated[str | None, "FILE"] = None,
-    device: Annotated[str, "D"] = "cpu",
+    device: Annotated[str | None, "D"] = None,
+    missing: Literal["error", "skip"] | None = None,
     form: Form,
     quiet: bool,
 ) -> int:
-    """Load one model and run the conformance suite on it, before a long encode.
+    """Check a model, or a corpus, before a long run; nothing is stored.
 
-    Checks identity, weights, norms, batch independence, truncation, unusual images and captions, precision, a
-    known answer and speed; what cannot be verified is skipped with the reason. Exit code 1 if a check fails.
+    A model is a name of `capim list encoders` or of a suite file; it is loaded and the conformance suite run on it:
+    identity, weights, norms, batch independence, truncation, unusual images and captions, precision, a known answer and
+    speed; what cannot be verified is skipped with the reason. Exit code 1 if a check fails.
+
+    A corpus is a name of `capim list corpora`, a folder, a captions file or a TOML file; it is read as a run would, and
+    everything that is wrong with it is printed, how a folder was recognised, and the command to type next. Exit code 2
+    if a run would refuse it. The layouts that are recognised: docs/own_data.md.
+
+    Options of a model: --suite, --device, --precision, --compile, --trust-remote-code, --format, --columns, --wide.
+    Option of a corpus: --missing.
 
     Example: capim check tiny-clip
 
+    Example: capim check ./photos
+
     Args:
-        encoder: encoder from `capim list encoders` or from the suite file
-        suite: suite file (TOML) that describes the encoder
+        name: a model or a corpus
+        suite: suite file (TOML) that describes the model
         device: device that runs the model (default: cpu)
+        missing: skip leaves out images of a corpus that have no file, and shows the lines to write into corpus.toml
     """
+    described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
+    kind = _kind_of(name, {encoder_name(each) for each in described.encoders} if suite else ())
+    of_model = {
+        "suite": suite, "device": device, "precision": config.precision, "compile": config.compile,
+        "trust-remote-code": config.trust_remote_code, "format": form.format != Form().format,
+        "columns": form.columns, "wide": form.wide,
+    }  # fmt: skip
+    of_other = of_model if kind == "corpus" else {"missing": missing}
+    if faults := [f"--{option} has no effect on a {kind}; leave it out" for option, given in of_other.items() if given]:
+        raise RequestError([f"{name!r} is a {kind}: {fault}" for fault in faults])
+    if not quiet:
+        say(f"checking {name} as a {kind}")
+    if kind == "corpus":
+        from capim.tasks.corpora.check import check_corpus
+
+        checked = check_corpus(name, missing=missing)
+        sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
+        return 0 if checked.ok else 2
     from capim.tasks.encoders.catalog import entry_named
     from capim.tasks.encoders.device import check_device, choose_device
 
-    described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
-    spec = entry_named(encoder, described.encoders).spec
+    spec = entry_named(name, described.encoders).spec
+    device = device or "cpu"
     if device != "auto":
         check_device(device)
     from capim.tasks.encoders.conformance import check_encoder
@@ -185,7 +256,7 @@ def check(
     checks = check_encoder(
         replace(spec, precision=config.precision or spec.precision),
         device=choose_device(device),
-        trust_remote_code=described.trusts(encoder),
+        trust_remote_code=described.trusts(name),
         compiled=config.compile,
     )
     for verdict in checks:
@@ -196,59 +267,33 @@ def check(
     return 1 if any(verdict["result"] == "fail" for verdict in verdicts) else 0
 
 
-def check_corpora(what: str, *, missing: Literal["error", "skip"] | None = None) -> int:
-    """Read a corpus as a run would and print everything that is wrong with it; nothing is stored.
+def _kind_of(name: str, described: Collection[str]) -> Literal["model", "corpus"]:
+    """Whether a name or a path is a model or a corpus; ``described``: the encoders of a suite file.
 
-    Says how a folder was recognised, and ends with the command to type next. Exit code 2 if a run would refuse the
-    corpus. The layouts that are recognised: docs/own_data.md.
-
-    Example: capim corpora check ./photos
-
-    Args:
-        what: a folder, a captions file, a TOML file or a name (capim list corpora)
-        missing: skip leaves out images without a file, and shows the lines to write into corpus.toml for it
+    Raises:
+        RequestError: It is neither, or a model that nothing describes.
     """
-    from capim.tasks.corpora.check import check_corpus
+    from capim.tasks.corpora import CORPORA
+    from capim.tasks.encoders import catalog
 
-    checked = check_corpus(what, missing=missing)
-    sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
-    return 0 if checked.ok else 2
-
-
-def ids_of_corpus(
-    what: str,
-    *,
-    workspace: str | None,
-    modality: Items = "image",
-    form: Form,
-    quiet: bool,
-) -> int:
-    """List the ids of a corpus in corpus order, with the items they stand for; nothing is stored.
-
-    `capim import` needs these ids beside the vectors, or the vectors in this order. A corpus that is not stored is read
-    as a run would read it, without the images that cannot be decoded. For a corpus of ids and texts without image
-    files, set ids_only = true in its TOML file (docs/embeddings.md).
-
-    Example: capim corpora ids shapes --modality caption --format csv
-
-    Args:
-        what: a stored corpus, or what `capim corpora check` takes
-        modality: kind of items (default: image)
-    """
-    from capim.tasks.corpora import open_corpus
-    from capim.tasks.corpora.naming import corpus_items
-    from capim.tasks.corpora.subset import index_images
-
-    corpus = None
-    with suppress(RequestError):  # there is no such corpus, or no store
-        corpus = open_store(workspace).corpus(what)
-    corpus = corpus or index_images(open_corpus(what), known={}, sink=lambda _: None)
-    rows = corpus_items(corpus, modality)
-    code = Rows(rows=rows).print(form)
-    others = ", ".join(f"--modality {k}" for k in get_args(Items) if k != modality and corpus_items(corpus, k))
-    if not quiet and others:
-        say(f"{len(rows):,} ids of {modality}s of {corpus.name}; others: {others}")
-    return code
+    if name in described or name in catalog():
+        return "model"
+    if name in CORPORA:
+        return "corpus"
+    path = Path(name).expanduser()
+    is_model = any((path / each).exists() for each in _OF_A_MODEL) or (path.is_file() and path.suffix in _WEIGHTS)
+    if path.exists() and not is_model:
+        return "corpus"
+    if is_model or (_HUB_ID.fullmatch(name) and not path.parent.exists()):
+        raise RequestError(
+            f"{name!r} is a model that the catalog does not have: describe it as an [[encoder]] of a suite file "
+            "(docs/own_model.md), then `capim check NAME --suite FILE`"
+        )
+    raise RequestError(
+        f"{name!r} is neither a model nor a corpus, and there is no such folder or file; models: "
+        f"{did_you_mean(name, [*described, *catalog()])}`capim list encoders`; corpora: {did_you_mean(name, CORPORA)}"
+        "`capim list corpora`"
+    )
 
 
 # --- `store`

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from functools import lru_cache, partial
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from capim.flows.config import FIELDS, RunConfig, described, split, step_config
@@ -171,7 +171,7 @@ def _call(function: Command, used: Mapping[str, Any], args: argparse.Namespace) 
     return done.print(form) if isinstance(done, Rows) else done if isinstance(done, int) else 0
 
 
-def _completions(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+def _completions(kinds: Collection[str], prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """What a list of names (``a,b``) may become, as argcomplete asks: its last begins a known or stored name."""
     from capim.flows.stored import open_store
     from capim.store.schema import texts
@@ -181,11 +181,12 @@ def _completions(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: o
     from capim.tasks.ranking.protocols import PROTOCOLS
 
     known = {"encoders": catalog(), "corpora": CORPORA, "protocols": PROTOCOLS, "metrics": METRICS}
-    names = {*known[kind]}
+    names = {name for kind in kinds for name in known[kind]}
     with suppress(RequestError, WorkError):  # there may be no store
         store = open_store(getattr(parsed_args, "workspace", None))
-        of_results = kind in ("protocols", "metrics")
-        names |= {*(store.counts("results", kind[:-1]) if of_results else texts(getattr(store, kind)()["name"]))}
+        for kind in kinds:
+            of_results = kind in ("protocols", "metrics")
+            names |= {*(store.counts("results", kind[:-1]) if of_results else texts(getattr(store, kind)()["name"]))}
     done, comma, last = prefix.rpartition(",")
     return sorted(done + comma + name for name in names if name.startswith(last) and name not in done.split(","))
 
@@ -230,7 +231,13 @@ class DocstringFormatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's parser, with two spellings of some options, one line per fault, and suggestions."""
+    """As argparse's parser, with two spellings of some options, one line per fault, and suggestions.
+
+    Attributes:
+        gone: Command or option of an earlier release -> what to type now.
+    """
+
+    gone: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **settings})
@@ -244,20 +251,25 @@ class Parser(argparse.ArgumentParser):
         for twin in twins:
             self._option_string_actions.setdefault(twin, action)
         name = flags[0].lstrip("-")
-        kind = next((several for one, several in PLURALS.items() if name in (one, several)), None)
-        if kind is not None and settings.get("metavar") != "FILE.py:NAME":
-            action.completer = partial(_completions, kind)  # type: ignore[attr-defined]
+        kinds = [several for one, several in PLURALS.items() if name in (one, several)]
+        if settings.get("metavar") == "NAME-OR-PATH":
+            kinds = ["encoders", "corpora"]
+        if kinds and settings.get("metavar") != "FILE.py:NAME":
+            action.completer = partial(_completions, kinds)  # type: ignore[attr-defined]
         return action
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As argparse; what is not known is an error of the command that it was given to, which knows its options."""
-        first = next(iter(sys.argv[1:] if args is None else args), "").partition("=")[0]
+        self._words = [*(sys.argv[1:] if args is None else args)]
+        first = next(iter(self._words), "").partition("=")[0]
         if self._subparsers is not None and first.startswith("--") and first not in self._option_string_actions:
-            self.error(f"options stand after the command: {self.prog} COMMAND {first} …")
+            self.error(self._now(first) or f"options stand after the command: {self.prog} COMMAND {first} …")
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-            faults = [self._unknown_option(each) for each in options] or [f"unexpected argument {unknown[0]!r}"]
+            faults = [self._now(each) or self._unknown_option(each) for each in options] or [
+                f"unexpected argument {unknown[0]!r}"
+            ]
             self.error(str(RequestError(faults)))
         return parsed, unknown
 
@@ -273,7 +285,13 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             known = [str(choice) for choice in action.choices]
             what = "command" if isinstance(action, argparse._SubParsersAction) else _called(action)  # noqa: SLF001
-            self.error(unknown(what, str(value), known))
+            self.error(self._now(*self._words[:2]) or self._now(str(value)) or unknown(what, str(value), known))
+
+    def _now(self, *words: str) -> str | None:
+        """What to type instead of a command or an option of an earlier release; None: there was none."""
+        typed = " ".join([*self.prog.split()[1:], *words])
+        name = next((name for name in (typed, words[-1]) if name in self.gone), None)
+        return name and f"{name} is no longer there; instead: {self.gone[name]}"
 
 
 def _called(action: argparse.Action) -> str:

@@ -102,7 +102,7 @@ def run(
     """Encode, evaluate, compare and report: the whole pipeline.
 
     Stored embeddings are not encoded again. A corpus is a name (capim list corpora), a folder or file of your own
-    images and captions (capim corpora check), or a table in a suite file. Prints what the report recommends, and its
+    images and captions (capim check), or a table in a suite file. Prints what the report recommends, and its
     path.
 
     With --plan, show what is stored and what remains to be done, step by step, with the time it would take at the speed
@@ -257,8 +257,8 @@ def evaluate(
 
     def figures() -> list[Row]:
         store = EmbeddingStore.open(config.store_uri)
-        keys = store.keys_in([each for reference in done for each in reference.uses])
-        return in_order(store.rows("results", derived=sorted(keys)).to_pylist())
+        keys = sorted({key for reference in done for key in reference.uses})
+        return in_order(store.rows("results", derived=keys).to_pylist())
 
     return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
 
@@ -345,11 +345,10 @@ def compare(
     for each in done.renewed:
         say(f"{each.sets.encoder} on {each.sets.corpus}: results of an older version of a metric were recomputed")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
-    stored = sum(reference.comparisons.n_rows for reference in done.comparisons)
     store = EmbeddingStore.open(config.store_uri)
     compared = compared_rows(store, done.comparisons)
     say(*summary(compared))
-    sys.stderr.write(f"{stored} comparisons stored{of_some if config.encoders else ''}\n")
+    sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
     pairs = pair_rows(compared, a)
 
     def headlines(form: Form) -> bool:
@@ -857,7 +856,6 @@ def ann(
         methods: only these (default: all that apply)
     """
     check_names(config, "ann")
-    from capim.store.rows import with_seconds
     from capim.tasks.analyses.compression import METHODS
 
     faults = [unknown("method", name, METHODS) for name in methods if name not in METHODS]
@@ -870,7 +868,7 @@ def ann(
     shown = ("exact", *methods)
     found = []
     store = EmbeddingStore.open(config.store_uri)
-    for row in with_seconds(store, store.rows("slices", analysis="ann", feature=shown).to_pylist()):
+    for row in store.rows("slices", analysis="ann", feature=shown).to_pylist():
         at = places.get((row["encoder_fingerprint"], row["corpus_fingerprint"]))
         if at is not None:
             detail = json.loads(row["detail"])

@@ -151,7 +151,7 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
         sum(each["n"] for each in found if (each["reason"] == "stored") == is_stored) for is_stored in (False, True)
     )
     say(f"{row['run']}, {row['state']}: {made:,} items computed, {stored:,} already stored")
-    if row["uses"] is None:
+    if row["uses"] is None and row["same_as"] is None:
         say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
     return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it computed no figures and used none", code=0)
 
@@ -391,8 +391,8 @@ def explain(
     Args:
         encoder: late-interaction encoders in the store
         corpus: name, path or fingerprint of a corpus in the store
-        query: id of a caption (capim corpora ids … --modality caption)
-        item: id of an image (capim corpora ids …)
+        query: id of a caption (capim list ids … --modality caption)
+        item: id of an image (capim list ids …)
         to: write maps over the image: a picture (.png) or all values (.json)
     """
     from capim.reports.explanations import token_words, write_explanation

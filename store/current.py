@@ -39,17 +39,17 @@ Uses: TypeAlias = Mapping[str | None, Use]
 NO_USES: Uses = {}
 
 
-def uses_of(derived: Iterable[Row], lists: Iterable[Row], runs: Iterable[Row]) -> Uses:
-    """The uses of what is derived, from rows of the tables ``derived``, ``uses`` and ``runs``."""
-    uses: dict[str | None, Use] = {row["key"]: Use(row["usual"], row["created"]) for row in derived}
-    keys = {row["uses"]: row["keys"] for row in lists}
-    last = {each: row["started"] for row in sorted(runs, key=lambda row: row["started"]) for each in row["uses"] or ()}
-    newest: dict[str, datetime] = {}
-    for each, started in last.items():
-        for key in keys.get(each, ()):
-            if key in uses:
-                newest[key] = max(newest.get(key, started), started)
-    return uses | {key: Use(uses[key].usual, started) for key, started in newest.items()}
+def runs_with_keys(runs: Iterable[Row]) -> list[Row]:
+    """Rows of ``runs``, oldest first, each with the keys that it used also where an earlier row has them."""
+    ordered = sorted(runs, key=lambda row: row["started"])
+    keys = {row["run"]: row["uses"] or () for row in ordered}
+    return [{**row, "uses": keys.get(row["same_as"] or row["run"], ())} for row in ordered]
+
+
+def uses_of(derived: Iterable[Row], runs: Iterable[Row]) -> Uses:
+    """The uses of what is derived, from rows of the table ``derived`` and runs with their keys."""
+    last = {key: row["started"] for row in runs for key in row["uses"]}
+    return {row["key"]: Use(row["usual"], last.get(row["key"], row["created"])) for row in derived}
 
 
 @dataclass(frozen=True, kw_only=True)

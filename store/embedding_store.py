@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.connection import Connection, compact, storage_faults
-from capim.store.current import FIGURE_OF_STATES, Row, States, Uses, current_rows, newest_rows, uses_of
+from capim.store.current import FIGURE_OF_STATES, Row, States, Uses, current_rows, newest_rows, runs_with_keys, uses_of
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
 from capim.store.files import resolved_address
 from capim.store.rows import (
@@ -521,9 +521,8 @@ class EmbeddingStore:
 
         ``until``: only by runs that had begun then.
         """
-        parts = (("derived", ("key", "usual", "created")), ("uses", ()), ("runs", ("started", "uses")))
-        derived, lists, runs = (read(self.connection, name, columns=columns).to_pylist() for name, columns in parts)
-        return uses_of(derived, lists, (row for row in runs if until is None or row["started"] <= until))
+        derived = read(self.connection, "derived", columns=("key", "usual", "created")).to_pylist()
+        return uses_of(derived, (row for row in self.runs() if until is None or row["started"] <= until))
 
     def rows_of_run(self, table: str, run: str) -> list[Row]:
         """The rows of results, comparisons, rankings or slices that a run made or found."""
@@ -532,12 +531,12 @@ class EmbeddingStore:
 
     def keys_of(self, run: str) -> set[str]:
         """The keys of the derivations that a run used, whether it made them or not."""
-        rows = self.rows("runs", run=run).select(["uses"]).to_pylist()
-        return self.keys_in([each for row in rows for each in row["uses"] or ()])
+        return {key for row in self.runs() if row["run"] == run for key in row["uses"]}
 
-    def keys_in(self, uses: Sequence[str]) -> set[str]:
-        """The keys of the derivations in some rows of the table ``uses``."""
-        return {key for row in self.rows("uses", uses=uses).to_pylist() for key in row["keys"]}
+    def runs(self) -> list[Row]:
+        """The runs, oldest first: when each began, and in ``uses`` the keys of all that it used."""
+        columns = ("run", "started", "uses", "same_as")
+        return runs_with_keys(read(self.connection, "runs", columns=columns).to_pylist())
 
     def sql(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -294,6 +295,7 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         raise RequestError(
             f"store {connection.uri} has {found}, this release of capim upgrades formats {FIRST_UPGRADED} to {FORMAT}"
         )
+    yield from _take_up(connection)
     changes = {name: change for name in TABLES if (change := _differs(connection, name)) is not None}
     for name, (lacking, others) in changes.items():
         retyped = [each for each in others if each in TABLES[name].columns.names]
@@ -313,6 +315,34 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
     if formats != {FORMAT}:  # the new one first: a store without any cannot be upgraded
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
         delete(connection, "formats", "format", [*formats - {FORMAT}])
+
+
+def _take_up(connection: Connection) -> Iterator[Upgraded]:
+    """Move what tables of format 7 held into columns: keys of runs, seconds of slices; remove these tables."""
+    for name, column in (("runs", "same_as"), ("slices", "seconds_per_query")):
+        table = connection.find(name)
+        if table is not None and column not in table.schema.names:
+            _add(connection, name, [TABLES[name].columns.field(column)])
+    for name in sorted({"pair_facts", "timings", "uses"} & {*connection.names()}):
+        rows = _rows(connection, name)
+        if name == "pair_facts":
+            delete(connection, "derived", "kind", ["pair"])
+        elif name == "timings":
+            seconds = {row["slice"]: row["seconds_per_query"] for row in rows}
+            timed = [row for row in _rows(connection, "slices") if row["slice"] in seconds]
+            register(connection, "slices", [{**row, "seconds_per_query": seconds[row["slice"]]} for row in timed])
+        else:
+            lists = {row["uses"]: row["keys"] for row in rows}
+            runs = [row for row in _rows(connection, "runs") if row["uses"]]
+            keys = [sorted({key for each in row["uses"] for key in lists.get(each, [each])}) for row in runs]
+            register(connection, "runs", [{**row, "uses": of_row} for row, of_row in zip(runs, keys, strict=True)])
+        connection.drop(name)
+        yield Upgraded(table=name, done="is no table of its own any more", columns=("all",), n_rows=len(rows))
+
+
+def _rows(connection: Connection, name: str) -> list[dict[str, Any]]:
+    table = connection.find(name)
+    return [] if table is None else [*table.to_table().to_pylist()]
 
 
 def _differs(connection: Connection, name: str) -> tuple[list[pa.Field], list[str]] | None:

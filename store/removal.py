@@ -33,8 +33,6 @@ from capim.store.schema import CORPUS_PARTS, TABLES, texts
 from capim.store.sets.seal import drop_repeats
 from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, EncoderSpec, Modality, SetKey
 
-_SIDES = ("evaluation_a", "evaluation_b")  # columns of ``schema.PAIR_FACTS``
-
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
@@ -138,8 +136,6 @@ def drop_evaluations(
     """Drops evaluations of these encoders on a corpus, their comparisons and slices on it, and whole rankings."""
     for name in ("outcomes", "results", "replicates"):
         delete(store.connection, name, "evaluation", sorted(evaluations))
-    for side in _SIDES:
-        delete(store.connection, "pair_facts", side, sorted(evaluations))
     for name, column, encoders in (
         ("slices", "slice", ("encoder_fingerprint",)),
         ("comparisons", "comparison", ("fingerprint_a", "fingerprint_b")),
@@ -149,8 +145,6 @@ def drop_evaluations(
         ]
         stale = sorted({key for part in of_corpus for key in texts(part[column])})
         delete(store.connection, name, column, stale)
-        if name == "slices":
-            delete(store.connection, "timings", "slice", stale)
     rankings = store.rows("rankings", encoder_fingerprint=encoder_fingerprints)  # whole: its ranks are those of all
     delete(store.connection, "rankings", "ranking", sorted({*texts(rankings["ranking"])}))
 
@@ -250,11 +244,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
         counted = store.counts(table, "evaluation")
         rows[table] = ("evaluation", Counter({each: n for each, n in counted.items() if each not in evaluations}))
     rows["results"] = _left_out(every, "result", {row["result"] for row in kept})
-    compared = read(store.connection, "pair_facts", columns=("derived", *_SIDES)).to_pylist()
-    staying = {row["derived"] for row in compared if evaluations.issuperset(row[side] for side in _SIDES)}
-    rows["pair_facts"] = _left_out(compared, "derived", staying)
-    made = {row["derived"] for row in (*kept, *compared)}.difference(rows["pair_facts"][1])
-    rows |= _derived(store, kept_by, made)
+    rows |= _derived(store, kept_by, {row["derived"] for row in kept})
     superseded = {(row["encoder_fingerprint"], row["corpus_fingerprint"]) for row in every} - pairs
     keys = {name: (key.encoder_fingerprint, key.corpus_fingerprint) for name, key in stored_sets(store).items()}
     sets = sorted(name for name, pair in keys.items() if pair in superseded)
@@ -269,6 +259,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     for table in ("comparisons", "slices", "rankings", "batches"):
         key, gone = rows[table]
         named |= {row["run"] for row in store.rows(table).to_pylist() if row[key] not in gone}
+    named |= {row["same_as"] for row in runs if row["run"] in {*newest, *named}}
     rows["runs"] = _left_out(runs, "run", {*newest, *named})
     staying = {*newest, *named, *(row["run"] for row in watched)}
     rows["watched"] = _left_out(store.rows("watched").to_pylist(), "run", staying)
@@ -302,11 +293,8 @@ def _derived(store: EmbeddingStore, kept: _Kept, made: set[str]) -> dict[str, tu
         staying = {row[key] for row in (*store.current(table), *filter(kept.keeps, of_table))}
         rows[table] = _left_out(of_table, key, staying)
         keys |= {row["derived"] for row in of_table if row[key] in staying}
-    rows["timings"] = "slice", Counter(texts(store.rows("timings", slice=sorted(rows["slices"][1]))["slice"]))
     entries = store.rows("derived").to_pylist()
     rows["derived"] = _left_out(entries, "key", keys | {row["key"] for row in entries if row["run"] in kept.runs})
-    used = {each for run in store.rows("runs", run=sorted(kept.runs)).to_pylist() for each in run["uses"] or ()}
-    rows["uses"] = _left_out(store.rows("uses").to_pylist(), "uses", used)
     return rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 from capim.store.connection import Added, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.schema import ANALYSES, TABLES, required, texts
-from capim.store.types import canonical_json
 
 if TYPE_CHECKING:
     import lance
@@ -236,16 +234,6 @@ def in_order(table: str, rows: pa.Table) -> pa.Table:
         (name, "ascending") for name in TABLES[table].order if len(pc.unique(rows.column(name))) > 1
     ]
     return rows.sort_by(keys) if keys else rows
-
-
-def with_seconds(store: EmbeddingStore, slices: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of slices with the seconds per query that were measured (table ``timings``) among their details."""
-    timed = {row["slice"]: row["seconds_per_query"] for row in store.rows("timings").to_pylist()}
-    found = []
-    for row in slices:
-        detail = {**json.loads(row["detail"] or "{}"), "seconds_per_query": timed.get(row["slice"])}
-        found.append({**row, "detail": canonical_json(detail)} if row["slice"] in timed else {**row})
-    return found
 
 
 def now() -> datetime:

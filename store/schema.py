@@ -224,24 +224,6 @@ COMPARISONS = _columns(
     *optional(pa.string(), "reason"),
     *_DERIVED,
 )
-PAIR_FACTS = _columns(
-    *required(pa.string(), "derived"),  # key of the row of derived
-    *required(pa.string(), "evaluation_a", "evaluation_b", "protocol", "metric"),
-    *optional(pa.float64(), "difference"),  # a minus b; null: no query has a value of both
-    *optional(pa.float64(), "ci_low", "ci_high", "standard_error"),  # of the pair alone, whatever the test says
-    *required(pa.string(), "interval_method"),
-    *optional(pa.string(), "interval_reason"),
-    *optional(pa.int64(), "wins", "ties", "losses"),
-    *optional(pa.float64(), "p_mcnemar", "cohen_dz", "cohen_h", "odds_ratio"),
-    *required(pa.list_(pa.string()), "effect_reasons"),
-    *optional(pa.float64(), "p_equivalent"),  # not adjusted
-    # of medians: how far apart they are, the p-value of all flips, and (zstd, float64) how far apart they are under
-    # each random flip. Of means, sums under the flips are made again
-    *optional(pa.float64(), "distance", "p_exact"),
-    *optional(pa.int64(), "n_flips"),
-    *optional(pa.binary(), "flips"),
-    *_MADE,
-)
 RANKINGS = _columns(
     *required(pa.string(), "ranking"),  # digest of the encoders and corpora that were ranked together
     *required(pa.string(), "encoder", "encoder_fingerprint"),
@@ -276,25 +258,17 @@ SLICES = _columns(
     *required(pa.int64(), "n_queries", "n_clusters"),
     *optional(pa.string(), "reason"),
     *optional(pa.string(), "detail"),  # JSON: examples, cost, what else the analysis adds
+    *optional(pa.float64(), "seconds_per_query"),  # wall time: of equal runs it is all that differs; null: not measured
     *_DERIVED,
-)
-TIMINGS = _columns(
-    *required(pa.string(), "slice"),
-    *required(pa.float64(), "seconds_per_query"),  # wall time: of equal runs it is all that differs
-    *_MADE,
 )
 DERIVED = _columns(
     *required(pa.string(), "key"),  # digest of the identity
-    *required(pa.string(), "kind"),  # result, replicates, pair, comparison, ranking, analysis, gate, devices
+    *required(pa.string(), "kind"),  # result, replicates, comparison, ranking, analysis, gate, devices
     *required(pa.string(), "identity"),  # JSON: what it is of, its inputs, settings and the versions of the code
     *required(pa.bool_(), "usual"),  # made with the settings that a run has unless it is given others
     *required(pa.int64(), "n_rows"),  # that carry its key
     *required(pa.float64(), "seconds"),
     *_MADE,
-)
-USES = _columns(
-    *required(pa.string(), "uses"),  # digest of the keys
-    *required(pa.list_(pa.string()), "keys"),  # of rows of derived, that one task of a run asked for
 )
 BATCHES = _columns(
     *required(pa.string(), "batch_id"),
@@ -369,7 +343,8 @@ RUNS = _columns(
     *optional(pa.string(), "message"),
     *required(pa.int64(), "pid"),  # of its process on the host
     *optional(pa.string(), "flow_run", "deployment"),  # id of its Prefect run; FLOW/NAME
-    *optional(pa.list_(pa.string()), "uses"),  # rows of uses: all that it used, whether it made it or not
+    *optional(pa.list_(pa.string()), "uses"),  # keys of derived: all that it used, whether it made it or not
+    *optional(pa.string(), "same_as"),  # an earlier run that used exactly the same, whose row has the keys
 )
 
 
@@ -483,7 +458,6 @@ ANALYSES = {
     ),
     "replicates": StoredTable(columns=REPLICATES, key=("derived",), small=False),
     "comparisons": StoredTable(columns=COMPARISONS, key=("comparison",), shown_for=("corpus", "protocol", "metric")),
-    "pair_facts": StoredTable(columns=PAIR_FACTS, key=("derived",), small=False),
     "rankings": StoredTable(
         columns=RANKINGS, key=("ranking", "encoder_fingerprint", "estimand", "statistic"), shown_for=()
     ),
@@ -492,9 +466,7 @@ ANALYSES = {
         key=("slice",),
         shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
     ),
-    "timings": StoredTable(columns=TIMINGS, key=("slice",)),
     "derived": StoredTable(columns=DERIVED, key=("key",)),
-    "uses": StoredTable(columns=USES, key=("uses",)),
     "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),
     "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item"), small=False),
     "imports": StoredTable(columns=IMPORTS, key=("imported",)),

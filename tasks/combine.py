@@ -301,15 +301,9 @@ class TextToImage:
     def write_slices(self, spec: EncoderSpec, slices: Sequence[Slice]) -> int:
         """Store slices of one encoder; returns their number."""
         fingerprints = {spec.name: spec.fingerprint}
-        timed = "seconds_per_query"
-        seconds = [(each.detail or {}).get(timed) for each in slices]
-        details = [each.detail and {k: v for k, v in each.detail.items() if k != timed} for each in slices]
-        untimed = [replace(each, detail=detail) for each, detail in zip(slices, details, strict=True)]
         rows = slice_rows(
-            untimed, corpus=self.corpus, protocol=self.protocol.id, fingerprints=fingerprints, run=self.run
+            slices, corpus=self.corpus, protocol=self.protocol.id, fingerprints=fingerprints, run=self.run
         )
-        timings = rows.select(["slice", "run", "created"]).append_column("seconds_per_query", pa.array(seconds))
-        self.store.write_rows("timings", timings.drop_null(), replace="slice")
         return self.store.write_rows("slices", rows, replace="slice")
 
 

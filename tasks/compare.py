@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import combinations, groupby
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -24,15 +24,10 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import (
-    ComparedFigure,
-    EncoderPair,
     compared_figures,
     compared_metrics,
     encoder_key,
-    facts_of,
     figure_rows,
-    made_facts,
-    pair_rows,
 )
 from capim.tasks.results.suite import (
     CorpusHeadline,
@@ -50,7 +45,6 @@ from capim.tasks.runtime.stored import read_all_outcomes, read_outcomes
 from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
-from capim.tasks.statistics.pairs import Pair, PairFacts
 from capim.tasks.statistics.ranking import LEAST_CORPORA
 
 
@@ -100,7 +94,6 @@ def derive_comparisons(
             outcomes = read_all_outcomes(store, ids, chosen[protocol])
             metrics = [metric for metric in compared_metrics(outcomes.values()) if metric.name in places]
             figures = compared_figures(outcomes, metrics, drawn_clusters(corpus, chosen[protocol]))
-            facts = _facts_of_pairs(store, figures, ids, resampling=resampling, run=run)
             made = dict.fromkeys(places.values(), COMPARISONS.empty_table())
             for each in figures:
                 made[places[each.figure.metric]] = figure_rows(
@@ -110,63 +103,15 @@ def derive_comparisons(
                     run=run,
                     resampling=resampling,
                     headline=headline,
-                    facts=facts,
                 )
             yield made
 
     wanted = wanted_comparisons(corpus, evaluations, list(chosen), resampling)
     with track(f"{sets.corpus} · comparing", total=len(wanted), unit="figures") as advance:
-        derived = derive(store, "comparisons", wanted, compute, run=run, advance=advance)
+        keys = derive(store, "comparisons", wanted, compute, run=run, advance=advance)
     return CompareRef(
-        corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=tuple(chosen), comparisons=derived
+        corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=tuple(chosen), uses=tuple(keys)
     )
-
-
-def _facts_of_pairs(
-    store: EmbeddingStore,
-    figures: Sequence[ComparedFigure],
-    evaluations: Mapping[str, str],
-    *,
-    resampling: Resampling,
-    run: str,
-) -> dict[Figure, dict[Pair, PairFacts]]:
-    """Of every figure the facts of its pairs: those that the store has, and the others, which are stored now.
-
-    ``evaluations``: :func:`encoder_key` -> id.
-    """
-    pairs: dict[str, EncoderPair] = {}
-    wanted = []
-    for figure in figures:
-        names = list(combinations(figure.values, 2))
-        for a, b in names:
-            pair = EncoderPair(
-                figure=figure, names=(a, b), evaluations=(evaluations[a], evaluations[b]), resampling=resampling
-            )
-            derivation = Derivation(
-                kind="pair",
-                subject=figure.figure._asdict(),
-                inputs=[f"{name} {evaluations[name]}" for name in pair.names],
-                settings=pair.settings,
-                version=figure.version,
-            )
-            pairs[derivation.key] = pair
-            wanted.append(derivation)
-    facts: dict[str, PairFacts] = {}
-
-    def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
-        lacking = [pairs[each.key] for each in todo]
-        made = made_facts(lacking)
-        facts.update(zip((each.key for each in todo), made, strict=True))
-        rows = pair_rows(lacking, made, run=run)
-        yield {at: rows.slice(at, 1) for at in range(len(rows))}
-
-    derive(store, "pair_facts", wanted, compute, run=run)
-    if stored := sorted(pairs.keys() - facts.keys()):
-        facts |= {row["derived"]: facts_of(row) for row in store.rows("pair_facts", derived=stored).to_pylist()}
-    found: dict[Figure, dict[Pair, PairFacts]] = {figure.figure: {} for figure in figures}
-    for key, pair in pairs.items():
-        found[pair.figure.figure][pair.names] = facts[key]
-    return found
 
 
 @task("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
@@ -210,10 +155,8 @@ def derive_combined(
         )
 
     headline = planned_figures(protocols)
-    derived = derive(
-        store, "comparisons", wanted_combined(corpus, evaluations, resampling), one_by_one(rows_of), run=run
-    )
-    return CompareRef(corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=(), comparisons=derived)
+    keys = derive(store, "comparisons", wanted_combined(corpus, evaluations, resampling), one_by_one(rows_of), run=run)
+    return CompareRef(corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=(), uses=tuple(keys))
 
 
 def wanted_comparisons(
@@ -251,8 +194,8 @@ def wanted_combined(corpus: Corpus, evaluations: Sequence[EvaluationRef], resamp
 
 def compared_rows(store: EmbeddingStore, references: Iterable[CompareRef]) -> list[dict[str, Any]]:
     """The comparisons that the references name."""
-    keys = store.keys_in([each.comparisons.uses for each in references])
-    rows: list[dict[str, Any]] = store.rows("comparisons", derived=sorted(keys)).to_pylist()
+    keys = sorted({key for reference in references for key in reference.uses})
+    rows: list[dict[str, Any]] = store.rows("comparisons", derived=keys).to_pylist()
     return rows
 
 
@@ -291,12 +234,12 @@ def derive_ranking(
         return ranking_rows(once, run=run, resampling=resampling)
 
     ranking = wanted_ranking(store, evaluations, resampling)
-    derived = derive(store, "rankings", [ranking], one_by_one(rows_of), run=run)
-    if derived.n_rows:
-        return RankingRef(ranking=ranking.key, uses=(derived.uses,))
+    keys = derive(store, "rankings", [ranking], one_by_one(rows_of), run=run)
+    if store.counts("rankings", "derived", derived=keys):
+        return RankingRef(ranking=ranking.key, uses=tuple(keys))
     if not reasons:  # it is stored that there is none; why, is not
         rows_of(ranking)
-    return RankingRef(reason=reasons[0], uses=(derived.uses,))
+    return RankingRef(reason=reasons[0], uses=tuple(keys))
 
 
 def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> list[list[str]]:

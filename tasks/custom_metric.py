@@ -87,10 +87,10 @@ def custom_metric(
                 if results or table not in ("results", "replicates"):
                     made[table][derivation] = rows
             advance(1)
-    uses = []
+    uses: list[str] = []
     for table, tables in made.items():  # nothing is stored before all of the user's code has run
         compute = one_by_one(tables.__getitem__)
-        uses.append(derive(store, table, [*tables], compute, run=run).uses)
+        uses += derive(store, table, [*tables], compute, run=run)
     if made:
         record_metrics(store, [own.custom.metric()], run=run)
     own.drop_without_figure([protocol.id for protocol in chosen], having)

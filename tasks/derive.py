@@ -1,9 +1,9 @@
 """The ledger: what is derived from the store is made once, and again only when something that it depends on changes.
 
 The one place that decides between stored and to do. A key is a digest of what a thing is, of its inputs, of the
-settings and of the versions of the code that makes it; its rows carry the key, and are added, never replaced. What a
-run asked for is a list of keys, stored once under its own digest: the record of a run names these digests, so that a
-run that made nothing can be pinned, compared and reported like the one that made it all.
+settings and of the versions of the code that makes it; its rows carry the key, and are added, never replaced. The
+record of a run has the keys of all that it asked for, so that a run that made nothing can be pinned, compared and
+reported like the one that made it all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from capim.store import EmbeddingStore
-from capim.store.schema import DERIVED, TABLES, USES, texts
+from capim.store.schema import DERIVED, TABLES, texts
 from capim.store.types import canonical_json, digest16
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.draws import Resampling
@@ -66,19 +66,6 @@ class Derivation:
         return digest16([self.key, own])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Derived:
-    """Things that were asked for are in the store, made now or earlier.
-
-    Attributes:
-        uses: Digest of their keys.
-        n_rows: Of all of them.
-    """
-
-    uses: str
-    n_rows: int
-
-
 Made = Mapping[int, pa.Table]
 """Position among what was to do -> its rows."""
 
@@ -91,8 +78,8 @@ def derive(
     *,
     run: str,
     advance: Callable[[float], None] = lambda _: None,
-) -> Derived:
-    """Make what the store lacks of some derivations, whose rows are of one table.
+) -> list[str]:
+    """Make what the store lacks of some derivations, whose rows are of one table; return the keys of all.
 
     The ledger is asked once. What is stored counts only while the table has all of its rows.
 
@@ -117,12 +104,11 @@ def derive(
             for at, rows in made.items():
                 each = todo[at]
                 parts.append(_keyed(table, rows, each))
-                known[each.key] = len(rows)
                 entries.append(_entry(each, len(rows), seconds=seconds, run=run))
             store.write_rows(table, pa.concat_tables(parts))
             store.write_rows("derived", pa.Table.from_pylist(entries, schema=DERIVED), replace="key")
             advance(len(made))
-    return Derived(uses=used(store, [each.key for each in wanted]), n_rows=sum(known.values()))
+    return [each.key for each in wanted]
 
 
 def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[str, int]:
@@ -131,15 +117,6 @@ def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[
     counts = store.counts(table, "derived", derived=texts(made["key"]))
     expected = dict(zip(texts(made["key"]), made["n_rows"].to_pylist(), strict=True))
     return {key: n for key, n in expected.items() if counts.get(key, 0) == n}
-
-
-def used(store: EmbeddingStore, keys: Iterable[str]) -> str:
-    """The digest under which these keys are stored as what a run used."""
-    ordered = sorted({*keys})
-    uses = digest16(ordered)
-    if not store.counts("uses", "uses", uses=uses):
-        store.write_rows("uses", pa.Table.from_pylist([{"uses": uses, "keys": ordered}], schema=USES))
-    return uses
 
 
 def page_key(
@@ -158,8 +135,8 @@ def page_key(
         shown = sorted(keys)
     else:
         uses = store.uses()
-        by_runs = {each for listed in store.rows("runs")["uses"].to_pylist() for each in listed or ()}
-        shown = sorted(store.keys_in(sorted(by_runs)) & uses.keys(), key=lambda key: (*uses[key], key))  # without pairs
+        by_runs = {key for row in store.runs() for key in row["uses"]}
+        shown = sorted(by_runs & uses.keys(), key=lambda key: (*uses[key], key))
     measured = [row for row in store.rows("slices").select(["derived", "created"]).to_pylist() if not row["derived"]]
     failed = store.rows("runs", state="incomplete").sort_by("started").select(["run", "message"]).to_pylist()
     published = sorted(texts(store.rows("published")["published"]))

@@ -40,7 +40,7 @@ from capim.tasks.statistics.draws import Resampling
 
 SAMPLE = 100  # queries of an evaluation whose outcomes are computed again, drawn with the seed 0
 _SLACK = 1e-9  # of a figure that another machine adds up in another order
-_OF_THE_RUN = ("run", "created")  # columns that say who made a row
+_OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ between equal rows
 _DERIVED = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
 
 

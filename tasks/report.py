@@ -61,10 +61,9 @@ def diagnose_corpus(
         gate = gate_of(store, corpus, evaluations, specs, resampling, run)
         analysed = (wanted, analysing(store, corpus, evaluations, resampling, run))
         work = [analysed, gate, devices_of(store, corpus, run)]
-        derived = [derive(store, "slices", *each, run=run, advance=advance) for each in work]
-    return AnalysisRef(
-        corpus=corpus.name, n_slices=sum(each.n_rows for each in derived), uses=tuple(each.uses for each in derived)
-    )
+        keys = [key for each in work for key in derive(store, "slices", *each, run=run, advance=advance)]
+    n_slices = sum(store.counts("slices", "derived", derived=keys).values())
+    return AnalysisRef(corpus=corpus.name, n_slices=n_slices, uses=tuple(keys))
 
 
 def analysing(

@@ -76,7 +76,7 @@ def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) 
         return []
     having = {run for table in ("watched", "results") for run in store.counts(table, "run", encoder=list(encoders))}
     keys = {*store.counts("results", "derived", encoder=list(encoders))}
-    having |= {each for each in store.counts("runs", "run") if not keys.isdisjoint(store.keys_of(each))}
+    having |= {row["run"] for row in store.runs() if not keys.isdisjoint(row["uses"])}
     newest = sorted(having, reverse=True)
     shown = ", ".join(newest[:NAMED]) + (" …" if len(newest) > NAMED else "")
     advice = f"runs with such figures: {shown}" if newest else "leave --baseline out: this watch becomes the baseline"

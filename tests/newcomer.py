@@ -49,7 +49,7 @@ MAY_FAIL = {
         r"(?s)hub cannot be reached (\(|for laion/.*hf download laion/)|device '?cuda'? does not exist",
         "COCO's images, the hub and a GPU",
     ),
-    r"(corpora check|--corpora) \./photos": Excuse(
+    r"(check|--corpora) \./photos": Excuse(
         r"no such folder or file|hub cannot be reached for unum-cloud/.*hf download unum-cloud/",
         "the photographs are the reader's own, and the hub",
     ),

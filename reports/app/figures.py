@@ -30,6 +30,7 @@ from capim.reports.rows.standing import conclusions
 from capim.reports.sections import differences
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore
+from capim.store.current import runs_with_keys
 from capim.store.errors import RequestError, unknown
 from capim.tasks.protocols import Protocol
 
@@ -236,11 +237,10 @@ def _runs(store: EmbeddingStore) -> list[tuple[str, str, bool]]:
     results = store.rows("derived", kind="result").to_pylist()
     protocols = {row["key"]: json.loads(row["identity"])["subject"]["protocol"] for row in results}
     made = grouped(results, itemgetter("run"))
-    lists = {row["uses"]: protocols.keys() & row["keys"] for row in store.rows("uses").to_pylist()}
     found = []
-    for row in sorted(store.rows("runs").to_pylist(), key=itemgetter("started", "run"), reverse=True):
+    for row in reversed(runs_with_keys(store.rows("runs").sort_by("run").to_pylist())):
         own = [each["key"] for each in made.get(row["run"], ())]
-        keys = {*own}.union(*(lists.get(each, ()) for each in row["uses"] or ()))
+        keys = protocols.keys() & {*own, *row["uses"]}
         n = sum(name != "*" and not Protocol.of(name).is_combined for name in {protocols[key] for key in keys})
         did = f"evaluated {show.count(n, 'protocol') if n else 'nothing'}{', all stored before' * (n > 0 and not own)}"
         label = f"{row['started']:%Y-%m-%d %H:%M:%S} {did} ({row['state']}): {shorten(row['command'], 80)}"

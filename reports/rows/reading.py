@@ -25,7 +25,7 @@ from capim.store.current import (
     newest_rows,
 )
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.rows import matching, with_seconds
+from capim.store.rows import matching
 from capim.store.schema import texts
 from capim.store.types import Corpus, MetricFacts
 
@@ -104,8 +104,7 @@ def read_report_data(
 
     families = current_families(tables["comparisons"], kept, states, uses)
     comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
-    analysed = newest_rows((r for r in current("slices") if not is_old(r)), "slices", uses=uses)
-    slices = tuple(with_seconds(source, analysed))
+    slices = tuple(newest_rows((r for r in current("slices") if not is_old(r)), "slices", uses=uses))
     batches = sorted(current("batches"), key=lambda r: (r["created"], r["batch_id"]))
     # of all protocols: the headline of some of them is another one
     rankings = () if protocols else tuple(current_ranking(tables["rankings"], states, uses))

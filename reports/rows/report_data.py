@@ -292,14 +292,15 @@ def reversed_comparison(row: Row) -> dict[str, Any]:
 
 
 def detail_of(row: Row) -> dict[str, Any]:
-    """The details that an analysis stored with a slice."""
+    """The details that an analysis stored with a slice, with its seconds per query."""
     detail: dict[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
-    return detail
+    seconds = row["seconds_per_query"]
+    return detail if seconds is None else {**detail, "seconds_per_query": seconds}
 
 
 _PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")
 
-OF_THE_MACHINE = ("host", "pid", "uses")
+OF_THE_MACHINE = ("host", "pid", "uses", "same_as")
 """Columns of stored rows that reports leave out."""
 
 

@@ -335,7 +335,7 @@ def slice_rows(
     identity = ("encoder_fingerprint", "corpus_fingerprint", "metric", "analysis", "feature", "level_name")
     rows = []
     for each in slices:
-        interval, detail = each.interval, each.detail
+        interval, detail = each.interval, dict(each.detail or {})
         row = {
             **vars(each),
             "encoder_fingerprint": fingerprints[each.encoder],
@@ -351,7 +351,8 @@ def slice_rows(
             "ci_low": interval.low,
             "ci_high": interval.high,
             "reason": interval.reason,
-            "detail": None if detail is None else canonical_json(detail),
+            "seconds_per_query": detail.pop("seconds_per_query", None),
+            "detail": None if each.detail is None else canonical_json(detail),
             "run": run,
             "created": created,
         }

@@ -298,7 +298,7 @@ def encoding_fault(corpus: Corpus, modalities: Sequence[Modality], *, given: obj
     source = shlex.quote(given) if given and isinstance(given, str) else corpus.name
     return (
         f"corpus {corpus.name!r}: {lacks}, so they cannot be encoded; import embeddings made elsewhere: `capim import "
-        f"--corpus {source} --encoder NAME {files}`, with the ids that `capim corpora ids {source}` lists"
+        f"--corpus {source} --encoder NAME {files}`, with the ids that `capim list ids {source}` lists"
     )
 
 

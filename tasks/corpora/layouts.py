@@ -138,7 +138,7 @@ def _coco(folder: Path) -> Recognised | None:
         names = ", ".join(_at(file, folder) for file in files)
         raise RequestError(
             f"folder {folder}: several captions files in COCO's format: {names}; name one in place of the folder, as "
-            f"in `capim corpora check {files[0]}`"
+            f"in `capim check {files[0]}`"
         )
     if not files:
         return None
@@ -180,7 +180,7 @@ def _splits(folder: Path) -> Recognised | None:
     if split not in tables:
         raise RequestError(
             f"folder {folder}: several splits, {', '.join(tables)}, and none is called test; name one in place of the "
-            f"folder, as in `capim corpora check {folder / next(iter(tables))}`"
+            f"folder, as in `capim check {folder / next(iter(tables))}`"
         )
     found = _table(tables[split], folder)
     return found._replace(how=f"{found.how} (split {split} of {', '.join(tables)})")

@@ -1,7 +1,4 @@
-"""Comparisons of every pair of encoders under one protocol, by every metric: rows of ``schema.COMPARISONS``.
-
-What two encoders are to each other whatever the family is stored by pair, as rows of ``schema.PAIR_FACTS``.
-"""
+"""Comparisons of every pair of encoders under one protocol, by every metric: rows of ``schema.COMPARISONS``."""
 
 from __future__ import annotations
 
@@ -9,14 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.schema import COMPARISONS, PAIR_FACTS
+from capim.store.schema import COMPARISONS
 from capim.store.types import digest16
 from capim.tasks.metrics import METRICS, Metric, bounds_of, metrics_of
 from capim.tasks.metrics.table import Figure
@@ -25,29 +21,14 @@ from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.decision import Ends
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.flips import MedianFlips
-from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.pairs import (
-    Comparison,
-    Effect,
-    Pair,
-    PairFacts,
     Scale,
-    Tally,
-    all_pair_facts,
     compare_encoders,
 )
 
 PAIR = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
 EFFECT_SIZES = ("p_mcnemar", "cohen_dz", "cohen_h", "odds_ratio")  # fields of ``statistics.pairs.Effect``, and columns
-_OF_PAIR = ("p_adjusted", "detectable_effect", "n_queries", "n_clusters", "n_effective", "reason")
-_OF_INTERVAL = {
-    "low": "ci_low", "high": "ci_high", "standard_error": "standard_error", "method": "interval_method",
-    "reason": "interval_reason",
-}  # fmt: skip
-"""Field of an interval -> its column."""
-_CODEC: Final = "zstd"
-NO_FACTS: Mapping[Figure, Mapping[Pair, PairFacts]] = {}
+_OF_PAIR = ("p_adjusted", "p_equivalent", "detectable_effect", "n_queries", "n_clusters", "n_effective", "reason")
 
 
 def encoder_key(name: str, fingerprint: str) -> str:
@@ -122,17 +103,16 @@ def figure_rows(
     run: str,
     resampling: Resampling,
     headline: Collection[Figure] = (),
-    facts: Mapping[Figure, Mapping[Pair, PairFacts]] = NO_FACTS,
 ) -> pa.Table:
     """One row of ``schema.COMPARISONS`` per figure and pair of encoders.
 
     p-values are adjusted over all pairs of one figure. Comparisons by a planned figure, of ``headline``, are marked as
-    such, all others as exploratory. ``facts``: of all pairs of a figure, where they are known.
+    such, all others as exploratory.
     """
     created, planned = datetime.now(UTC), {figure.metric for figure in headline}
     rows = []
     for each in figures:
-        for pair in compare_encoders(each.values, each.clusters, resampling, each.scale, facts.get(each.figure)):
+        for pair in compare_encoders(each.values, each.clusters, resampling, each.scale):
             (a, fingerprint_a), (b, fingerprint_b) = (key.rpartition("@")[::2] for key in (pair.a, pair.b))
             rows.append(
                 {
@@ -148,7 +128,12 @@ def figure_rows(
                     "fingerprint_a": fingerprint_a,
                     "encoder_b": b,
                     "fingerprint_b": fingerprint_b,
-                    **_of_facts(pair),
+                    "difference": pair.difference.value if np.isfinite(pair.difference.value) else None,
+                    "ci_low": pair.difference.low,
+                    "ci_high": pair.difference.high,
+                    "interval_method": pair.difference.method,
+                    **(pair.effect.tally._asdict() if pair.effect.tally else {}),
+                    **{name: getattr(pair.effect, name) for name in EFFECT_SIZES},
                     "simultaneous_low": pair.simultaneous and pair.simultaneous[0],
                     "simultaneous_high": pair.simultaneous and pair.simultaneous[1],
                     **(_shared(pair.shared) if each.figure.metric in planned else {}),
@@ -164,17 +149,6 @@ def figure_rows(
                 }
             )
     return pa.Table.from_pylist(rows, schema=COMPARISONS)
-
-
-def _of_facts(pair: Comparison | PairFacts) -> dict[str, Any]:
-    """The columns that the tables of comparisons and of facts share; each takes those of its schema."""
-    return {
-        "difference": pair.difference.value if np.isfinite(pair.difference.value) else None,
-        **{column: getattr(pair.difference, field) for field, column in _OF_INTERVAL.items()},
-        **(pair.effect.tally._asdict() if pair.effect.tally else {}),
-        **{name: getattr(pair.effect, name) for name in EFFECT_SIZES},
-        "p_equivalent": pair.p_equivalent,
-    }
 
 
 def _shared(ends: Sequence[Ends]) -> dict[str, list[float]]:
@@ -210,85 +184,3 @@ def _is_share(metric: Metric, encoders: Iterable[Outcomes]) -> bool:
     return not metric.reference and all(
         bool(np.isin(metric.per_query(outcomes, "lost"), (0.0, 1.0)).all()) for outcomes in encoders
     )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class EncoderPair:
-    """Two encoders that are compared by one figure."""
-
-    figure: ComparedFigure
-    names: Pair
-    evaluations: Pair
-    resampling: Resampling
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All that their facts depend on beside the outcomes and the metric."""
-        of_medians = ("permutations",) if self.figure.scale.reduce == "median" else ()
-        named = ("replicates", "seed", "level", "method", "margin", *of_medians)
-        return {name: getattr(self.resampling, name) for name in named} | {"share": self.figure.scale.share}
-
-
-def made_facts(pairs: Sequence[EncoderPair]) -> list[PairFacts]:
-    """The facts of pairs, in their order; those of one figure are made together."""
-    by_figure: dict[ComparedFigure, list[EncoderPair]] = {}
-    for pair in pairs:
-        by_figure.setdefault(pair.figure, []).append(pair)
-    found: dict[EncoderPair, PairFacts] = {}
-    for figure, members in by_figure.items():
-        names, resampling = [member.names for member in members], members[0].resampling
-        facts = all_pair_facts(figure.values, figure.clusters, names, resampling, figure.scale)
-        found |= {member: facts[member.names] for member in members}
-    return [found[pair] for pair in pairs]
-
-
-def pair_rows(pairs: Iterable[EncoderPair], facts: Iterable[PairFacts], *, run: str) -> pa.Table:
-    """One row of ``schema.PAIR_FACTS`` per pair, without its key."""
-    created = datetime.now(UTC)
-    rows = [
-        {
-            "derived": "",
-            "evaluation_a": pair.evaluations[0],
-            "evaluation_b": pair.evaluations[1],
-            "protocol": pair.figure.figure.protocol,
-            "metric": pair.figure.figure.metric,
-            **_of_facts(of_pair),
-            "effect_reasons": of_pair.effect.reasons,
-            **(_packed(of_pair.flips) if of_pair.flips else {}),
-            "run": run,
-            "created": created,
-        }
-        for pair, of_pair in zip(pairs, facts, strict=True)
-    ]
-    return pa.Table.from_pylist(rows, schema=PAIR_FACTS)
-
-
-def facts_of(row: Mapping[str, Any]) -> PairFacts:
-    """The facts in a row of ``schema.PAIR_FACTS``."""
-    value = np.nan if row["difference"] is None else row["difference"]
-    return PairFacts(
-        difference=Interval(value=value, **{field: row[column] for field, column in _OF_INTERVAL.items()}),
-        effect=Effect(
-            tally=None if row["wins"] is None else Tally(row["wins"], row["ties"], row["losses"]),
-            **{name: row[name] for name in EFFECT_SIZES},
-            reasons=tuple(row["effect_reasons"]),
-        ),
-        p_equivalent=row["p_equivalent"],
-        flips=None if row["flips"] is None else _unpacked(row),
-    )
-
-
-def _packed(flips: MedianFlips) -> dict[str, object]:
-    drawn = pa.compress(flips.drawn.tobytes(), codec=_CODEC, asbytes=True)
-    return {
-        "distance": flips.observed,
-        "p_exact": None if np.isnan(flips.p) else flips.p,
-        "n_flips": len(flips.drawn),
-        "flips": drawn,
-    }
-
-
-def _unpacked(row: Mapping[str, Any]) -> MedianFlips:
-    raw = pa.decompress(row["flips"], row["n_flips"] * np.dtype(np.float64).itemsize, codec=_CODEC, asbytes=True)
-    drawn: NDArray[np.float64] = np.frombuffer(raw, dtype=np.float64)
-    return MedianFlips(row["distance"], np.nan if row["p_exact"] is None else row["p_exact"], drawn)

@@ -8,12 +8,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from capim.store.types import Modality, digest16
-
-if TYPE_CHECKING:  # with the store, which the help of a command does not need
-    from capim.tasks.derive import Derived
 
 LIBRARIES = (
     "capim",
@@ -135,12 +132,7 @@ class CompareRef:
     corpus: str
     corpus_fingerprint: str
     protocols: tuple[str, ...]
-    comparisons: Derived
-
-    @property
-    def uses(self) -> tuple[str, ...]:
-        """What enters the record of the run."""
-        return (self.comparisons.uses,)
+    uses: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,9 +68,9 @@ def derive_figures(
         ("results", of_several, one_by_one(making.over_several)),
         ("replicates", replicates, one_by_one(making.replicates)),
     ]
-    derived = [derive(scored.store, *each, run=run) for each in work if each[1]]
+    keys = [key for each in work if each[1] for key in derive(scored.store, *each, run=run)]
     record_metrics(scored.store, map(facts_of, sorted(making.named)), run=run)
-    return Figures(uses=tuple(each.uses for each in derived), added=making.added)
+    return Figures(uses=tuple(keys), added=making.added)
 
 
 def wanted_figures(

@@ -281,12 +281,11 @@ def median_flip_tests(
     clusters: Clusters,
     pairs: Sequence[tuple[int, int]],
     resampling: Resampling,
-    known: Sequence[MedianFlips] | None = None,
 ) -> list[FlipTest]:
     """Tests of the difference of medians of several pairs of encoders on the same queries.
 
     Arguments and result are those of :func:`tasks.statistics.flips.sign_flip_tests`; the weights of queries do
-    not affect a median. ``known``: what :func:`median_flips` gives of these pairs; made here if left out.
+    not affect a median.
 
     Examples:
         Ranks 1, 1, 1 against 9, 9, 9: however they are exchanged, two of three agree on each side, and the medians
@@ -300,7 +299,7 @@ def median_flip_tests(
     own = [_differing(table[a], table[b], clusters) for a, b in pairs]
     differs = np.unique(np.concatenate(own))
     flips = shared_flips(differs, clusters.n_clusters, resampling)
-    known = known or [median_flips(table[a], table[b], clusters, resampling) for a, b in pairs]
+    known = [median_flips(table[a], table[b], clusters, resampling) for a, b in pairs]
     if flips.exact:
         exchanges = [_Exchange(table[a], table[b], clusters) for a, b in pairs]
         places = [np.searchsorted(differs, of_pair) for of_pair in own]

@@ -10,10 +10,10 @@ precisions of its vectors, two translators of the same captions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -25,9 +25,7 @@ from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import (
     NO_TEST,
     FlipTest,
-    MedianFlips,
     median_flip_tests,
-    median_flips,
     sign_flip_tests,
 )
 from capim.tasks.statistics.intervals import (
@@ -346,77 +344,43 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairFacts:
+class _Facts:
     """What two encoders are to each other under one metric, whatever others they are compared with.
 
     Attributes:
         difference: With its paired interval, before that is made to agree with the test.
         p_equivalent: Not adjusted.
-        flips: Of medians.
     """
 
     difference: Interval
     effect: Effect
     p_equivalent: float | None
-    flips: MedianFlips | None
-
-
-Pair: TypeAlias = tuple[str, str]
-
-
-def all_pair_facts(
-    values: Mapping[str, ArrayLike],
-    clusters: Clusters,
-    pairs: Iterable[Pair],
-    resampling: Resampling,
-    scale: Scale = PLAIN_MEAN,
-) -> dict[Pair, PairFacts]:
-    """The facts of some pairs of encoders: each is the same with any others beside it.
-
-    Arguments are those of :func:`compare_encoders`.
-    """
-    table = {name: _row(name, row, clusters) for name, row in values.items()}
-    alike: dict[bytes, list[Pair]] = {}  # pairs that have the same queries in common
-    for a, b in pairs:
-        alike.setdefault((known_queries(table[a]) & known_queries(table[b])).tobytes(), []).append((a, b))
-    found: dict[Pair, PairFacts] = {}
-    for common, members in alike.items():
-        queries = np.frombuffer(common, dtype=bool)
-        found |= _facts(table, queries, clusters, members, resampling, scale)
-    return found
 
 
 def _facts(
-    table: Mapping[str, NDArray[np.float64]],
-    queries: NDArray[np.bool_],
+    values: NDArray[np.float64],
     clusters: Clusters,
-    pairs: Sequence[Pair],
+    pairs: Sequence[tuple[int, int]],
     resampling: Resampling,
     scale: Scale,
-) -> dict[Pair, PairFacts]:
-    """Facts of pairs that have the same ``queries`` in common."""
-    if not queries.any():
+) -> list[_Facts]:
+    """Facts of pairs of rows that have a value of both on each of these queries."""
+    if not clusters.n_queries:
         nothing = Interval(value=np.nan, reason=NO_COMMON_QUERY)
-        empty = PairFacts(difference=nothing, effect=replace(NO_EFFECT, reasons=()), p_equivalent=None, flips=None)
-        return dict.fromkeys(pairs, empty)
-    names = sorted({name for pair in pairs for name in pair})
-    values = np.stack([table[name][queries] for name in names])
-    common = clusters if queries.all() else clusters.only(queries)
-    rows = [(names.index(a), names.index(b)) for a, b in pairs]
-    found = {}
-    for pair, (a, b), difference in zip(
-        pairs, rows, paired_intervals(values, common, rows, resampling, scale.reduce), strict=True
-    ):
-        effect, p_equivalent, flips = NO_EFFECT, None, None
+        return [_Facts(difference=nothing, effect=replace(NO_EFFECT, reasons=()), p_equivalent=None)] * len(pairs)
+    found = []
+    rows = sorted({row for pair in pairs for row in pair})  # others may lack a value of these queries
+    places = [(rows.index(a), rows.index(b)) for a, b in pairs]
+    differences = paired_intervals(values[rows], clusters, places, resampling, scale.reduce)
+    for (a, b), difference in zip(pairs, differences, strict=True):
+        effect, p_equivalent = NO_EFFECT, None
         if not callable(scale.reduce):
             lower = scale.lower_is_better
-            effect = effect_of(values[a], values[b], common, lower_is_better=lower, share=scale.share)
+            effect = effect_of(values[a], values[b], clusters, lower_is_better=lower, share=scale.share)
         if scale.span is not None and scale.reduce == "mean":
             margin = resampling.margin / 100 * scale.span
-            p_equivalent = equivalence_p(values[a] - values[b], common, margin=margin, span=scale.span)
-        if scale.reduce == "median":
-            flips = median_flips(table[pair[0]], table[pair[1]], clusters, resampling)
-        found[pair] = PairFacts(difference=difference, effect=effect, p_equivalent=p_equivalent, flips=flips)
+            p_equivalent = equivalence_p(values[a] - values[b], clusters, margin=margin, span=scale.span)
+        found.append(_Facts(difference=difference, effect=effect, p_equivalent=p_equivalent))
     return found
 
 
@@ -425,7 +389,6 @@ def compare_encoders(
     clusters: Clusters,
     resampling: Resampling,
     scale: Scale = PLAIN_MEAN,
-    facts: Mapping[Pair, PairFacts] | None = None,
 ) -> list[Comparison]:
     """Every pair of encoders under one metric.
 
@@ -435,7 +398,6 @@ def compare_encoders(
             ``(n_queries, ...)``.
         clusters: Of these queries, with their weights.
         resampling: How intervals and random flips are drawn, and p-values adjusted over all pairs.
-        facts: Those of all pairs (:func:`all_pair_facts`); made here if left out.
 
     Returns:
         One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
@@ -456,30 +418,36 @@ def compare_encoders(
     table = np.stack([_row(name, row, clusters) for name, row in values.items()])
     known = np.stack([known_queries(row) for row in table])
     common = [known[a] & known[b] for a, b in pairs]
-    if facts is None:
-        facts = all_pair_facts(values, clusters, combinations(names, 2), resampling, scale)
-    known_facts = [facts[names[a], names[b]] for a, b in pairs]
+    alike: dict[bytes, list[int]] = {}  # the pairs that have the same queries in common
+    for at, queries in enumerate(common):
+        alike.setdefault(queries.tobytes(), []).append(at)
+    inside: dict[int, Clusters] = {}
+    facts: dict[int, _Facts] = {}
+    for places in alike.values():
+        queries = common[places[0]]
+        clusters_inside = clusters if queries.all() else clusters.only(queries)
+        inside |= dict.fromkeys(places, clusters_inside)
+        members = [pairs[at] for at in places]
+        facts |= zip(places, _facts(table[:, queries], clusters_inside, members, resampling, scale), strict=True)
     tested = [at for at, queries in enumerate(common) if queries.any() and not callable(scale.reduce)]
     drawn: list[FlipTest] = []
     if tested and scale.reduce == "mean":
         drawn = sign_flip_tests(table, clusters, [pairs[at] for at in tested], resampling)
     elif tested:
-        of_medians = [flips for at in tested if (flips := known_facts[at].flips)]
-        drawn = median_flip_tests(table, clusters, [pairs[at] for at in tested], resampling, of_medians)
+        drawn = median_flip_tests(table, clusters, [pairs[at] for at in tested], resampling)
     tests = dict(zip(tested, drawn, strict=True))
-    inside = {queries.tobytes(): clusters if queries.all() else clusters.only(queries) for queries in common}
     compared = [
         _compared(
             (names[a], names[b]),
             table[a][queries] - table[b][queries],
-            inside[queries.tobytes()],
-            of_pair,
+            inside[at],
+            facts[at],
             tests.get(at, NO_TEST),
             resampling,
             scale,
             fewer=bool((known[[a, b]] & ~queries).any()),
         )
-        for at, ((a, b), queries, of_pair) in enumerate(zip(pairs, common, known_facts, strict=True))
+        for at, ((a, b), queries) in enumerate(zip(pairs, common, strict=True))
     ]
     if resampling.adjustment == "max-t":
         p_adjusted = [each.flip_test.p_adjusted for each in compared]
@@ -503,10 +471,10 @@ def _agreeing(pair: Comparison) -> Comparison:
 
 
 def _compared(
-    names: Pair,
+    names: tuple[str, str],
     per_query: NDArray[np.float64],
     clusters: Clusters,
-    facts: PairFacts,
+    facts: _Facts,
     flip: FlipTest,
     resampling: Resampling,
     scale: Scale,

@@ -29,7 +29,7 @@ def test_an_imagefolder_of_the_hub_has_its_splits_as_folders(put: Put) -> None:
     (root / "test").rename(root / "validation")
     message = refusal(root)
     assert "several splits, train, validation, and none is called test" in message
-    assert f"`capim corpora check {root / 'train'}`" in message
+    assert f"`capim check {root / 'train'}`" in message
     assert texts(open_corpus(root / "train")) == TWO
 
 
@@ -159,7 +159,7 @@ def test_several_tables_are_listed_with_the_command_that_names_one(put: Put) -> 
     root = put({"one.csv": table, "two.csv": table, "other.csv": "x,y\n1,2\n"}, "a.png")
     message = refusal(root)
     assert "several tables could be its captions: one.csv, two.csv; name one" in message
-    assert f"`capim corpora check {root / 'one.csv'}`" in message
+    assert f"`capim check {root / 'one.csv'}`" in message
     assert 'with reader = "table" and root = "one.csv"' in message
     put({"captions.csv": table})
     assert check_corpus(root).recognised == "a table, captions.csv"

@@ -85,7 +85,7 @@ def many_images(scene: Scene, n: int = 20_000) -> str:
         Image.fromarray(pixels).save(folder / f"{number:05d}.png", compress_level=0)
     lines = [f"{number:05d}.png,picture {number}" for number in range(n)]
     (folder / "captions.csv").write_text("\n".join(["image,caption", *lines]))
-    scene.capim("corpora", "check", str(folder)).must(0)
+    scene.capim("check", str(folder)).must(0)
     words = ("--corpora", str(folder), "--encoders", "tiny-clip", "--sample", "200", "--replicates", "200", "--quiet")
     scene.capim("run", *words, "--workspace", scene.workspace).must(0)
     return f"{n:,} images"

@@ -70,6 +70,49 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Pa
     assert not (tmp_path / "workspace").exists()
 
 
+OLD_OPTIONS = {"--isolated": "list metrics --isolated", "search --html": "search x --html f.html"}
+
+
+@pytest.mark.parametrize("name", sorted(cli.GONE))
+def test_a_command_or_option_of_an_earlier_release_is_answered_with_what_to_type_now(name: str) -> None:
+    words, option = OLD_OPTIONS.get(name, name), name.rsplit(maxsplit=1)[-1]
+    command_of = all_parsers().get(words.split()[0])
+    if name in all_parsers() or (command_of is not None and option in command_of._option_string_actions):
+        pytest.skip("is still there")
+    said = command(words, code=2).err
+    assert said.startswith(f"capim: {name} is no longer there; instead: ")
+    assert said.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("check shapes --device cpu", "--device has no effect on a corpus"),
+        ("check tiny-clip --missing skip", "--missing has no effect on a model"),
+        ("check laion/CLIP-ViT-X", "'laion/CLIP-ViT-X' is a model that the catalog does not have"),
+        ("check {folder}/model", "model' is a model that the catalog does not have"),
+        ("check {folder}/weights.pt", "weights.pt' is a model that the catalog does not have"),
+        ("check tiny", "models: did you mean 'tiny-clip'? `capim list encoders`; corpora: `capim list corpora`"),
+        ("check {folder}/nowhere", "is neither a model nor a corpus, and there is no such folder or file"),
+        ("list metrics shapes", "CORPUS works with ids only"),
+        ("list encoders --modality image", "--modality works with ids only"),
+        ("list ids", "name the corpus: capim list ids CORPUS"),
+    ],
+)
+def test_check_and_list_refuse_what_they_do_not_take(words: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    (tmp_path / "weights.pt").write_bytes(b"")
+    assert said in command(words.format(folder=tmp_path), code=2).err
+
+
+def test_check_says_what_it_takes_a_name_or_a_path_for(tmp_path: Path) -> None:
+    (tmp_path / "captions.csv").write_text("image,caption\na.png,red\n")
+    said = command(f"check {tmp_path}", code=2)
+    assert said.err == f"checking {tmp_path} as a corpus\n"
+    assert "recognised: a table, captions.csv" in said.out
+
+
 MISTYPED = {
     "run --corpora shapes-sample12 --encoders tiny-clib": "did you mean 'tiny-clip'?",
     "run --corpora shapez --encoders tiny-clip": "did you mean 'shapes'?",

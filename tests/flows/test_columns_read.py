@@ -39,7 +39,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
         header = [] if name.endswith("l") else [",".join(columns)]
         (tmp_path / "photos" / name).write_text("\n".join([*header, *lines]))
         (tmp_path / "c.toml").write_text(description or f'reader = "table"\nroot = "photos/{name}"\n')
-        return command(f"corpora check {'c.toml' if description else f'photos/{name}'}").out
+        return command(f"check {'c.toml' if description else f'photos/{name}'}").out
 
     return write
 
@@ -149,7 +149,7 @@ def test_a_query_that_is_neither_text_nor_number_is_refused_with_its_row(
     table: Callable[..., str], tmp_path: Path
 ) -> None:
     (tmp_path / "photos" / "asked.jsonl").write_text('{"image": "0.jpg", "query": {"en": "city"}}\n')
-    said = command("corpora check photos/asked.jsonl", code=2).out
+    said = command("check photos/asked.jsonl", code=2).out
     assert "asked.jsonl: row 1: expected a text, a number or a list of texts, got {'en': 'city'}" in said
 
 
@@ -166,7 +166,7 @@ def test_advice_shows_the_first_row_and_names_a_column_only_where_it_is_the_only
     table: Callable[..., str], tmp_path: Path, header: str, rows: list[str], unsaid: str
 ) -> None:
     (tmp_path / "photos" / "t.csv").write_text("\n".join([header, *rows]))
-    said = command("corpora check photos/t.csv", code=2).out
+    said = command("check photos/t.csv", code=2).out
     assert unsaid not in said
     first = zip(header.split(","), rows[0].split(","), strict=True)
     assert "its first row: " + ", ".join(f"{name} {cell!r}" for name, cell in first) in said

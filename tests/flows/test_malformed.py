@@ -151,7 +151,7 @@ SOURCES: dict[tuple[str, ...], dict[str, Write]] = {
     ("import", "--encoder", "new", "--corpus", "toy", "--outcomes", "{}"): OUTCOMES,
     ("import", "--encoder", "new", "--corpus", "toy", "--scores", "{}"): SCORES,
     ("import", "--encoder", "new", "--corpus", "toy", "--run", "{}"): RUNS,
-    ("corpora", "check", "{}"): CORPORA,
+    ("check", "{}"): CORPORA,
     ("run", "{}"): SUITES,
     ("evaluate", "--metric", "{}:f", "--corpora", "toy"): METRICS,
 }
@@ -177,7 +177,7 @@ def test_a_malformed_input_is_a_wrong_request(
 ) -> None:
     make(tmp_path / name)
     given = [word.replace("{}", str(tmp_path / name)) for word in words]
-    place = [] if words[:2] in {("corpora", "check"), ("store", "info")} else ["--workspace", str(workspace)]
+    place = [] if words[0] == "check" or words[:2] == ("store", "info") else ["--workspace", str(workspace)]
     assert main([*given, *place]) == 2
     message = capsys.readouterr().err
     assert "unexpected" not in message
@@ -208,7 +208,7 @@ def test_formulas_of_captions_reach_no_spreadsheet_and_come_back_as_they_were(tm
 
 def test_a_cell_that_is_too_long_is_no_unclosed_quote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "captions.csv").write_text(f"image,caption\na.png,{'word ' * 200_000}\n")
-    assert main(["corpora", "check", str(tmp_path)]) == 2
+    assert main(["check", str(tmp_path)]) == 2
     assert "captions.csv: line 2: a cell has more than 131,072 characters" in capsys.readouterr().out
 
 
@@ -230,7 +230,7 @@ def test_pages_and_exports_write_csv_as_the_command_line_does() -> None:
 def test_control_characters_reach_neither_the_terminal_nor_markdown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["corpora", "check", "/tmp/\x1b[31mnowhere"]) == 2
+    assert main(["check", "/tmp/\x1b[31mnowhere"]) == 2
     assert "\x1b" not in capsys.readouterr().err
     assert "\x1b" not in escape_markdown("a\x1b[31m")
     terminal = io.StringIO()

@@ -52,7 +52,6 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
     for module, name in (
         (results, "result_rows"),
         (compare, "figure_rows"),
-        (compare, "made_facts"),
         (report, "slices_of"),
     ):
         monkeypatch.setattr(module, name, None)

@@ -44,7 +44,6 @@ from capim.store.schema import texts
 from capim.tasks.combine import approximate, fuse, rerank, score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus
 from capim.tasks.custom_metric import custom_metric
-from capim.tasks.derive import Derived
 from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard
 from capim.tasks.evaluate import complete_figures, score
 from capim.tasks.report import diagnose_corpus, publish_report
@@ -94,7 +93,6 @@ BASES = {
     "ann": f"ann {STORED} --methods int8",
     "list": "list metrics",
     "check": "check tiny-clip",
-    "corpora ids": f"corpora ids {SHAPES}",
     "store prune": "store prune --keep 1",
     "store diff": "store diff {set} {set}",
     "store repair": "store repair results",
@@ -104,7 +102,7 @@ BASES = {
 WRITE = ("import", "store repair")
 COLUMNS = {
     "analyse": "corpus", "ann": "change", "check": "check", "choose": "encoder",
-    "compare": "state", "corpora ids": "id", "duplicates": "image", "evaluate": "value", "explain": "share",
+    "compare": "state", "duplicates": "image", "evaluate": "value", "explain": "share",
     "list": "name", "query": "two", "results": "value", "search": "score",
     "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
     "store verify": "state", "watch": "verdict", "why": "reason",
@@ -223,11 +221,12 @@ SPECIAL = {
     ),
     "list what": Case("list", "metrics", without="protocols"),
     "list pin": Case("list corpora", "--pin {tmp}/pinned.toml", refused="--pin works with encoders only"),
-    "check encoder": Case("check", "tiny-clip", without="tiny-clip-plain"),
+    "check name": Case("check", "tiny-clip", without="tiny-clip-plain"),
     "check suite": Case("check own", "--suite {own}"),
     "completion shell": Case("completion", "bash", without="fish"),
-    **{f"corpora {part} what": Case(f"corpora {part}", "{small}", without="{smaller}") for part in ("check", "ids")},
-    "corpora check missing": Case("corpora check {gone}", "--missing skip"),
+    "list corpus": Case("list ids", "{small}", without="{smaller}"),
+    "list modality": Case("list ids {small}", "--modality caption"),
+    "check missing": Case("check {gone}", "--missing skip"),
     "store info wide": Case("store info", "--wide"),
     "store prune keep": Case("store prune", "--keep 1"),
     "store diff a": Case("store diff", "{set} {set}", without="{other} {set}"),
@@ -344,10 +343,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for task in (embed_corpora, embed_shard, embed_on_devices, score, score_distractors):
         watched(task, "fn")
-    none = Derived(uses="", n_rows=0)
     nothing: dict[Any, Any] = {
-        compare_corpus: CompareRef(corpus="", corpus_fingerprint="", protocols=(), comparisons=none),
-        compare_combined: CompareRef(corpus="", corpus_fingerprint="", protocols=(), comparisons=none),
+        compare_corpus: CompareRef(corpus="", corpus_fingerprint="", protocols=(), uses=()),
+        compare_combined: CompareRef(corpus="", corpus_fingerprint="", protocols=(), uses=()),
         custom_metric: MetricRef(results=(), comparisons=(), left_out=(), uses=()),
         diagnose_corpus: AnalysisRef(corpus="", n_slices=0, uses=()),
         publish_report: "report.html",
@@ -466,7 +464,7 @@ def _command(words: str) -> str:
     return next(name for name in sorted(LEAVES, key=len, reverse=True) if f"{words} ".startswith(f"{name} "))
 
 
-@pytest.mark.parametrize("command", sorted(WITH_WORKSPACE - {"corpora ids"}))  # reads unknown names without a store
+@pytest.mark.parametrize("command", sorted(WITH_WORKSPACE - {"list"}))  # reads unknown names without a store
 def test_every_command_works_in_the_workspace_that_is_named(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,14 +23,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_check_says_how_a_folder_was_recognised_and_what_to_type_next(folder: Path) -> None:
-    lines = command("corpora check ./photos").out.splitlines()
+    lines = command("check ./photos").out.splitlines()
     assert lines[0] == "recognised: a table, captions.csv"
     assert lines[-1] == "next: capim run --corpora ./photos --encoders NAME (names: capim list encoders)"
 
 
 def test_ids_of_a_corpus_on_disk_come_in_its_order_and_nothing_is_stored(folder: Path) -> None:
-    assert [row["id"] for row in json_rows("corpora ids photos")] == ["b.jpg", "a.jpg", "c.jpg"]
-    captions = json_rows("corpora ids photos/captions.csv --modality caption")
+    assert [row["id"] for row in json_rows("list ids photos")] == ["b.jpg", "a.jpg", "c.jpg"]
+    captions = json_rows("list ids photos/captions.csv --modality caption")
     assert [(row["id"], row["image_id"], row["text"]) for row in captions] == [
         ("row1", "b.jpg", "blue"),
         ("row2", "a.jpg", "red"),
@@ -38,12 +38,12 @@ def test_ids_of_a_corpus_on_disk_come_in_its_order_and_nothing_is_stored(folder:
         ("row4", "c.jpg", "green"),
     ]
     (folder / "photos" / "a.jpg").write_bytes(b"damaged")
-    assert [row["id"] for row in json_rows("corpora ids ./photos")] == ["b.jpg", "c.jpg"]  # as an import has it
+    assert [row["id"] for row in json_rows("list ids ./photos")] == ["b.jpg", "c.jpg"]  # as an import has it
     assert not (folder / "workspace").exists()
 
 
 def test_ids_of_quadruples_and_of_what_a_corpus_has_besides(folder: Path) -> None:
-    printed = command("corpora ids shapes-winoground --modality quadruple --format json")
+    printed = command("list ids shapes-winoground --modality quadruple --format json")
     assert set(printed.rows[0]) == {"id", "image_0", "image_1", "caption_0", "caption_1"}
     assert "others: --modality image, --modality caption" in printed.err
 
@@ -53,13 +53,13 @@ def test_who_has_only_embeddings_is_led_from_ids_to_figures(folder: Path) -> Non
     (folder / "ids.csv").write_text("image,caption_id\n" + "".join(f"p{n},c{n}\n" for n in range(12)))
     (folder / "products.toml").write_text('reader = "table"\nroot = "ids.csv"\nids_only = true\n')
     advice = "capim import --corpus products.toml --encoder NAME"
-    assert command("corpora check products.toml").out.splitlines()[-1].startswith(f"next: {advice}")
+    assert command("check products.toml").out.splitlines()[-1].startswith(f"next: {advice}")
     said = command("run --corpora products.toml --encoders tiny-clip --quiet", code=2).err
     assert f"{advice} --images FILE --captions FILE" in said
-    assert "capim corpora ids products.toml" in said
+    assert "capim list ids products.toml" in said
     vectors = np.random.default_rng(0).normal(size=(12, 8)).astype(np.float32)
     for modality in ("image", "caption"):
-        ids = [row["id"] for row in json_rows(f"corpora ids products.toml --modality {modality}")]
+        ids = [row["id"] for row in json_rows(f"list ids products.toml --modality {modality}")]
         np.savez(f"{modality}s.npz", embeddings=vectors, ids=ids)
     command("import --corpus products.toml --encoder ours --images images.npz")
     for named in ("", "--corpora products --encoders ours"):

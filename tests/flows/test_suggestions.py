@@ -19,7 +19,7 @@ TYPOS = {
     "option with its value": ("run --bach-size=3 --encoders tiny-clip", "--batch-size"),
     "choice": ("list encodrs", "encoders"),
     "choice of an option": ("export results --to x.csv --as jsn", "json"),
-    "known corpus": ("corpora ids winogruond", "winoground"),
+    "known corpus": ("list ids winogruond", "winoground"),
     "stored encoder of a search": (f"search x --encoder TinyClip --corpus {SHAPES}", "tiny-clip"),
     "part of a stored corpus": ("results --corpus multilingual", "shapes-multilingual-sample12"),
     "protocol of results": ("results --protocol i2t-any", "i2t/any"),
@@ -34,7 +34,7 @@ TYPOS = {
 }
 
 
-WITHOUT_STORE = ("list", "check", "corpora check")
+WITHOUT_STORE = ("list", "check")
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ WITH_ROWS = [
     "query 'SELECT * FROM corpora'",
     "query 'SELECT text, id FROM captions'",
     "search circle --encoder tiny-clip --corpus shapes-sample12",
-    "corpora ids shapes-multilingual-sample12 --modality caption --quiet",
+    "list ids shapes-multilingual-sample12 --modality caption --quiet",
 ]
 
 
@@ -76,7 +76,7 @@ def on_terminal(*words: str, columns: int = 80) -> tuple[int, str]:
 
 def _words(command: str, workspace: Path) -> list[str]:
     words = shlex.split(command)
-    return words if words[0] == "list" else [*words, "--workspace", str(workspace)]
+    return words if words[0] == "list" and words[1] != "ids" else [*words, "--workspace", str(workspace)]
 
 
 @pytest.mark.slow

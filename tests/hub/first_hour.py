@@ -72,7 +72,7 @@ class FirstHour:
         environment = {**kept, "OMP_NUM_THREADS": "1", **self.hub.environment(self.home, token=token), **variables}
         architectures = self.place / "models" / "architectures"
         architectures.mkdir(parents=True, exist_ok=True)
-        place = () if words[0] in ("check", "corpora") else ("--workspace", str(self.place / "ws"))
+        place = () if words[0] == "check" else ("--workspace", str(self.place / "ws"))
         command = [sys.executable, "-m", "tests.hub.models", str(architectures), *words, *place]
         pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(command, env=environment, text=True, **pipes)

@@ -67,7 +67,7 @@ def test_cut_refused_for_a_while_and_repeated_it_ends_well(hour: FirstHour) -> N
 def test_a_data_set_with_a_script_is_read_from_its_files_or_refused_in_one_line(hour: FirstHour) -> None:
     hour.hub.away = False
     hour.publish(encoders=[], corpora=["flickr30k-karpathy"])
-    done = hour.capim("corpora", "check", "flickr30k-karpathy")
+    done = hour.capim("check", "flickr30k-karpathy")
     assert done.code == 0, done.err
     assert "flickr30k-karpathy" in done.out
     assert hour.hub.served["test_1k_flickr.csv"]
@@ -79,7 +79,7 @@ def test_a_data_set_with_a_script_is_read_from_its_files_or_refused_in_one_line(
     hour.hub.push("datasets", "a/set", scripted)
     suite = hour.place / "scripted.toml"
     suite.write_text('name = "s"\nreader = "hub"\ndataset = "a/set"\n')
-    done = hour.capim("corpora", "check", str(suite))
+    done = hour.capim("check", str(suite))
     assert (done.code, done.err) == (2, "")
     refused = r"fault: a/set \(split test\): .*Dataset scripts are no .*`hf download a/set --repo-type dataset`.*\n"
     assert re.fullmatch(refused, done.out)

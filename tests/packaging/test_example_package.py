@@ -174,7 +174,7 @@ def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, c
         f"{package} 'none' of capim.corpora: json:dumps cannot be used ({wanted}); {remedy}",
         f"{package} 'failing' of capim.metrics: broken_rows:METRIC cannot be used (OSError: no licence); {remedy}",
     )
-    assert f"{package} 'none'" in command("corpora check none", code=2).out
+    assert f"{package} 'none'" in command("check none", code=2).out
 
 
 def test_a_metric_and_an_analysis_that_fail_name_their_package(broken) -> None:

@@ -33,7 +33,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import SHARERS
 
 TABLES = (
-    "results", "comparisons", "rankings", "slices", "timings", "published", "batches", "metrics", "runs", "outcomes",
+    "results", "comparisons", "rankings", "slices", "published", "batches", "metrics", "runs", "outcomes",
     "imports",
 )  # fmt: skip
 SCHEMAS: dict[str, pa.Schema] = {name: getattr(schema, name.upper()) for name in TABLES}

@@ -1,4 +1,4 @@
-"""Comparisons grow: one more encoder costs its own pairs, and gives the same rows as all encoders at once."""
+"""Comparisons grow: one more encoder gives the same rows as all encoders at once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.removal import drop_evaluations
 from capim.store.types import EncoderSpec
 from capim.tasks import compare
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.results import comparison
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.statistics.draws import Adjustment, Resampling
 from tests.random_store import random_store
@@ -66,35 +64,3 @@ def test_a_store_grown_encoder_by_encoder_equals_one_made_at_once_to_the_last_bi
         assert [{name: str(value) for name, value in row.items()} for row in rows] == [
             {name: str(value) for name, value in row.items()} for row in at_once
         ]
-
-
-def test_one_more_encoder_makes_its_own_pairs_only_and_another_family_of_known_pairs_none(
-    whole: tuple[Path, tuple[EvaluationRef, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, every = copied(whole, tmp_path / "store"), whole[1]
-    made = compared(store, every[:3], "three")
-    n_figures = len({(row["protocol"], row["metric"]) for row in made})
-    compared(store, every, "four")
-    by_run = store.counts("derived", "run", kind="pair")
-    assert by_run == {"three": 3 * n_figures, "four": 3 * n_figures}
-    monkeypatch.setattr(comparison, "all_pair_facts", None)  # nothing of a pair is computed
-    assert len(compared(store, every[1:], "others")) == 3 * n_figures
-    for adjustment in ("holm", "benjamini-hochberg"):
-        assert len(compared(store, every, adjustment, adjustment)) == 6 * n_figures
-
-
-def test_pairs_go_with_the_evaluations_that_they_are_of(
-    whole: tuple[Path, tuple[EvaluationRef, ...]], tmp_path: Path
-) -> None:
-    store, every = copied(whole, tmp_path / "store"), whole[1]
-    compared(store, every, "r")
-    before = store.rows("pair_facts").num_rows
-    gone = every[0]
-    drop_evaluations(
-        store,
-        [*gone.evaluations.values()],
-        encoder_fingerprints=[gone.sets.encoder_fingerprint],
-        corpus_fingerprint=gone.sets.corpus_fingerprint,
-    )
-    assert 2 * store.rows("pair_facts").num_rows == before  # three of six pairs
-    assert not store.counts("pair_facts", "evaluation_a", evaluation_a=[*gone.evaluations.values()])

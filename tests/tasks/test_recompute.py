@@ -129,7 +129,6 @@ def test_changed_outcomes_are_found_though_the_figures_follow_from_them(
             {"difference": "difference + 0.2"},
             "and other on shapes-8, t2i/all, R@1: difference is stored",
         ),
-        ("pair_facts", {"wins": "wins + 3"}, "wins is stored"),
         ("slices", {"value": "value + 0.1"}, "on shapes-9, t2i/all, "),
         ("slices", {"level_name": "level_name || '!'"}, "reference, published figure"),
         ("rankings", {"value": "value + 0.1"}, "value is stored"),
@@ -151,5 +150,5 @@ def test_comparisons_analyses_and_rankings_that_nobody_changed_are_computed_alik
     found = list(recompute(EmbeddingStore.open(derived / "store")))
     checks = [each for each in found if isinstance(each, StoreCheck)]
     assert len(checks) == len(found)
-    computed = ["results", "outcomes", "comparisons", "pair_facts", "slices", "rankings"]
+    computed = ["results", "outcomes", "comparisons", "slices", "rankings"]
     assert {each.what: each.state for each in checks} == dict.fromkeys(computed, "sound")

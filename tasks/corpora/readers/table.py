@@ -205,7 +205,7 @@ def _only(folder: Path, files: list[Path]) -> Path | None:
         names = ", ".join(file.name for file in files)
         raise RequestError(
             f"{folder}: several tables could be its captions: {names}; name one in place of the folder, as in "
-            f'`capim corpora check {files[0]}`, or in {folder / "corpus.toml"} with reader = "table" and '
+            f'`capim check {files[0]}`, or in {folder / "corpus.toml"} with reader = "table" and '
             f'root = "{files[0].name}"'
         )
     return files[0] if files else None

@@ -22,8 +22,8 @@ from capim.tasks.statistics.decision import (
 )
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
-from capim.tasks.statistics.intervals import ClusteredValues, Interval
-from capim.tasks.statistics.pairs import Comparison, Effect, PairFacts, Scale, compare_encoders
+from capim.tasks.statistics.intervals import ClusteredValues
+from capim.tasks.statistics.pairs import Comparison, Scale, compare_encoders
 from capim.tasks.statistics.ranking import rank_over_corpora
 from tests.benchmarks.rows import Row
 from tests.benchmarks.simulations.shares import Rate
@@ -127,12 +127,9 @@ def _sizes(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def _compared(a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters, seed: int) -> Comparison:
-    """One pair without a bootstrap interval of its own, which takes most of the time and decides nothing."""
-    alone = Interval(value=clusters.mean(a) - clusters.mean(b))
-    effect = Effect(tally=None, p_mcnemar=None, cohen_dz=None, cohen_h=None, odds_ratio=None, reasons=())
-    facts = {("a", "b"): PairFacts(difference=alone, effect=effect, p_equivalent=None, flips=None)}
+    """One pair of encoders whose figure is a share."""
     resampling = Resampling(permutations=999, seed=seed)
-    [pair] = compare_encoders({"a": a, "b": b}, clusters, resampling, Scale(span=1.0), facts)
+    [pair] = compare_encoders({"a": a, "b": b}, clusters, resampling, Scale(span=1.0))
     return pair
 
 

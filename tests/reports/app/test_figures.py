@@ -19,7 +19,6 @@ from capim.store.removal import drop_set, drop_superseded
 from capim.store.schema import RUNS, texts
 from capim.store.types import MODALITIES
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.derive import used
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.draws import Resampling
@@ -131,7 +130,7 @@ def chosen_runs(page: str) -> dict[str, tuple[list[str], str]]:
 
 
 def recorded(store: EmbeddingStore, run: str, command: str, uses: list[str]) -> None:
-    """The record of a run that used these lists of keys and made nothing."""
+    """The record of a run that used what has these keys and made nothing."""
     last = store.rows("runs").sort_by("started").to_pylist()[-1]
     now = datetime.now(UTC)
     row = {**last, "run": run, "command": command, "uses": uses, "started": now, "finished": now}
@@ -140,8 +139,8 @@ def recorded(store: EmbeddingStore, run: str, command: str, uses: list[str]) -> 
 
 def test_runs_that_evaluated_nothing_are_not_compared_unless_they_are_asked_for(tmp_path: Path) -> None:
     store = two_runs(tmp_path / "store", read_shapes(n_scenes=4))
-    recorded(store, "analysed", "capim analyse", [used(store, ["a key of slices"])])
-    recorded(store, "third", "capim evaluate", texts(store.rows("uses")["uses"]))
+    recorded(store, "analysed", "capim analyse", ["a key of slices"])
+    recorded(store, "third", "capim evaluate", texts(store.rows("derived")["key"]))
     recorded(store, "imported", "capim import", [])
     with asking(store, NoServices()) as client:
         old, new = (chosen_runs(client.get("/runs").text)[name] for name in ("old", "new"))
