@@ -126,7 +126,6 @@ def _own(name: str, function: str | None, tables: str | Mapping[str, str], **fac
 
 
 _ablation = partial(_own, section="ablations", of_languages=False)
-_of_classes = partial(_ablation, kinds=_LABELS, directions=frozenset({"i2t"}), needs=_VECTORS)
 _OF_OTHER_COMMANDS = {
     PROMISES: "What is promised, simulated on this corpus",
     "hardware": "Other hardware",
@@ -182,9 +181,15 @@ _OWN = (
         scope="all encoders",
     ),
     _own("classes", "labels:classes", {"class": "By class", "confusion": "Classes taken for others"}, kinds=_LABELS),
-    _of_classes("prompts", "labels:prompts", "Prompts of the classes", version=2),
-    _of_classes("probes", "labels:probes", "Linear probes and nearest neighbours", on_request=True),
-    _of_classes("clusters", "labels:clusters", "Clusters and classes", on_request=True),
+    _ablation(
+        "prompts",
+        "labels:prompts",
+        "Prompts of the classes",
+        kinds=_LABELS,
+        directions=frozenset({"i2t"}),
+        needs=_VECTORS,
+        version=2,
+    ),
     _ablation(
         "composed",
         "image_queries:composed",
