@@ -74,7 +74,6 @@ COMMANDS: dict[str, Command] = {
     "export": stored.export,
     "rerank": steps.rerank,
     "fuse": steps.fuse,
-    "ann": steps.ann,
     "list": inspection.list_known,
     "check": inspection.check,
     "certify-model": inspection.certify_model,

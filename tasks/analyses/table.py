@@ -43,6 +43,7 @@ class Analysis:
             without the ambiguous misses; these depend on all encoders.
         section: Where the report shows it.
         on_request: Whether it runs only when it is named.
+        part_of: The analysis whose name asks for this one too.
         of_languages: Whether it runs for the captions of every language, also where it is not named.
     """
 
@@ -58,6 +59,7 @@ class Analysis:
     of_parts: bool = False
     section: Section = "slices"
     on_request: bool = False
+    part_of: str = ""
     of_languages: bool = True
 
     @property
@@ -131,7 +133,6 @@ _OF_OTHER_COMMANDS = {
     "hardware": "Other hardware",
     "two-stage": "Retrieve with one, re-rank with another",
     "fusion": "Fused scores",
-    "ann": "Compressed vectors and approximate search",
     "distractors": "More images in the gallery, relevant to nothing",
 }
 _FORMS = {
@@ -210,7 +211,17 @@ _OWN = (
     _own("families", "misses:confusable_images", "Confused images"),
     _own("margins", "calibration:score_margins", {"margin": "Score margin"}),
     _own("gap", "gallery:modality_gap", "Modality gap", directions=_T2I, needs=_VECTORS, of_languages=False),
-    _ablation("ablations", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
+    _ablation("compression", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
+    _ablation(
+        "approximate-search",
+        "compression:approximate_search",
+        "Compressed vectors and approximate search",
+        kinds=frozenset({"retrieval", "judged"}),
+        directions=_T2I,
+        needs=_VECTORS_AND_SPECS,
+        on_request=True,
+        part_of="compression",
+    ),
     _ablation(
         "forward-precision",
         "ablations:forward_precision",
@@ -269,7 +280,8 @@ def applying(protocol: Protocol, names: Sequence[str] = ()) -> list[Analysis]:
     """
     check_analyses(names)
     usual = {n for n, a in _runnable().items() if not a.on_request and (a.of_languages or not protocol.is_of_language)}
-    return [a for name, a in _runnable().items() if name in (names or usual) and a.applies(protocol)]
+    wanted = {*names, *(n for n, a in _runnable().items() if a.part_of in names)} if names else usual
+    return [a for name, a in _runnable().items() if name in wanted and a.applies(protocol)]
 
 
 def slices_of(analysis: Analysis, data: Any) -> Iterator[Any]:
