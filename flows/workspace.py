@@ -37,6 +37,7 @@ from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
 from capim.flows.terminal import Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
+from capim.store.schema import texts
 from capim.store.vectors import Ragged
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
@@ -320,7 +321,7 @@ class Workspace:
         store = self.store
         where: dict[str, Any] = {"corpus": stored.corpus_in(store, corpus)["fingerprint"], "modality": modality}
         every = Ragged.concatenate(store.multivectors(encoder=encoder, **where))
-        ids = store.item_index(store.key(encoder=encoder, **where)).ids.to_pylist()
+        ids = texts(store.item_index(store.key(encoder=encoder, **where)).ids)
         return ids, every.values, every.offsets
 
     @_question
