@@ -31,8 +31,10 @@ if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
         compare,
         embed,
         evaluate,
+        multivectors,
         open,  # noqa: A004 - as in gzip.open
         outcomes,
+        relevance,
         report,
         results,
         run,
@@ -47,8 +49,8 @@ if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
 
 __all__ = [
     "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "analyse", "compare", "embed",
-    "evaluate", "open", "outcomes", "report", "results", "run", "search", "show", "sql", "vectors",
-    "why",
+    "evaluate", "multivectors", "open", "outcomes", "relevance", "report", "results", "run", "search", "show", "sql",
+    "vectors", "why",
 ]  # fmt: skip
 CapimError = (RequestError, WorkError)
 

@@ -72,7 +72,6 @@ COMMANDS: dict[str, Command] = {
     "export": stored.export,
     "rerank": steps.rerank,
     "fuse": steps.fuse,
-    "ann": steps.ann,
     "list": inspection.list_known,
     "check": inspection.check,
     "completion": completion,

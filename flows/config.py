@@ -224,7 +224,8 @@ class Analysing(Permutations, Statistics, Protocols):
     """Options of analyses.
 
     Args:
-        analyses: diagnostic analyses (default: all except resampled-gallery)
+        analyses: diagnostic analyses (default: all but duplicates and resampled-gallery, and compression without
+            approximate search)
     """
 
     analyses: Annotated[Texts, "A,B"] = ()

@@ -11,11 +11,11 @@ from capim.flows.execution import call, recorded_run, run_flow, task_settings
 from capim.store.errors import RequestError
 from capim.store.sets.columns_read import told
 from capim.store.sets.importing import ImportRow
-from capim.tasks.combine import TEXT_TO_IMAGE, approximate, fuse, rerank
+from capim.tasks.combine import TEXT_TO_IMAGE, fuse, rerank
 from capim.tasks.imports import Identity, import_embedding_files, import_published, import_runs
 from capim.tasks.imports import import_outcomes as import_source
 from capim.tasks.results.imported.sources import Source
-from capim.tasks.runtime.references import EvaluationRef, SetsRef, by_corpus
+from capim.tasks.runtime.references import EvaluationRef, by_corpus
 
 
 def _title(config: RunConfig, rows: list[ImportRow], **_: object) -> str:
@@ -75,7 +75,7 @@ def import_outcomes(
     return [*columns, *shown.lines]
 
 
-# --- Flows `rerank`, `fuse` and `approximate`: stored encoders combined, and approximate search compared with exact.
+# --- Flows `rerank` and `fuse`: stored encoders combined.
 
 
 @run_flow("rerank", hours=24, title=lambda config, first, second, **_: _on(config, f"{first} then {second}"))
@@ -92,22 +92,6 @@ def fuse_flow(config: RunConfig, weights: tuple[float, ...] = ()) -> list[str]:
     groups = _together(config, tuple(map(str, config.encoders)))
     with recorded_run(config, "fuse") as run:
         return [call(fuse, members, weights=weights, **task_settings(config, run)).encoder for members in groups]
-
-
-@run_flow("approximate", hours=24)
-def approximate_flow(config: RunConfig, methods: tuple[str, ...]) -> list[SetsRef]:
-    """Measure compression and approximate search for the run's encoders and corpora; returns what was measured.
-
-    Raises:
-        RequestError: No encoder of the run has stored vectors.
-    """
-    found = evaluations_of(config)
-    with recorded_run(config, "approximate") as run:
-        written = [call(approximate, each, methods=methods, **task_settings(config, run)) for each in found]
-        if not sum(written):
-            names = ", ".join(dict.fromkeys(each.sets.encoder for each in found))
-            raise RequestError(f"no stored vectors of {names}; `capim store info` shows the stored embedding sets")
-    return [each.sets for each, n_rows in zip(found, written, strict=True) if n_rows]
 
 
 def _on(config: RunConfig, subject: str) -> str:

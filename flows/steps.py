@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import import_module
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
@@ -36,13 +35,13 @@ from capim.flows.stored import in_order
 from capim.flows.terminal import Form, Row, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
-from capim.store.errors import RequestError, WorkError, plain, unknown
+from capim.store.errors import RequestError, WorkError, plain
 from capim.tasks.runtime.references import encoder_name
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
     from capim.tasks.metrics.custom import CustomMetric
-    from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, RankingRef, SetsRef
+    from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, RankingRef
 
 T = TypeVar("T")
 
@@ -755,17 +754,7 @@ def _check_import(given: set[str]) -> str:
     return kind
 
 
-# --- `rerank`, `fuse`, `ann`: stored encoders combined, and approximate search measured; nothing is encoded.
-
-ANN_COLUMNS = (
-    "encoder", "corpus", "protocol", "method", "setting", "metric", "value", "ci_low", "ci_high", "n_queries",
-    "n_clusters", "reason", "change", "change_low", "change_high", "bytes_per_item", "seconds_per_query", "threads",
-    "depth", "equal_at_10", "equal_at_20", "equal_at_50", "equal_at_100", "n_all_queries",
-)  # fmt: skip
-ANN_SHOWN = (
-    "encoder", "corpus", "method", "setting", "metric", "value", "change", "change_low", "change_high",
-    "bytes_per_item", "seconds_per_query", "depth", "equal_at_10", "equal_at_100", "n_queries", "reason",
-)  # fmt: skip
+# --- `rerank`, `fuse`: stored encoders combined; nothing is encoded.
 
 
 def rerank(
@@ -830,49 +819,3 @@ def _numbers(option: str, words: Sequence[str], kind: Callable[[str], T], expect
         return tuple(map(kind, words))
     except ValueError as error:
         raise RequestError(f"{option} must be {expected}, got {', '.join(words)}") from error
-
-
-def ann(
-    config: Annotated[RunConfig, Where, Statistics],
-    *,
-    methods: Annotated[tuple[str, ...], "M,N"] = (),
-    form: Form,
-    quiet: bool,
-) -> Rows:
-    """Measure what compressed vectors and approximate search cost against exact search: one row per method and setting.
-
-    Methods: pooling and colpali_engine's pooling of multi-vectors, int8, binary, MUVERA's fixed dimensional encodings
-    (muvera), LanceDB's indexes (IVF_PQ, IVF_HNSW_SQ, IVF_RQ) and fast-plaid, where that is installed. Encoders with one
-    vector per item have int8, binary and the indexes.
-
-    In the rows, change is the method's metric minus that of exact search, paired by query, with its interval; depth is
-    how many of the method's first items have to be re-ranked by exact score until every query has the ten best of exact
-    search, and equal_at_10, 20, 50 and 100 are the shares of queries for which that many are enough. The rows are
-    stored (table slices, analysis ann) for the next report.
-
-    Example: capim ann --encoders tiny-colpali --corpora shapes --methods pooling,muvera
-
-    Args:
-        methods: only these (default: all that apply)
-    """
-    check_names(config, "ann")
-    from capim.tasks.analyses.compression import METHODS
-
-    faults = [unknown("method", name, METHODS) for name in methods if name not in METHODS]
-    faults += [unknown("column", name, ANN_COLUMNS) for name in form.columns if name not in ANN_COLUMNS]
-    if faults:
-        raise RequestError(faults)
-    methods = methods or tuple(METHODS)
-    measured: list[SetsRef] = _run("exchange:approximate_flow", config, methods, quiet=quiet)
-    places = {(sets.encoder_fingerprint, sets.corpus_fingerprint): at for at, sets in enumerate(measured)}
-    shown = ("exact", *methods)
-    found = []
-    store = EmbeddingStore.open(config.store_uri)
-    for row in store.rows("slices", analysis="ann", feature=shown).to_pylist():
-        at = places.get((row["encoder_fingerprint"], row["corpus_fingerprint"]))
-        if at is not None:
-            detail = json.loads(row["detail"])
-            place = (at, shown.index(row["feature"]), -detail.get("bytes_per_item", 0))
-            found.append((place, {**row, "method": row["feature"], "setting": row["level_name"], **detail}))
-    rows = [{name: row.get(name) for name in ANN_COLUMNS} for _, row in sorted(found, key=itemgetter(0))]
-    return Rows(rows=rows, columns=ANN_SHOWN, keep=("method", "setting", "value", "change"))

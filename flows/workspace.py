@@ -14,8 +14,10 @@ from inspect import BoundArguments, Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from capim.flows import steps, stored
 from capim.flows.config import (
@@ -35,7 +37,9 @@ from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
 from capim.flows.terminal import Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
+from capim.store.schema import texts
 from capim.store.types import Found
+from capim.store.vectors import Ragged
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
     from capim.flows.benchmark import BenchmarkRef
@@ -293,11 +297,57 @@ class Workspace:
     ) -> Vectors:
         """Stored embeddings: ``.matrix`` (n, dim) float32 of unit norm, ``.ids`` a list of n texts in their order.
 
-        Several vectors per item are read with ``.store.multivectors(…)``.
+        Several vectors per item are read with :func:`multivectors`.
         """
         store = self.store
         part: dict[str, Any] = {"modality": modality, "language": language, "translator": translator}
         return store.vectors(encoder=encoder, corpus=str(stored.corpus_in(store, corpus)["fingerprint"]), **part)
+
+    @_question
+    def multivectors(
+        self, *, encoder: str, corpus: str, modality: Modality
+    ) -> tuple[list[str], NDArray[np.floating], NDArray[np.int64]]:
+        """Stored embeddings with several vectors per item, in the type that they are stored in; all are in memory.
+
+        Args:
+            encoder: Name or fingerprint.
+            corpus: Name, fingerprint or path.
+            modality: ``image`` or ``caption``.
+
+        Returns:
+            The ids of the n items in the order of the corpus; all their vectors of unit norm, one item after the other,
+            shape (n_vectors, dim); and n + 1 offsets: item ``i`` has ``vectors[offsets[i] : offsets[i + 1]]``.
+        """
+        store = self.store
+        where: dict[str, Any] = {"corpus": stored.corpus_in(store, corpus)["fingerprint"], "modality": modality}
+        every = Ragged.concatenate(store.multivectors(encoder=encoder, **where))
+        ids = texts(store.item_index(store.key(encoder=encoder, **where)).ids)
+        return ids, every.values, every.offsets
+
+    @_question
+    def relevance(self, *, corpus: str, protocol: str | None = None) -> dict[str, list[int]]:
+        """What is right for each query of a stored corpus.
+
+        Args:
+            corpus: Name, fingerprint or path.
+            protocol: A protocol with queries and galleries (``i2t/any``, ``i2t/class`` …). None: ``t2i/all``, or
+                ``t2i/judged`` where the documents of the corpus are judged.
+
+        Returns:
+            The id of each query, and the positions of its right items among the ids that :func:`vectors` gives of all
+            images, or of all captions where images are queries.
+        """
+        from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
+        from capim.tasks.ranking.tasks import RetrievalTask
+
+        row = stored.corpus_in(self.store, corpus)
+        found = self.store.corpus(row["name"], row["fingerprint"])
+        usual = "t2i/judged" if any(each.id == "t2i/judged" for each in protocols_of(found)) else "t2i/all"
+        [task] = build_tasks(found, select_protocols(found, [protocol or usual]))
+        if not isinstance(task, RetrievalTask):
+            raise RequestError(f"--protocol {protocol}: its queries choose between two items; name one with a gallery")
+        right = np.split(task.relevant, task.offsets[1:-1])
+        return {query: items.tolist() for query, items in zip(task.query_ids.tolist(), right, strict=True)}
 
     search = _found(find)
 
@@ -338,6 +388,8 @@ report = _default.report
 results = _default.results
 outcomes = _default.outcomes
 vectors = _default.vectors
+multivectors = _default.multivectors
+relevance = _default.relevance
 search = _default.search
 show = _default.show
 sql = _default.sql

@@ -1,4 +1,4 @@
-"""Tasks on text-to-image retrieval: two encoders as one, galleries with distractors, the cost of approximate search."""
+"""Tasks on text-to-image retrieval: two encoders as one, galleries with distractors."""
 
 from __future__ import annotations
 
@@ -14,22 +14,18 @@ from capim.store.errors import RequestError
 from capim.store.rows import in_order
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
 from capim.store.vectors import Ragged
-from capim.tasks.analyses.ablations import LATE_QUERIES, SINGLE_QUERIES, restricted, sample_queries
 from capim.tasks.analyses.analysis import Slice, slice_rows
-from capim.tasks.analyses.compression import METHODS, frontier, measured, methods_of
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
-from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import dense_score_rows
 from capim.tasks.ranking.evaluate import Side, by_gallery_size
-from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.maxsim_products import Blocks, gather
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.ranking.ranker import ScoreRows
-from capim.tasks.ranking.resources import Resources, n_threads
+from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.ranking.two_stage import (
     SecondScores,
@@ -44,9 +40,8 @@ from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.runtime.references import CombinedRef, EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import missing_sets, open_sets, stored_evaluations
-from capim.tasks.runtime.stored import WITHOUT_VECTORS, has_vectors, read_outcomes, vectors_of
+from capim.tasks.runtime.stored import read_outcomes, vectors_of
 from capim.tasks.runtime.task import task
-from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
@@ -171,40 +166,6 @@ def score_distractors(
     return retrieval.write_slices(spec, slices)
 
 
-@task("approximate", run_name="approximate-{exact.sets.encoder}-{exact.sets.corpus}")
-def approximate(
-    exact: EvaluationRef, *, store_uri: str, methods: Sequence[str] = METHODS, resampling: Resampling, run: str
-) -> int:
-    """Measure methods on the headline metric of text to image; returns the number of slices stored.
-
-    All items are in memory in the type that they are stored in, and all queries, or a sample of them, in float32. An
-    encoder without stored vectors has no slices.
-    """
-    retrieval = text_to_image(store_uri, exact.sets, run)
-    store, corpus, fingerprint = retrieval.store, retrieval.corpus, exact.sets.encoder_fingerprint
-    spec = store.encoder(fingerprint)
-    if spec.adapter in WITHOUT_VECTORS or not has_vectors(store, fingerprint, corpus.fingerprint):
-        return 0
-    many = spec.vectors == "multi"
-    [gallery] = retrieval.task.galleries
-    every = restricted(retrieval.task, gallery)
-    task = sample_queries(every, LATE_QUERIES if many else SINGLE_QUERIES, seed=resampling.seed)
-    items = retrieval.items(fingerprint, "image", gallery)
-    queries = retrieval.items(fingerprint, "caption", task.queries)
-    queries = queries.with_values(queries.values.astype(np.float32))
-    [(_, metric)] = headline_of([retrieval.protocol])
-    chosen = list(methods_of(items, methods, storage=spec.storage, many=many, seed=resampling.seed))
-    rows = []
-    with track(f"{spec.name} · {corpus.name} · methods", total=len(chosen), unit="methods") as advance:
-        for row in measured(chosen, queries, task, metric):
-            rows.append(row)
-            advance(1)
-    clusters = Clusters.of(task.clusters, drawn_clusters(corpus, retrieval.protocol), task.weights)
-    how = {"n_all_queries": len(every.queries), "threads": n_threads()}
-    found = frontier(spec.name, rows, clusters, resampling, metric=metric, **how)
-    return retrieval.write_slices(spec, [*found])
-
-
 @dataclass(frozen=True, kw_only=True)
 class TextToImage:
     """The protocol ``t2i/all``, or ``t2i/judged``, on one stored corpus, for the run of that id.
@@ -252,15 +213,6 @@ class TextToImage:
     def matrix(self, encoder: str, modality: Modality) -> NDArray[np.float32]:
         """The vectors of a single-vector encoder, in corpus order."""
         return self.store.vectors(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality).matrix
-
-    def items(self, encoder: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged:
-        """The vectors of any encoder that its scores come from, at these positions, in their order, numbered from 0."""
-        if self.store.encoder(encoder).vectors == "single":
-            return Ragged.from_counts(self.matrix(encoder, modality)[ords], np.ones(len(ords)))
-        key = self.store.key(encoder=encoder, corpus=self.corpus.fingerprint, modality=modality)
-        distinct, back = np.unique(ords, return_inverse=True)
-        found = Ragged.concatenate(rows.vectors for rows in self.store.stored_blocks(key, ords=distinct))
-        return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
 
     def _late(self, member: EvaluationRef) -> tuple[Blocks, Ragged] | None:
         """The images and the captions of a late-interaction encoder; None for another one."""

@@ -30,7 +30,7 @@ from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
 from capim.tasks.runtime.references import AnalysisRef, EvaluationRef, inputs_of
 from capim.tasks.runtime.results import SETTINGS
-from capim.tasks.runtime.stored import explain_pairs, read_all_outcomes, read_truncated, vector_reader
+from capim.tasks.runtime.stored import explain_pairs, item_reader, read_all_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
 
@@ -88,6 +88,7 @@ def analysing(
             specs=specs,
             resampling=resampling,
             vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),
+            items=item_reader(store, fingerprints, corpus.fingerprint),
             truncated=truncated(),
         )
 

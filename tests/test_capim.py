@@ -155,6 +155,26 @@ def test_vectors_outcomes_and_sql(workspace: capim.Workspace) -> None:
     np.testing.assert_array_equal(np.sort(ranks), np.sort(counted.rank_worst))
 
 
+def test_multivectors_and_relevance_have_the_order_of_the_corpus(workspace: capim.Workspace) -> None:
+    of_images: Any = {"corpus": "shapes", "modality": "image"}
+    ids, values, offsets = workspace.multivectors(encoder="many", **of_images)
+    images = workspace.vectors(encoder="one", **of_images).ids
+    assert (ids, offsets[0], offsets[-1]) == (images, 0, len(values))
+    [first, *_] = workspace.store.multivectors(encoder="many", **of_images)
+    np.testing.assert_array_equal(values[offsets[2] : offsets[3]], first[2])
+    with pytest.raises(capim.RequestError, match=r"'one' has one vector per item: read them with vectors\(\)"):
+        workspace.multivectors(encoder="one", **of_images)
+    belongs = workspace.sql("SELECT id, image_id FROM captions WHERE corpus = 'shapes'")
+    assert workspace.relevance(corpus="shapes") == {
+        caption: [images.index(image)] for caption, image in zip(belongs.id, belongs.image_id, strict=True)
+    }
+    captions = workspace.sql("SELECT image_id FROM items WHERE corpus = 'shapes' AND modality = 'caption' ORDER BY ord")
+    of_first = workspace.relevance(corpus="shapes", protocol="i2t/any")[images[0]]
+    assert {*captions.image_id[of_first]} == {images[0]}
+    with pytest.raises(capim.RequestError, match=r"t2i/al' .*did you mean 't2i/all'"):
+        workspace.relevance(corpus="shapes", protocol="t2i/al")
+
+
 def test_the_best_items_of_a_language_are_positions_among_all_captions_of_the_corpus(tmp_path: Path) -> None:
     random_store(tmp_path / "store", read_shapes_multilingual(n_scenes=6), (SPECS[0],))
     opened = capim.open(tmp_path, quiet=True)

@@ -13,7 +13,7 @@ import pytest
 from capim.store.sql import known_tables
 from tests.documents import ROOT, fenced_blocks, make_tree, run_page
 
-PAGES = ("own_data.md", "own_model.md", "embeddings.md", "judged.md")
+PAGES = ("own_data.md", "own_model.md", "embeddings.md", "judged.md", "recipes.md")
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ COSTS = {
 SHARES = {"tie_share": "tied queries", **{f"equal_at_{n}": f"exact if {n} are re-ranked" for n in (10, 20, 50, 100)}}
 CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "distractors", "temperature", "threshold"})
 COMBINED = frozenset({"two-stage", "fusion"})  # shown by R@1; the other metrics folded
-COMPRESSION = "ann"
+COMPRESSION = "approximate-search"
 LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the axis is logarithmic
 
 
@@ -196,15 +196,13 @@ def _compression(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Cha
     # the exact search first, then from many bytes to few
     rows = sorted(rows, key=lambda r: (r["feature"] != "exact", -r["own"].get("bytes_per_item", 0.0)))
     table, encoder = _table(data, corpus, rows), rows[0]["encoder"]
-    threads = sorted({int(r["own"].get("threads") or 1) for r in rows})
     missing = [f"{_label(r)}: {r['reason']}" for r in rows if r["value"] is None]
     table = replace(
         table,
         id=anchor(table.id, encoder),
         caption=f"{table.caption} · {encoder}",
-        note=f"{table.note} Seconds per query: all queries at once, in one process on "
-        f"{show.listing([show.count(n, 'thread') for n in threads])}; LanceDB answers queries of several "
-        "vectors one by one. Bytes do not count the vectors that re-ranking reads. "
+        note=f"{table.note} Seconds per query: all queries at once, in one process; LanceDB answers queries of "
+        "several vectors one by one. Bytes do not count the vectors that re-ranking reads. "
         f"{'. '.join(missing)}".strip(),
     )
     made = [_curve(data, table, rows, [cost], "method") for cost in ("bytes_per_item", "seconds_per_query")]

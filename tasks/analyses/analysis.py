@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
 from capim.store.schema import SLICES
-from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
+from capim.store.types import Corpus, EncoderSpec, Modality, canonical_json, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.metrics import METRICS, bounds_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
@@ -109,6 +109,8 @@ class AnalysisInput:
         specs: Encoder name -> specification; encoders may be absent (outcomes computed elsewhere).
         resampling: How intervals are drawn: as for the results of the corpus, so that slices and results agree.
         vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without vectors.
+        items: Encoder name, modality and positions in the corpus -> the vectors of these items as stored, in their
+            order, numbered from 0; None for an encoder without vectors.
         truncated: Encoder name -> which captions are longer than its model reads, bool, shape ``(n_captions,)``; only
             encoders that truncate any.
         metric: The metric whose means over parts of the queries are slices.
@@ -122,6 +124,7 @@ class AnalysisInput:
     specs: Mapping[str, EncoderSpec] = field(default_factory=dict)
     resampling: Resampling = field(default_factory=Resampling)
     vectors: Callable[[str], StoredVectors | None] = lambda _: None
+    items: Callable[[str, Modality, NDArray[np.int32]], Ragged | None] = lambda *_: None
     truncated: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     metric: str = METRIC
     given: Mapping[str, NDArray[np.float64]] | None = None

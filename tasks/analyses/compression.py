@@ -9,11 +9,11 @@ have to order again for the result of exact search. Torch is loaded when the fir
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +22,25 @@ from scipy import sparse
 from capim.store.errors import RequestError
 from capim.store.sets.search import KINDS, NPROBES, Index, indexed
 from capim.store.vectors import Ragged
-from capim.tasks.analyses.ablations import POOLING_FACTORS, renumbered
-from capim.tasks.analyses.analysis import Matrix, Slice, as_change
+from capim.tasks.analyses.ablations import (
+    LATE_QUERIES,
+    POOLING_FACTORS,
+    SINGLE_QUERIES,
+    renumbered,
+    restricted,
+    sample_queries,
+)
+from capim.tasks.analyses.analysis import AnalysisInput, Matrix, Slice, as_change
 from capim.tasks.analyses.transforms import BYTES, pooled, reach, token_trees
 from capim.tasks.metrics import METRICS
+from capim.tasks.metrics.table import headline_of
+from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_samples, paired_intervals
 
-ANALYSIS = "ann"
-METHODS = ("pooling", "colpali_engine pooling", "int8", "binary", "muvera", *KINDS, "fast-plaid")
-SINGLE_METHODS = ("int8", "binary", *KINDS)
-"""Those of encoders with one vector per item."""
+ANALYSIS = "approximate-search"
 BEST = 10  # items of a result
 DEPTHS = (10, 20, 50, 100)
 _ABSENT = np.finfo(np.float32).min
@@ -48,6 +54,30 @@ class Method:
     name: str
     setting: str = ""
     open: Callable[[], AbstractContextManager[Index]]
+
+
+def approximate_search(data: AnalysisInput) -> Iterator[Slice]:
+    """A slice per method and setting of every encoder with stored vectors, by the headline metric of text to image.
+
+    All items are in memory in the type that they are stored in, and all queries, or a sample of them, in float32.
+    """
+    if data.protocol.is_of_language or len(data.task.galleries) > 1:
+        return
+    [gallery] = data.task.galleries
+    [(_, metric)] = headline_of([data.protocol])
+    every, seed = restricted(data.task, gallery), data.resampling.seed
+    for encoder in data.encoders:
+        items = data.items(encoder, "image", gallery)
+        if items is None:
+            continue
+        spec = data.specs[encoder]
+        many = spec.vectors == "multi"
+        task = sample_queries(every, LATE_QUERIES if many else SINGLE_QUERIES, seed=seed)
+        queries = cast("Ragged", data.items(encoder, "caption", task.queries))
+        queries = queries.with_values(queries.values.astype(np.float32))
+        found = measured(methods_of(items, storage=spec.storage, many=many, seed=seed), queries, task, metric)
+        clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
+        yield from frontier(encoder, found, clusters, data.resampling, metric=metric, n_all_queries=len(every.queries))
 
 
 class Measured(NamedTuple):
@@ -141,13 +171,11 @@ def frontier(
     *,
     metric: str,
     n_all_queries: int,
-    threads: int,
 ) -> Iterator[Slice]:
     """A slice per method and setting: its metric, and its change from exact search with the paired interval.
 
     Args:
         n_all_queries: Queries that these are a sample of.
-        threads: That scores are computed on.
     """
     rows = list(found)
     built = [row for row in rows if not row.reason]
@@ -156,7 +184,7 @@ def frontier(
     changes = paired_intervals(values, clusters, [(at, 0) for at in range(len(built))], resampling)
     intervals = iter(zip(means, changes, strict=True))
     for row in rows:
-        detail: dict[str, object] = {"n_all_queries": n_all_queries, "threads": threads, **row.detail}
+        detail: dict[str, object] = {"n_all_queries": n_all_queries, **row.detail}
         mean = Interval(value=float("nan"), reason=row.reason)
         if not row.reason:
             mean, change = next(intervals)
@@ -168,7 +196,7 @@ def frontier(
         yield Slice(*figure, mean, *counts, level_name=row.method.setting, detail=detail)
 
 
-def methods_of(items: Ragged, names: Sequence[str], *, storage: str, many: bool, seed: int) -> Iterator[Method]:
+def methods_of(items: Ragged, *, storage: str, many: bool, seed: int) -> Iterator[Method]:
     """Exact search, then every setting of the methods that apply to these items.
 
     Args:
@@ -177,30 +205,26 @@ def methods_of(items: Ragged, names: Sequence[str], *, storage: str, many: bool,
         many: Whether an item may have several vectors; if not, methods for several are left out.
     """
     yield Method(name="exact", open=partial(_kept, items, storage, many=many))
-    trees = cache(lambda like: token_trees(items, like_colpali_engine=like))
-    for name in names if many else [name for name in names if name in SINGLE_METHODS]:
-        if name in ("pooling", "colpali_engine pooling"):
+    if many:
+        for name, like in (("pooling", False), ("colpali_engine pooling", True)):
+            trees = cache(partial(token_trees, items, like_colpali_engine=like))
             for factor in POOLING_FACTORS[1:]:
-                of = partial(_pooled, items, partial(trees, name != "pooling"), factor, storage)
-                yield Method(name=name, setting=f"1 of {factor}", open=of)
-        elif name == "int8":
-            yield Method(name=name, open=partial(_int8, items, many=many))
-        elif name == "binary":
-            for setting, both in (("items", False), ("items and queries", True)):
-                yield Method(name=name, setting=setting, open=partial(_binary, items, many=many, both=both))
-        elif name == "muvera":
-            for encoding in ENCODINGS:
-                own = replace(encoding, seed=seed)
-                shape = f"{own.repetitions} x {2**own.planes} x {own.inner}"
-                setting = f"{shape} to {own.final}" if own.final else shape
-                yield Method(name=name, setting=setting, open=partial(_encoded, items, own))
-        elif name in KINDS:
-            of_kind = partial(indexed, items, name, many=many)
-            yield Method(name=name, setting=f"{NPROBES} partitions read", open=of_kind)
-        else:
-            from capim.tasks.ranking.maxsim import plaid
+                yield Method(name=name, setting=f"1 of {factor}", open=partial(_pooled, items, trees, factor, storage))
+    yield Method(name="int8", open=partial(_int8, items, many=many))
+    for setting, both in (("items", False), ("items and queries", True)):
+        yield Method(name="binary", setting=setting, open=partial(_binary, items, many=many, both=both))
+    if many:
+        for encoding in ENCODINGS:
+            shape = f"{encoding.repetitions} x {2**encoding.planes} x {encoding.inner}"
+            setting = f"{shape} to {encoding.final}" if encoding.final else shape
+            yield Method(name="muvera", setting=setting, open=partial(_encoded, items, replace(encoding, seed=seed)))
+    for name in KINDS:
+        setting = f"{NPROBES} partitions read"
+        yield Method(name=name, setting=setting, open=partial(indexed, items, name, many=many))
+    if many:
+        from capim.tasks.ranking.maxsim import plaid
 
-            yield Method(name=name, open=partial(plaid, items, seed=seed))
+        yield Method(name="fast-plaid", open=partial(plaid, items, seed=seed))
 
 
 def _kept(items: Ragged, storage: str, *, many: bool) -> AbstractContextManager[Index]:

@@ -41,6 +41,7 @@ class Analysis:
             without the ambiguous misses; these depend on all encoders.
         section: Where the report shows it.
         on_request: Whether it runs only when it is named.
+        part_of: The analysis whose name asks for this one too.
         of_languages: Whether it runs for the captions of every language, also where it is not named.
     """
 
@@ -56,6 +57,7 @@ class Analysis:
     of_parts: bool = False
     section: Section = "slices"
     on_request: bool = False
+    part_of: str = ""
     of_languages: bool = True
 
     @property
@@ -124,12 +126,10 @@ def _own(name: str, function: str | None, tables: str | Mapping[str, str], **fac
 
 
 _ablation = partial(_own, section="ablations", of_languages=False)
-_of_classes = partial(_ablation, kinds=_LABELS, directions=frozenset({"i2t"}), needs=_VECTORS)
 _OF_OTHER_COMMANDS = {
     "hardware": "Other hardware",
     "two-stage": "Retrieve with one, re-rank with another",
     "fusion": "Fused scores",
-    "ann": "Compressed vectors and approximate search",
     "distractors": "More images in the gallery, relevant to nothing",
 }
 _FORMS = {
@@ -179,9 +179,15 @@ _OWN = (
         scope="all encoders",
     ),
     _own("classes", "labels:classes", {"class": "By class", "confusion": "Classes taken for others"}, kinds=_LABELS),
-    _of_classes("prompts", "labels:prompts", "Prompts of the classes", version=2),
-    _of_classes("probes", "labels:probes", "Linear probes and nearest neighbours", on_request=True),
-    _of_classes("clusters", "labels:clusters", "Clusters and classes", on_request=True),
+    _ablation(
+        "prompts",
+        "labels:prompts",
+        "Prompts of the classes",
+        kinds=_LABELS,
+        directions=frozenset({"i2t"}),
+        needs=_VECTORS,
+        version=2,
+    ),
     _ablation(
         "composed",
         "image_queries:composed",
@@ -202,7 +208,17 @@ _OWN = (
     _own("families", "misses:confusable_images", "Confused images"),
     _own("margins", "calibration:score_margins", {"margin": "Score margin"}),
     _own("gap", "gallery:modality_gap", "Modality gap", directions=_T2I, needs=_VECTORS, of_languages=False),
-    _ablation("ablations", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
+    _ablation("compression", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
+    _ablation(
+        "approximate-search",
+        "compression:approximate_search",
+        "Compressed vectors and approximate search",
+        kinds=frozenset({"retrieval", "judged"}),
+        directions=_T2I,
+        needs=_VECTORS_AND_SPECS,
+        on_request=True,
+        part_of="compression",
+    ),
     _ablation(
         "forward-precision",
         "ablations:forward_precision",
@@ -261,7 +277,8 @@ def applying(protocol: Protocol, names: Sequence[str] = ()) -> list[Analysis]:
     """
     check_analyses(names)
     usual = {n for n, a in _runnable().items() if not a.on_request and (a.of_languages or not protocol.is_of_language)}
-    return [a for name, a in _runnable().items() if name in (names or usual) and a.applies(protocol)]
+    wanted = {*names, *(n for n, a in _runnable().items() if a.part_of in names)} if names else usual
+    return [a for name, a in _runnable().items() if name in wanted and a.applies(protocol)]
 
 
 def slices_of(analysis: Analysis, data: Any) -> Iterator[Any]:

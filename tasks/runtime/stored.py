@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -108,6 +109,27 @@ def vector_reader(
         return SingleVectors(
             images=images.matrix, captions=captions.matrix, image_norms=images.norms, caption_norms=captions.norms
         )
+
+    return read
+
+
+def item_reader(
+    store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str
+) -> Callable[[str, Modality, NDArray[np.int32]], Ragged | None]:
+    """Return a function that reads the vectors of an encoder's items as ``AnalysisInput.items`` has them."""
+
+    def read(name: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged | None:
+        encoder = fingerprints[name]
+        spec = store.encoder(encoder)
+        if spec.adapter in WITHOUT_VECTORS or not has_vectors(store, encoder, corpus):
+            return None
+        if spec.vectors == "single":
+            matrix = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
+            return Ragged.from_counts(matrix[ords], np.ones(len(ords)))
+        key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+        distinct, back = np.unique(ords, return_inverse=True)
+        found = Ragged.concatenate(rows.vectors for rows in store.stored_blocks(key, ords=distinct))
+        return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
 
     return read
 

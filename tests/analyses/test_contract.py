@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from capim.store.types import Corpus, EncoderSpec
+from capim.store.types import Corpus, EncoderSpec, Modality
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.analysis import AnalysisInput, LateInteractionVectors, SingleVectors, StoredVectors
 from capim.tasks.analyses.table import ANALYSES, slices_of
@@ -38,6 +39,13 @@ def stored(corpus: Corpus, encoder: str) -> StoredVectors:
     return LateInteractionVectors(**{n: Ragged.from_counts(of, np.full(len(of) // 2, 2)) for n, of in both.items()})
 
 
+def items(corpus: Corpus, encoder: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged:
+    """The vectors of some items, numbered from 0."""
+    side = getattr(stored(corpus, encoder), f"{modality}s")
+    every = side if isinstance(side, Ragged) else Ragged.from_counts(side, np.ones(len(side)))
+    return replace(every.take(ords), ords=np.arange(len(ords), dtype=np.int32))
+
+
 def inputs(corpus: Corpus) -> Iterator[AnalysisInput]:
     """What analyses get under every protocol that `capim analyse` looks at, of two or three encoders."""
 
@@ -56,6 +64,7 @@ def inputs(corpus: Corpus) -> Iterator[AnalysisInput]:
             specs=SPECS,
             resampling=QUICK,
             vectors=partial(stored, corpus),
+            items=partial(items, corpus),
             truncated={"one": np.arange(len(corpus.captions)) % 3 == 0},
         )
 

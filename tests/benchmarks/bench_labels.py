@@ -1,4 +1,4 @@
-"""Labelled images at the size of ImageNet's validation set: classification, k-NN, probe and near-duplicates.
+"""Labelled images at the size of ImageNet's validation set: classification and near-duplicates.
 
 50,000 images, 1,000 classes of 80 prompts, 512 dimensions; vectors are synthetic, near their class. The peers are
 scikit-learn's brute-force neighbours and faiss, on the same vectors and threads.
@@ -37,8 +37,6 @@ def run(quick: bool = False) -> list[Row]:
     size = f"{n_images:,} x {n_classes:,} x {n_prompts} x {DIM}"
     return [
         *_classification(images, prompts, label, n_prompts, size),
-        *_neighbours(images, label, n_images // 10),
-        *_probe(images[: n_images // 5], label[: n_images // 5]),
         *_duplicates(images),
     ]
 
@@ -67,28 +65,6 @@ def _classification(images: Matrix, prompts: Matrix, label: NDArray[np.int64], n
     note = f"{size}; acc@1 {METRICS['R@1'].value(outcomes):.3f}; {seconds:.2f} s, bare {product:.2f} s"
     yield Row("labels: zero-shot classification relative to the bare mean and product", seconds / product, "times",
               "<= 2", "torch float32 product", note)  # fmt: skip
-
-
-def _neighbours(images: Matrix, label: NDArray[np.int64], n_asked: int) -> Iterator[Row]:
-    from sklearn.neighbors import KNeighborsClassifier
-
-    rest, asked = images[n_asked:], images[:n_asked]
-    model = KNeighborsClassifier(20, metric="cosine").fit(rest, label[n_asked:])
-    found, seconds = clocked(lambda: model.predict(asked))
-    note = (
-        f"{n_asked:,} by {len(rest):,}; accuracy {(found == label[:n_asked]).mean():.3f}, of which capim runs no other"
-    )
-    yield Row("labels: k-NN (20) of scikit-learn", seconds, "s", note=note)
-
-
-def _probe(images: Matrix, label: NDArray[np.int64]) -> Iterator[Row]:
-    from sklearn.linear_model import LogisticRegression
-
-    half = len(images) // 2
-    model, seconds = clocked(lambda: LogisticRegression(max_iter=100).fit(images[:half], label[:half]))
-    accuracy = model.score(images[half:], label[half:])
-    note = f"{half:,} images of {len(np.unique(label)):,} classes, one strength; accuracy {accuracy:.3f}"
-    yield Row("labels: linear probe of scikit-learn", seconds, "s", note=note)
 
 
 def _duplicates(images: Matrix) -> Iterator[Row]:

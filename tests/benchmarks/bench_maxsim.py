@@ -4,7 +4,7 @@ Both get batches of 128 items (its default), are warmed up, and count their fast
 the images and scaled up: its cost is proportional to them. Ours also ranks both directions and keeps lists of 100, as
 ``capim run`` does. Vectors are synthetic: an image's patches are about a few shared topics, a caption's tokens lie near
 patches of its image. ``SHARE=0.04`` is the part of COCO's 25,010 captions that search 5,000 pages in full. A quarter as
-many items with a quarter of the patches go through every method of ``capim ann``.
+many items with a quarter of the patches go through every method of the analysis ``compression``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 from numpy.typing import NDArray
 
 from capim.store.vectors import Ragged
-from capim.tasks.analyses.compression import METHODS, measured, methods_of
+from capim.tasks.analyses.compression import measured, methods_of
 from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores
@@ -115,11 +115,11 @@ def full_rows(quick: bool) -> list[Row]:
 
 
 def frontier_rows(images: list[NDArray[np.float16]], captions: list[NDArray[np.float16]]) -> list[Row]:
-    """What `capim ann` measures of each method, as rows without a bar; the first is exact search."""
+    """What the analysis `compression` measures of each method, as rows without a bar; the first is exact search."""
     n = len(images)
     task = next(task for task in both_ways(paired(n, n)) if task.protocol.id == "t2i/all")
     items, queries = Ragged.of(images), Ragged.of([caption.astype(np.float32) for caption in captions])
-    methods = methods_of(items, METHODS, storage="float16", many=True, seed=0)
+    methods = methods_of(items, storage="float16", many=True, seed=0)
     found = []
     for each in measured(methods, queries, task, "R@1"):
         name = f"Frontier: {each.method.name} {each.method.setting}".strip()

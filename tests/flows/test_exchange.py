@@ -62,17 +62,22 @@ def test_a_wrong_request_is_explained(workspace: Path, words: str, said: str) ->
 
 
 @pytest.mark.slow
-def test_a_method_that_cannot_be_built_is_a_row_with_its_reason(
+def test_compression_by_name_measures_every_method_and_one_that_cannot_be_built_is_a_slice_with_its_reason(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fast_plaid", None)
-    ann = f"ann --encoders tiny-clip,tiny-colpali --corpora {CORPUS} --methods int8,IVF_PQ,fast-plaid"
-    rows = json_rows(f"{ann} --replicates 200", workspace)
-    reasons = {(row["encoder"], row["method"]): str(row["reason"]) for row in rows}
+    command(f"analyse --analyses compression --protocols t2i/all --corpora {CORPUS} --replicates 200", workspace)
+    query = "SELECT encoder, feature, value, reason FROM current_slices WHERE analysis = 'approximate-search'"
+    rows = json_rows(f'query "{query}"', workspace)
+    reasons = {(row["encoder"], row["feature"]): str(row["reason"]) for row in rows}
     assert "at least 256 vectors, got 12" in reasons["tiny-clip", "IVF_PQ"]
     assert "pip install fast-plaid" in reasons["tiny-colpali", "fast-plaid"]
-    assert {row["value"] is None for row in rows if row["reason"]} == {True}
-    assert [row["method"] for row in rows] == ["exact", "int8", "IVF_PQ", "exact", "int8", "IVF_PQ", "fast-plaid"]
+    assert {row["value"] for row in rows if "needs at least" in str(row["reason"])} == {None}
+    indexes = {"IVF_PQ", "IVF_HNSW_SQ", "IVF_RQ"}
+    assert {method for encoder, method in reasons if encoder == "tiny-clip"} == {"exact", "int8", "binary", *indexes}
+    assert {"pooling", "colpali_engine pooling", "muvera"} < {method for _, method in reasons}
+    [forms] = json_rows("query \"SELECT count(*) AS n FROM current_slices WHERE analysis = 'truncation'\"", workspace)
+    assert forms["n"] > 0
 
 
 @pytest.mark.parametrize("corpus", ["./nowhere", "shapes"])

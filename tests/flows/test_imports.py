@@ -89,7 +89,7 @@ def test_what_float16_costs_is_what_the_ablation_of_the_float32_set_says(workspa
     said = command(f"import --encoder coarse {both} --storage float16", workspace).err
     assert f"of {n * 64:,} values rounded, each vector by at most 0.0" in said
     command(f"evaluate --protocols t2i/all {QUICK}", workspace)
-    command(f"compare --analyses ablations {QUICK}", workspace)
+    command(f"compare --analyses compression {QUICK}", workspace)
     value = {row["encoder"]: row["value"] for row in json_rows("results --metric R@1", workspace)}
     assert abs(value["coarse"] - value["fine"]) > 0.01
     slices = EmbeddingStore.open(workspace / "store").rows("slices", encoder="fine", analysis="precision")

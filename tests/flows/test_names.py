@@ -106,7 +106,7 @@ def test_an_unknown_name_is_an_error_with_the_nearest_and_leaves_no_run_behind(i
     ]
     wrong += ["results --metric R@11", "search x --encoder theirs --corpus coco-karpaty"]
     wrong += ["store drop --corpus coco-karpaty", "store drop --encoder theris"]
-    wrong += ["ann --corpora coco-karpaty", "rerank --first theris --second theirs"]
+    wrong += ["analyse --corpora coco-karpaty", "rerank --first theris --second theirs"]
     for words in wrong:
         meant = next(right for typed, right in near.items() if typed in words.split())
         assert f"did you mean '{meant}'?" in command(words, imported, code=2).err, words

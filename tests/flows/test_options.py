@@ -41,7 +41,7 @@ from capim.flows.execution import Pruned
 from capim.store import EmbeddingStore
 from capim.store.integrity import StoreCheck
 from capim.store.schema import texts
-from capim.tasks.combine import approximate, fuse, rerank, score_distractors
+from capim.tasks.combine import fuse, rerank, score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus
 from capim.tasks.custom_metric import custom_metric
 from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard
@@ -90,7 +90,6 @@ BASES = {
     "duplicates": DUPLICATES,
     "rerank": "rerank --replicates 100 --first tiny-clip --second tiny-colpali",
     "fuse": "fuse --replicates 100 --encoders tiny-clip,tiny-colpali",
-    "ann": f"ann {STORED} --methods int8",
     "list": "list metrics",
     "check": "check tiny-clip",
     "store prune": "store prune --keep 1",
@@ -101,7 +100,7 @@ BASES = {
 """Command -> its words without the option of a case, where they are more than its name."""
 WRITE = ("import", "store repair")
 COLUMNS = {
-    "analyse": "corpus", "ann": "change", "check": "check", "choose": "encoder",
+    "analyse": "corpus", "check": "check", "choose": "encoder",
     "compare": "state", "duplicates": "image", "evaluate": "value", "explain": "share",
     "list": "name", "query": "two", "results": "value", "search": "score",
     "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
@@ -114,7 +113,7 @@ VALUES = {
     "encoders": "tiny-clip,tiny-colpali", "format": "json", "image": "{picture}",
     "interval": "bca", "judgements": "{judgements}", "k": "3", "keep_replicates": "",
     "kind": "clip-benchmark",
-    "level": "0.9", "limits": "bytes=9999", "margin": "2", "memory": "1GiB", "methods": "binary",
+    "level": "0.9", "limits": "bytes=9999", "margin": "2", "memory": "1GiB",
     "metric": "{metric}:hit", "metrics": "R@1",
     "modality": "caption", "note": "'a remark'", "only": "images", "open": "", "parts": "2", "permutations": "2000",
     "bits": "30",
@@ -268,10 +267,7 @@ WITH_WORKSPACE = {command for command, parser in LEAVES.items() if "workspace" i
 @pytest.fixture(scope="module")
 def evaluated(three_encoders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two corpora of twelve images, three encoders; and a report."""
-    folder = shutil.copytree(three_encoders, tmp_path_factory.mktemp("options") / "workspace", symlinks=True)
-    ann = f"ann --corpora {SHAPES},{PAIRS} --encoders tiny-clip --methods int8"
-    command(f"{ann} --replicates 100 --quiet", folder)
-    return folder
+    return Path(shutil.copytree(three_encoders, tmp_path_factory.mktemp("options") / "workspace", symlinks=True))
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +350,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         watch_metrics: WatchedFigures(findings=(), summary=(), baselines=()),
         rerank: CombinedRef(encoder="reranked", uses=()),
         fuse: CombinedRef(encoder="fused", uses=()),
-        approximate: 1,
     }
     for task, returned in nothing.items():
         watched(task, "fn", lambda *_, returned=returned, **__: returned)

@@ -28,7 +28,6 @@ TYPOS = {
     "column": ("results --columns encoder,valu", "value"),
     "column of a query": ("query 'SELECT encodr FROM results'", "encoder"),
     "column of a table's short name": ("query 'SELECT r.valu FROM results r'", "value"),
-    "method": (f"ann --corpora {SHAPES} --methods IVF_PC", "IVF_PQ"),
     "format of a file": ("export results --to x.cvs", "csv"),
     "table of a query": ("query 'SELECT * FROM reslts'", "results"),
 }

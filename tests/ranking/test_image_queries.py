@@ -19,18 +19,14 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.stats import spearmanr
-from sklearn.cluster import MiniBatchKMeans
-from sklearn.metrics import v_measure_score
 
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.image_queries import CHOSEN
-from capim.tasks.analyses.labels import v_measure_by_image
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.image_queries import read_image_queries
-from capim.tasks.corpora.readers.labels import read_labels
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.retrieval import rank_correlation
 from capim.tasks.metrics.table import headline_of
@@ -38,7 +34,6 @@ from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.spot_check import wrong_outcomes
-from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, random_store
 from tests.ranking.conftest import data_of, small_corpus, tasks_of, unit
 from tests.reports.app.stores import evaluate as score_encoders
@@ -350,37 +345,7 @@ def test_a_file_of_another_form_is_refused_with_what_is_expected(folder: Path) -
         read_image_queries(written(folder, "other.json", [{"a": 1, "b": 2}]))
 
 
-# --- clusters, captions of one image, near-duplicates
-
-
-@pytest.mark.peers
-def test_clusters_are_those_of_mteb(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = [f"kind {k % 4}" for k in range(N_SEARCHED)]
-    table = folder / "kinds.csv"
-    table.write_text("\n".join(["image,label", *(f"d{k}.jpg,{label}" for k, label in enumerate(labels))]))
-    corpus = read_labels(table)
-    sides = vectors_of(corpus, seed=7)
-    outcomes = evaluate(corpus, select_protocols(corpus, ["i2t/class"]), **sides)["i2t/class"]
-    [found] = ANALYSES["clusters"].run(data_of(corpus, outcomes, sides))
-    peer = by_mteb(
-        monkeypatch, "clustering_evaluator.ClusteringEvaluator", [sides["images"]],
-        input_column_name="image", label_column_name="label", seed=Resampling().seed, labels=labels,
-    )  # fmt: skip
-    assert found.interval.value == pytest.approx(v_measure_score(labels, peer), abs=1e-12)
-
-
-@pytest.mark.parametrize("spread", [0.3, 1.0, 5.0])
-def test_clusters_have_the_v_measure_of_scikit_learn(spread: float) -> None:
-    rng = np.random.default_rng(4)
-    n = 1000
-    classes = rng.integers(5, size=n)
-    vectors = unit(rng.standard_normal((5, DIM))[classes] + spread * rng.standard_normal((n, DIM)))
-    found = MiniBatchKMeans(5, batch_size=500, n_init="auto", random_state=0).fit(vectors).labels_
-    values = v_measure_by_image(classes, found)
-    assert values.mean() == pytest.approx(v_measure_score(classes, found), abs=1e-12)
-    without = np.array([v_measure_score(np.delete(classes, k), np.delete(found, k)) for k in range(n)])
-    jackknife = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
-    assert values.std() / np.sqrt(n) == pytest.approx(jackknife, rel=0.05)
+# --- captions of one image, near-duplicates
 
 
 def test_captions_of_one_image_find_each_other() -> None:
