@@ -85,11 +85,8 @@ GROUPS: dict[str, dict[str, Command]] = {
     "store": {
         "info": inspection.info,
         "verify": inspection.verify,
-        "compact": inspection.compact,
         "upgrade": inspection.upgrade,
         "prune": inspection.prune,
-        "diff": inspection.diff,
-        "repair": inspection.repair,
         "drop": inspection.drop,
     },
 }
@@ -97,7 +94,7 @@ ABOUT = {
     "corpora": """Check a corpus before a run (check), or list the ids of its items (ids).
 
 Example: capim corpora check ./photos""",
-    "store": """Inspect and maintain the store: info, verify, compact, upgrade, prune, diff, repair, drop.
+    "store": """Inspect and maintain the store: info, verify, upgrade, prune, drop.
 
 Example: capim store info""",
 }

@@ -10,16 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import FIRST_UPGRADED, EmbeddingStore, check_address, written_formats
 from capim.store.errors import RequestError, WorkError
 from capim.store.rows import delete, now, register
-from capim.store.schema import FORMAT, TABLES, texts
-from capim.store.sets.reading import SetReader
+from capim.store.schema import FORMAT, TABLES
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
@@ -75,7 +72,7 @@ def info(store: EmbeddingStore) -> StoreInfo:
 
 def stored_key(connection: Connection, name: str) -> SetKey:
     """The identity of the embedding set in a table, from the metadata of the table."""
-    table = connection.open(name)
+    table = connection.find(name)
     metadata = (table.schema.metadata if table is not None else None) or {}
     if b"capim.set" not in metadata:
         raise WorkError(f"table {name!r} has no key of an embedding set in its metadata")
@@ -147,86 +144,6 @@ def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
     return writers
 
 
-# --- The comparison of two embedding sets item by item, for `capim store diff`.
-
-
-_WINDOW = {"single": 4096, "multi": 64}
-_WORST = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetDifference:
-    """How two sets differ in the items that both have (matched by id).
-
-    Attributes:
-        only_a: Items that only the first has.
-        only_b: Items that only the second has.
-        equal: Items with the same stored bits.
-        different: Items whose vectors differ.
-        lowest_cosine: The lowest cosine between the two vectors of an item; None if no vectors can be compared.
-        mean_cosine: Mean over the different items with the same number of vectors; None if there are none.
-        largest_change: Largest absolute difference of a component; None as for ``mean_cosine``.
-        worst: Ids of at most ten different items: first those with another number of vectors, then by cosine.
-    """
-
-    only_a: int
-    only_b: int
-    equal: int
-    different: int
-    lowest_cosine: float | None
-    mean_cosine: float | None
-    largest_change: float | None
-    worst: tuple[str, ...]
-
-
-def diff(store: EmbeddingStore, a: SetKey, b: SetKey, *, other: EmbeddingStore | None = None) -> SetDifference:
-    """Compares two sets in bounded memory; the second may be in another store.
-
-    Raises:
-        RequestError: One set has single vectors and one multi-vectors, or the dimensions differ.
-    """
-    stored = ((store, a), (other or store, b))
-    items = [one.item_index(key) for one, key in stored]
-    sides = [
-        SetReader(one.connection, key, index, one.sealed(key)) for (one, key), index in zip(stored, items, strict=True)
-    ]
-    dims = [side.dim for side in sides]
-    if a.vectors != b.vectors or dims[0] != dims[1]:
-        raise RequestError(
-            f"{a.table} ({a.vectors}, dim {dims[0]}) and {b.table} ({b.vectors}, dim {dims[1]}) cannot be "
-            "compared vector by vector"
-        )
-    ids = [index.ids.filter(pa.array(side.present)) for index, side in zip(items, sides, strict=True)]
-    shared = texts(ids[0].filter(pc.is_in(ids[0], value_set=ids[1])))
-    wanted = [pc.index_in(pa.array(shared, pa.string()), index.ids).to_numpy() for index in items]
-    blocks = [side.blocks(ords, _WINDOW[a.vectors]) for side, ords in zip(sides, wanted, strict=True)]
-    pairs = (pair for rows in zip(*blocks, strict=True) for pair in zip(*(part.vectors for part in rows), strict=True))
-    equal, cosines, changes, different = 0, [], [], []
-    for identifier, (left, right) in zip(shared, pairs, strict=True):
-        if left.shape != right.shape:
-            different.append((-2.0, identifier))
-        elif left.tobytes() == right.tobytes():
-            equal += 1
-        else:
-            wide_left, wide_right = left.astype(np.float64), right.astype(np.float64)
-            norms = np.linalg.norm(wide_left, axis=1) * np.linalg.norm(wide_right, axis=1)
-            cosine = np.einsum("ij,ij->i", wide_left, wide_right) / norms
-            cosines.append(cosine)
-            changes.append(float(np.abs(wide_left - wide_right).max()))
-            different.append((float(cosine.min()), identifier))
-    every = np.concatenate(cosines) if cosines else np.ones(min(1, equal))
-    return SetDifference(
-        only_a=len(ids[0]) - len(shared),
-        only_b=len(ids[1]) - len(shared),
-        equal=equal,
-        different=len(different),
-        lowest_cosine=float(every.min()) if len(every) else None,
-        mean_cosine=float(every.mean()) if cosines else None,
-        largest_change=max(changes, default=None),
-        worst=tuple(identifier for _, identifier in sorted(different)[:_WORST]),
-    )
-
-
 # --- Whether the disk has enough space for an embedding set before it is encoded.
 
 
@@ -255,7 +172,7 @@ def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, 
             raise WorkError(
                 f"{n_items} items by {spec.name!r} need about {needed / 1e9:.2f} GB, {store.uri} has "
                 f"{free / 1e9:.2f} GB free",
-                remedy="Free space (`capim store compact`, `capim store drop`), or give a workspace on another disk",
+                remedy="Free space (`capim store prune`, `capim store drop`), or give a workspace on another disk",
             )
     return needed
 
@@ -333,4 +250,4 @@ def _add(connection: Connection, name: str, fields: list[pa.Field]) -> None:
             table.add_columns(pa.schema([each for each in fields if each.name not in table.schema.names]))
 
     retrying(f"adding columns to table {name!r}", commit)
-    connection.record(name)
+    connection.committed(name, 0)
