@@ -80,16 +80,13 @@ GROUPS: dict[str, dict[str, Command]] = {
     "store": {
         "info": inspection.info,
         "verify": inspection.verify,
-        "compact": inspection.compact,
         "upgrade": inspection.upgrade,
         "prune": inspection.prune,
-        "diff": inspection.diff,
-        "repair": inspection.repair,
         "drop": inspection.drop,
     },
 }
 ABOUT = {
-    "store": """Inspect and maintain the store: info, verify, compact, upgrade, prune, diff, repair, drop.
+    "store": """Inspect and maintain the store: info, verify, upgrade, prune, drop.
 
 Example: capim store info""",
 }

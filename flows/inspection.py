@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
@@ -320,33 +320,46 @@ def info(*, workspace: str | None, form: Form) -> Rows:
     return Rows(rows=contents.sets, columns=SET_COLUMNS, keep=SHOWN_FIRST["sets"], code=0)
 
 
-def verify(*, workspace: str | None, form: Form, recompute: bool = False) -> int:
-    """Compare every file with its digest, read every set and corpus, and say what is incomplete, damaged or lost.
+def verify(
+    *, workspace: str | None, form: Form, recompute: bool = False, drop: bool = False, imports: bool = False
+) -> int:
+    """Read everything that is stored, compare it with its checksums, and say what is incomplete, damaged or lost.
 
-    Exit code 1 if anything is damaged, or lost so that no run can recreate it; the table names the files and the
-    command that repairs them. What is incomplete is completed by the command that began it.
+    With --drop, what is damaged is removed, and the same `capim run` makes it again: of embedding sets it encodes only
+    the batches that lost rows. What no run makes again (imported vectors and outcomes, published figures, the history
+    of runs) is named with the command that brings it back, and removed only with --imports. Exit code 1 if anything is
+    damaged or lost, and was not removed. What is incomplete is completed by the command that began it.
 
-    With --recompute, also compute every current figure and comparison again, and the outcomes of 100 queries of each
-    evaluation from the embeddings: wrong bytes are found whatever the digests say, and so is code with other results.
+    With --recompute, also derive all current figures, comparisons, rankings and analyses again in memory, and compare:
+    this finds code that gives something else than it once gave.
 
     Example: capim store verify
 
     Args:
-        recompute: also recompute figures and outcomes, which takes about as long as computing them did
+        recompute: also derive everything again, which takes about as long as it did
+        drop: remove what is damaged
+        imports: with --drop, remove what no run makes again, too
     """
     from capim.store import integrity
 
+    if imports and not drop:
+        raise RequestError("--imports goes with --drop: capim store verify --drop --imports")
     store = open_store(workspace)
-    checks = [asdict(check) for check in integrity.verify(store)]
+    checks = [*integrity.verify(store)]
     if recompute:
-        from capim.tasks import recompute as anew
+        from capim.tasks.recompute import recompute as again
 
-        checks += [asdict(each.check if isinstance(each, anew.Wrong) else each) for each in anew.recompute(store)]
-    Rows(rows=checks).print(form)
-    damaged = sum(check["state"] in ("damaged", "lost") for check in checks)
-    remedy = ": `capim store repair --all` and the same run again bring back what can be computed" if damaged else ""
-    sys.stderr.write(f"{len(checks)} parts checked, {damaged} damaged or lost{remedy}\n")
-    return 1 if damaged else 0
+        checks += again(store)
+    Rows(rows=[{"what": each.what, "state": each.state, "detail": each.detail} for each in checks]).print(form)
+    left = [check.what for check in checks if check.state in ("damaged", "lost")]
+    removed = integrity.drop_damaged(checks, imports=imports) if drop else []
+    for what in removed:
+        left.remove(what)
+        say(f"{what}: what was damaged is removed")
+    remedy = "" if drop or not left else ": `capim store verify --drop` removes it, and the same run makes it again"
+    again = "; run the same commands again" if removed else ""
+    sys.stderr.write(f"{len(checks)} parts checked, {len(left)} damaged or lost{remedy}{again}\n")
+    return 1 if left else 0
 
 
 def upgrade(*, workspace: str | None) -> None:
@@ -365,17 +378,6 @@ def upgrade(*, workspace: str | None) -> None:
         done = True
     if not done:
         sys.stdout.write("the store has the format of this release: nothing to do\n")
-
-
-def compact(*, workspace: str | None) -> Rows:
-    """Merge small files and remove old versions; sealed embedding sets stay readable.
-
-    Example: capim store compact
-    """
-    from capim.store.removal import compact_store
-
-    freed = compact_store(open_store(workspace))
-    return Rows(rows=[{"table_name": name, "bytes_freed": size} for name, size in sorted(freed.items())], code=0)
 
 
 def prune(
@@ -412,82 +414,6 @@ def prune(
         verb = "is" if len(done.running) == 1 else "are"
         sys.stderr.write(f"{', '.join(done.running)} {verb} running: what may be in use stays until the next prune\n")
     sys.stderr.write(f"{n_rows:,} rows, {len(done.tables)} tables, {len(done.reports)} reports{freed}{hint}\n")
-
-
-def diff(
-    a: str,
-    b: str,
-    *,
-    workspace: str | None,
-    other: Annotated[str | None, "WORKSPACE"] = None,
-) -> Rows:
-    """Compare two embedding sets item by item: how many are equal, and how far the others differ.
-
-    Example: capim store diff single-shapes-image-0a1b single-shapes-image-2c3d
-
-    Args:
-        a: table name of an embedding set, the beginning of one, or a tag (capim store info lists them)
-        b: the embedding set to compare with
-        other: workspace of the second set (default: the same)
-    """
-    from capim.store import inventory
-    from capim.store.inventory import find_set
-
-    store = open_store(workspace)
-    another = open_store(other) if other else store
-    found = inventory.diff(store, find_set(store, a), find_set(another, b), other=another)
-    return Rows(rows=[asdict(found)])
-
-
-def repair(
-    name: str | None = None,
-    *,
-    workspace: str | None,
-    all: bool = False,  # noqa: A002
-    accept: bool = False,
-    recompute: bool = False,
-) -> int:
-    """Restore damaged files from their copies, and remove whatever else is damaged: the next run recreates it.
-
-    With --all, everything that `capim store verify` finds damaged. A table without a record of its digests is not
-    repaired, because nothing says what was written: restore the record, or say with --accept that the table is right.
-    With --recompute, what `capim store verify --recompute` finds wrong is removed. Exit code 1 if something cannot be
-    repaired.
-
-    Example: capim store repair --all
-
-    Args:
-        name: table name of an embedding set, the beginning of one, or a tag (capim store info lists them);
-            or another table, such as results
-        all: everything that `capim store verify` finds damaged
-        accept: if the record of a table's digests is missing, take what the table holds now as correct and record it
-        recompute: remove figures that differ when they are recomputed; with outcomes that differ, also their
-            embeddings, since either may have been changed
-    """
-    from capim.store import integrity
-
-    if bool(name) + all + recompute != 1:
-        raise RequestError("give one table (capim store verify names those that are damaged), --all or --recompute")
-    store = open_store(workspace)
-    if recompute:
-        from capim.tasks import recompute as anew
-
-        removed = anew.remove_wrong(store, [each for each in anew.recompute(store) if isinstance(each, anew.Wrong)])
-        words = ", ".join(f"{n:,} rows of {table}" for table, n in removed.items()) or "nothing"
-        sys.stderr.write(f"{words} removed; run the same commands again to recreate what was removed\n")
-        return 0
-    done = dict(integrity.repair_all(store, accept=accept)) if all else {}
-    if name:
-        done = {name: integrity.repair_one(store, name, accept=accept)}
-    for table, words in done.items():
-        sys.stderr.write(f"{table}: {words}\n")
-    left = [table for table, words in done.items() if integrity.FAILED in words]
-    sys.stderr.write(
-        f"{len(done) - len(left)} tables repaired; run the same commands again to recreate what was removed\n"
-    )
-    if left:
-        sys.stderr.write(f"still damaged: {', '.join(left)}\n")
-    return 1 if left else 0
 
 
 def drop(

@@ -9,7 +9,6 @@ search indexes.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import random
 import re
@@ -23,20 +22,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
+import pyarrow.fs
 
-from capim.store.digests import ABSENT, RECORDS, Digests, Entry
 from capim.store.errors import RequestError, WorkError
-from capim.store.files import replacing
+from capim.store.files import file_system, sync
 
 if TYPE_CHECKING:
     import lance
@@ -65,8 +63,8 @@ _REMEDIES = {
     _NO_BUCKET: "There is no bucket of this name: check the address, or make the bucket",
     "error sending request|timed out|timeout|network_connection": "The storage does not answer: check the network, and "
     "AWS_ENDPOINT_URL. What was stored before is kept; run the same command again to continue",
-    f"{_INCOMPLETE}|damaged file": "Run `capim store verify`: it lists what is damaged, with the command that "
-    "repairs it",
+    f"{_INCOMPLETE}|damaged file": "Run `capim store verify`: it lists what is damaged; with --drop it removes that, "
+    "and the same command makes it again",
 }
 """What a fault of the storage layer says -> the next step; the first that is found."""
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
@@ -195,7 +193,7 @@ _OF_RUN: ContextVar[dict[str, Connection] | None] = ContextVar("connections", de
 def one_connection() -> Iterator[None]:
     """In here, all stores with one address share a connection, which keeps the rows of small tables (``rows.read``).
 
-    So that the many tasks of a run do not read, and compare with their digests, the same tables again and again.
+    So that the many tasks of a run do not read, and compare with the ledger, the same tables again and again.
     """
     if _OF_RUN.get() is not None:
         yield
@@ -206,19 +204,11 @@ def one_connection() -> Iterator[None]:
         yield
     finally:
         _OF_RUN.reset(before)
-        for connection in shared.values():
-            connection.kept.leave_copies()
 
 
 # --- Rows of tables that a connection keeps in memory, so that the tasks of a run do not read them again and again.
-#
-# Of object storage, where opening a table takes ten requests and reading it one for every file, the kept rows of small
-# tables are also written to files of this machine, under the version of the table that the root names: the next process
-# asks for the root alone.
 
 
-COPIES = Path("~/.cache/capim/tables")
-_DIGEST_BYTES = 16  # of what follows, at the beginning of a copy
 _KEPT_ROWS = 50_000  # of a table, at the most
 _KEPT_CHUNKS = 32  # in which they are kept, at the most
 _KEPT_BYTES = 128 << 20  # of rows that never change
@@ -257,11 +247,10 @@ class KeptRows:
 
     def __init__(self, connection: Connection, *, keeps: bool) -> None:
         self._connection = connection
-        self._keeps = keeps or not connection.is_local
+        self._keeps = keeps
         self._tables: dict[tuple[str, ...], _Kept] = {}
         self._values: dict[tuple[str, str], tuple[Any, int]] = {}  # with bytes; what was used last comes last
         self._n_writes: Counter[str] = Counter()
-        self._written: dict[str, int] = {}  # the newest version that this connection has written of a table
         self._changing = threading.Lock()
         self.look_seconds = (1.0 if connection.is_local else 30.0) if keeps else 0.0
 
@@ -287,21 +276,12 @@ class KeptRows:
         if found is not None and found.n_writes != n_writes:
             found = None
         if found is None or looked - found.looked > seconds:
-
-            def few(table: lance.LanceDataset | None) -> pa.Table | None:
-                too_many = table is not None and not part and table.count_rows() > _KEPT_ROWS
-                return None if too_many else of(read(table))
-
-            entry = self._connection.entry(name, seconds=seconds)
-            if entry is not None and entry.version < self._written.get(name, 0):
-                entry = None  # others write at the same time, and the root does not know yet of what we have written
-            table = self._connection.find(name) if entry is None else None
-            version = entry.version if entry is not None else 0 if table is None else table.version
+            table = self._connection.find(name)
+            version = 0 if table is None else table.version
             if found is None or version != found.version:
-                rows, version = (few(table), version) if entry is None else self._copied((name, *part), entry, few)
-                if rows is None:
+                if table is not None and not part and table.count_rows() > _KEPT_ROWS:
                     return None
-                found = _Kept(of=of, rows=rows, version=version, looked=looked, n_writes=n_writes)
+                found = _Kept(of=of, rows=of(read(table)), version=version, looked=looked, n_writes=n_writes)
             self._tables[name, *part] = found = replace(found, looked=looked)
         return found.rows
 
@@ -331,7 +311,6 @@ class KeptRows:
         """
         with self._changing:
             n_writes = self._n_writes[name] = self._n_writes[name] + 1
-            self._written[name] = version and max(version, self._written.get(name, 0))  # 0: dropped
             if added is None or added.replaced is not None:
                 self._values = {key: rows for key, rows in self._values.items() if key[0] != name}
             if added is None:
@@ -348,57 +327,22 @@ class KeptRows:
                 rows = rows.combine_chunks() if rows.column(0).num_chunks > _KEPT_CHUNKS else rows
                 self._tables[key] = replace(found, rows=rows, version=version, n_writes=n_writes)
 
-    # --- in files of this machine ---------------------------------------------------------------------------
-    def _copied(
-        self, key: tuple[str, ...], entry: Entry, read: Callable[[lance.LanceDataset | None], pa.Table | None]
-    ) -> tuple[pa.Table | None, int]:
-        """Rows and version of a table: from a copy of this entry's on this machine, which is made if there is none."""
-        if not entry.version:
-            return read(None), 0
-        copy = self._copy(key, entry)
-        with suppress(OSError, pa.ArrowException):
-            contents = copy.read_bytes()
-            if contents[:_DIGEST_BYTES] == xxhash.xxh3_128_digest(contents[_DIGEST_BYTES:]):
-                return pa.ipc.open_file(pa.py_buffer(contents)[_DIGEST_BYTES:]).read_all(), entry.version
-        table = self._connection.find(key[0])
-        rows, version = read(table), 0 if table is None else table.version
-        if rows is not None and version == entry.version:
-            _write_copy(copy, rows)
-        return rows, version
-
-    def _copy(self, key: tuple[str, ...], entry: Entry) -> Path:
-        """Where the copy is of what is read of this version of a table."""
-        folder = xxhash.xxh3_64_hexdigest("\0".join((self._connection.uri, *key)).encode())
-        state = repr((entry, metadata.version("capim")))
-        return COPIES.expanduser() / folder / f"{xxhash.xxh3_64_hexdigest(state.encode())}.arrow"
-
-    def leave_copies(self) -> None:
-        """Writes copies of the rows to which this connection has added: the next process need not read them."""
-        for (name, *part), kept in [*self._tables.items()]:
-            with suppress(WorkError):  # the copies are no part of what was asked for
-                entry = self._connection.entry(name, seconds=math.inf)
-                if entry is not None and (entry.version, self._n_writes[name]) == (kept.version, kept.n_writes):
-                    copy = self._copy((name, *part), entry)
-                    if entry.version and not copy.exists():
-                        _write_copy(copy, kept.rows)
-
-
-def _write_copy(copy: Path, rows: pa.Table) -> None:
-    """Writes rows in the place of those of other versions of the same table."""
-    written = pa.BufferOutputStream()
-    with pa.ipc.new_file(written, rows.schema) as file:
-        file.write_table(rows)
-    contents = written.getvalue().to_pybytes()
-    with suppress(OSError, WorkError):  # a full disk, or a home that cannot be written
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(copy) as temporary:
-            temporary.write_bytes(xxhash.xxh3_128_digest(contents) + contents)
-        for older in copy.parent.glob("*.arrow"):
-            if older != copy:
-                older.unlink(missing_ok=True)
-
 
 # --- The database.
+
+
+class Checked(NamedTuple):
+    """A table of derived rows that was found to be as the ledger says.
+
+    Attributes:
+        versions: Of the table, and of the ledger.
+        looked: When, in seconds of ``time.monotonic``.
+        unlisted: Keys of rows that the ledger does not list.
+    """
+
+    versions: tuple[int, int]
+    looked: float
+    unlisted: frozenset[str]
 
 
 class Connection:
@@ -407,6 +351,7 @@ class Connection:
     Attributes:
         is_checked: Whether the address and the format of the store were found right.
         kept: The rows that it keeps.
+        checked: Table of derived rows -> what is known of it; its own commits make nothing unknown.
     """
 
     def __init__(self, uri: str, *, keeps: bool = False) -> None:
@@ -417,7 +362,7 @@ class Connection:
             tell_of_waits()
         self.is_checked = False
         self.kept = KeptRows(self, keeps=keeps)
-        self._looked = -math.inf
+        self.checked: dict[str, Checked] = {}
 
     @classmethod
     def to(cls, uri: str) -> Connection:
@@ -428,22 +373,6 @@ class Connection:
         if uri not in shared:
             shared[uri] = cls(uri, keeps=True)
         return shared[uri]
-
-    def entry(self, name: str, *, seconds: float = 0.0) -> Entry | None:
-        """What the root says of a table in object storage, where opening it takes many requests: one, or none.
-
-        The root is read again after ``seconds``. None in a folder, and where the root does not know: without a root,
-        and of a table that is being made or dropped.
-        """
-        if self.is_local:
-            return None
-        is_fresh = time.monotonic() - self._looked <= seconds
-        with storage_faults(f"opening {self.uri}"):
-            entries = self.digests.root.entries(fresh=not is_fresh)
-        if not is_fresh:
-            self._looked = time.monotonic()
-        entry = entries.get(name, ABSENT)
-        return entry if entries and (entry.version or entry == ABSENT) else None
 
     def table_uri(self, name: str) -> str:
         """Where Lance finds a table of this name.
@@ -459,44 +388,14 @@ class Connection:
         """The folder of a table; None in object storage."""
         return Path(f"{self.uri}/{name}.lance") if self.is_local else None
 
-    @cached_property
-    def digests(self) -> Digests:
-        """The digests of the files of all tables."""
-        with storage_faults(f"opening {self.uri}"):
-            return Digests(self.uri, self.options.get("aws_endpoint", ""))
-
     def find(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
         """The table at a version or tag, or its latest version; None if there is no such table.
 
+        Tried again where another process has just removed the newest version.
+
         Raises:
-            WorkError: The table cannot be opened, or a file of it is not what was written.
+            WorkError: The table cannot be opened.
         """
-        with storage_faults(f"opening table {name!r}"):
-            if self.digests.version(name) is None:  # before Lance reads them: on some damaged files it panics
-                self.digests.compare(name)
-            table = self.open(name, version)
-            current = 0 if table is None else table.version
-            if version is None and current != self.digests.version(name):
-                self.digests.compare(name)
-                if table is not None and current != self.digests.version(name):
-                    self.digests.record(name, table)
-        return table
-
-    def record(self, name: str, table: lance.LanceDataset | None = None, added: Added | None = None) -> None:
-        """Writes the digests of the newest version of a table, which may be open; to be called after each commit.
-
-        With what the commit has ``added``, if it did nothing else, kept rows need not be read again.
-        """
-        table = self.open(name) if table is None else table
-        if table is None:
-            return
-        self.digests.record(name, table)
-        if self.digests.version(name) != table.version:
-            self.find(name)  # says what is wrong with the record, or writes it
-        self.kept.written(name, table.version, added)
-
-    def open(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
-        """The same, whatever its files hold; tried again where another process has just removed the newest version."""
         open_dataset, which = load_lance().dataset, f"at {version}" if version else "at its newest version"
 
         def opened() -> lance.LanceDataset | None:
@@ -516,6 +415,23 @@ class Connection:
         with storage_faults(what):
             return opened()
 
+    def committed(self, name: str, version: int, added: Added | None = None) -> None:
+        """To be called after each commit of this connection, with the version that it made, 0 for a dropped table.
+
+        With what the commit has ``added``, if it did nothing else, kept rows need not be read again.
+        """
+        self.kept.written(name, version, added)
+        for table, (versions, *rest) in [*self.checked.items()]:
+            place = 0 if table == name else 1
+            if name in (table, "derived") and versions[place] == version - 1:
+                changed = (version, versions[1]) if place == 0 else (versions[0], version)
+                self.checked[table] = Checked(changed, *rest)
+
+    def sync(self, name: str) -> None:
+        """Write a table from memory to the disk (fsync); object storage does it itself."""
+        if (folder := self.folder(name)) is not None:
+            sync(folder)
+
     def latest(self, name: str, table: lance.LanceDataset | None) -> lance.LanceDataset | None:
         """An open table moved to its latest version, or opened if None is given; None if the table does not exist."""
         if table is None:
@@ -534,7 +450,6 @@ class Connection:
         lance = load_lance()
         rows = schema.empty_table() if rows is None else rows
         with storage_faults(f"creating table {name!r}"):
-            self.digests.begin(name)
             try:
                 table = lance.write_dataset(
                     rows,
@@ -549,8 +464,7 @@ class Connection:
                 if existing is None:
                     raise
                 return existing
-        self.digests.forget(name)  # of a table of this name that was dropped
-        self.record(name, table, Added(rows))
+        self.committed(name, table.version, Added(rows))
         return table
 
     def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], Rows]]) -> lance.LanceDataset:
@@ -579,14 +493,12 @@ class Connection:
             self._remove_files(table, [part for one in running if not one.exception() for part in one.result()])
             raise
         operation = lance.LanceOperation.Append(fragments)
-        table = lance.LanceDataset.commit(
+        return lance.LanceDataset.commit(
             table, operation, read_version=table.version, storage_options=self.options or None
         )
-        self.digests.record(_name(table), table, added=fragments)
-        return table
 
     def _remove_files(self, table: lance.LanceDataset, fragments: Sequence[FragmentMetadata]) -> None:
-        """Removes the files of a write that failed in part; object storage is cleaned by `capim store compact`."""
+        """Removes the files of a write that failed in part; object storage is cleaned by `capim store prune`."""
         folder = self.folder(_name(table))
         if folder is not None:
             for fragment in fragments:
@@ -601,16 +513,23 @@ class Connection:
         return lancedb.connect(self.uri, read_consistency_interval=timedelta(0), storage_options=self.options or None)
 
     def names(self) -> list[str]:
-        """Names of all tables, sorted; those that are missing, but should be there, are among them."""
+        """Names of all tables, sorted."""
+        system, root = file_system(self.uri, self.options.get("aws_endpoint", ""))
         with storage_faults(f"listing the tables of {self.uri}"):
-            return sorted(self.digests.names())
+            found = system.get_file_info(pyarrow.fs.FileSelector(root, allow_not_found=True))
+        return sorted(each.base_name.removesuffix(".lance") for each in found if each.extension == "lance")
 
     def drop(self, name: str) -> None:
         """Removes a table with all versions and tags; it may be missing."""
         with storage_faults(f"dropping table {name!r}"):
-            self.digests.end(name)
-            self.digests.files.remove_all(name)
-        self.kept.written(name, 0)
+            self.remove(f"{name}.lance")
+        self.committed(name, 0)
+
+    def remove(self, folder: str) -> None:
+        """Remove a folder of the store; it may be missing."""
+        system, root = file_system(self.uri, self.options.get("aws_endpoint", ""))
+        with suppress(FileNotFoundError):
+            system.delete_dir(f"{root}/{folder}")
 
 
 def _name(table: lance.LanceDataset) -> str:
@@ -621,22 +540,14 @@ _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1_000_000
 _MOST_AHEAD = 3600.0  # seconds
 TEMPORARY_AGE = timedelta(days=1)  # a younger temporary file may belong to a running process
-HISTORY_AGE = timedelta(days=14)  # of embedding sets and corpora, `capim store compact` keeps younger versions
+HISTORY_AGE = timedelta(days=14)  # of embedding sets and corpora, `capim store prune` keeps younger versions
 
 
 def compact(connection: Connection, name: str, *, free: bool) -> None:
     """Rewrites small files of a table as files of about :data:`FILE_BYTES`; reading and writing may go on.
 
     With ``free`` the small files are removed after each step; otherwise they stay until old versions are removed.
-
-    Raises:
-        WorkError: A file was changed on disk: the digests of the new files would be those of what it holds now.
     """
-    with storage_faults(f"compacting {name!r}"):
-        faults = connection.digests.faults(name)
-        connection.digests.refuse(
-            name, [fault for fault in faults if fault.path.startswith("data/") or fault.is_of_record]
-        )
     size = retrying(f"measuring {name!r}", lambda: row_bytes(_latest(connection, name)))
     rows = max(1, min(_MOST_ROWS, FILE_BYTES // size))
     batch = max(1, min(8192, _BATCH_BYTES // size))
@@ -648,7 +559,7 @@ def compact(connection: Connection, name: str, *, free: bool) -> None:
         )
         removed: int = done.fragments_removed
         if removed:
-            connection.digests.record(name, table)
+            connection.committed(name, table.version)
             if free:
                 drop_old_versions(table, timedelta(0))
         return removed
@@ -710,7 +621,7 @@ def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]
         return []
     limit = time.time() - older_than.total_seconds()
     paths, folder = [], Path(connection.uri)
-    for path in (*folder.glob("*.lance/**/.tmp*"), *folder.glob(f"{RECORDS}/*/.tmp*")):
+    for path in folder.glob("*.lance/**/.tmp*"):
         with suppress(FileNotFoundError):  # the process that wrote it has just finished
             if path.is_file() and path.stat().st_mtime <= limit:
                 paths.append(path)

@@ -27,8 +27,10 @@ from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import FIGURE_OF_STATES, Row, States, Uses, current_rows, newest_rows, runs_with_keys, uses_of
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
 from capim.store.files import resolved_address
+from capim.store.ledger import OUTCOMES_KIND, Made, entry_digest, made_rows
 from capim.store.rows import (
     by_value,
+    check,
     check_columns,
     conformed,
     counts,
@@ -141,7 +143,7 @@ class EmbeddingStore:
                 raise WorkError(
                     f"table 'encoders': another spec stands beside name {row['name']!r}, fingerprint "
                     f"{row['fingerprint']!r}",
-                    remedy="Run `capim store repair encoders`, then the same `capim run`, which registers the encoder "
+                    remedy="Run `capim store verify --drop`, then the same `capim run`, which registers the encoder "
                     "again",
                 )
         return rows
@@ -216,8 +218,9 @@ class EmbeddingStore:
                 problem = f"corpus {row['name']!r} has {parts[part].num_rows} of {row[f'n_{part}']} {part}"
                 raise WorkError(problem, remedy=drop_corpus_remedy(row["name"]))
         corpus = Corpus(languages_reference=own.pop("reference_language"), **own, **parts)
-        # Computing the fingerprint of a million captions takes seconds; `capim store verify` does.
-        vars(corpus)["fingerprint"] = row["fingerprint"]
+        if corpus.fingerprint != row["fingerprint"]:
+            problem = f"corpus {row['name']!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was"
+            raise WorkError(f"{problem} {row['fingerprint']}", remedy=drop_corpus_remedy(row["name"]))
         self.connection.kept.add_value("corpora", key, corpus, sum(part.nbytes for part in parts.values()))
         return corpus
 
@@ -258,15 +261,14 @@ class EmbeddingStore:
 
     def items(self, corpus: str, modality: Modality) -> pa.Table:
         """The images or captions of a corpus in corpus order (``schema.IMAGES``, ``schema.CAPTIONS``)."""
-        row = self.corpus_row(corpus)
-        return corpus_part(self.connection, f"{modality}s", row["name"], row["fingerprint"])
+        items: pa.Table = getattr(self.corpus(corpus), f"{modality}s")
+        return items
 
     def item_index(self, key: SetKey) -> ItemIndex:
         """The items that a set has rows for, by position."""
         corpus = (key.corpus, key.corpus_fingerprint, key.modality)
         if corpus not in self._items:
-            row = self.corpus_row(key.corpus, key.corpus_fingerprint)
-            rows = corpus_part(self.connection, f"{key.modality}s", row["name"], row["fingerprint"])
+            rows = getattr(self.corpus(key.corpus, key.corpus_fingerprint), f"{key.modality}s")
             self._items[corpus] = ItemIndex.of(key.corpus, key.modality, rows)
         return self._items[corpus]
 
@@ -356,10 +358,7 @@ class EmbeddingStore:
 
     def intact(self, key: SetKey) -> bool:
         """Whether a set is sealed and the sealed version is still stored; reads no row."""
-        state, entry = self.sealed(key), self.connection.entry(key.table, seconds=self.connection.kept.look_seconds)
-        if entry is not None:
-            return state is not None and entry.version >= state.version
-        table = self.connection.find(key.table)
+        state, table = self.sealed(key), self.connection.find(key.table)
         return state is not None and table is not None and state.is_version_of(table)
 
     def sealed_sets(self) -> list[SealedSet]:
@@ -447,9 +446,37 @@ class EmbeddingStore:
         if replace is not None and (replace,) != TABLES[table].key:
             replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))
         written, n_files = merge(self.connection, table, rows, update=replace is not None, replaced=replaced)
+        if table == "outcomes":
+            entry = {"kind": OUTCOMES_KIND, "identity": "", "usual": True, "seconds": 0.0, "run": "", "created": now()}
+            made = made_rows(table, rows)
+            self._write_entries(table, made, [{"key": key, **entry} for key in made])
         if n_files > _MOST_FILES:  # every write adds a file, and every read opens all of them
             compact(self.connection, table, free=False)
         return written
+
+    def write_derived(self, table: str, rows: pa.Table, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Write the rows of some derivations, then their entries of the ledger, which get number and digest of rows."""
+        rows = conformed(table, rows)
+        made, unlisted = made_rows(table, rows), check(self.connection, table)
+        self.write_rows(table, rows, replace="derived" if unlisted.intersection(made) else None)
+        self._write_entries(table, made, entries)
+        if (known := self.connection.checked.get(table)) is not None:
+            self.connection.checked[table] = known._replace(unlisted=known.unlisted.difference(made))
+
+    def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[Mapping[str, Any]]) -> None:
+        listed = []
+        for entry in entries:
+            rows = made.get(entry["key"], Made(0, 0))
+            row = {**entry, "table_name": table, "n_rows": rows.n_rows}
+            listed.append({**row, "digest": entry_digest(row, rows)})
+        self.write_rows("derived", pa.Table.from_pylist(listed, schema=TABLES["derived"].columns), replace="key")
+
+    def stored_outcomes(self, evaluations: Sequence[str]) -> dict[str, int]:
+        """Evaluation -> number of its stored outcomes; -1 where it is not the number that was written."""
+        entries = read(self.connection, "derived", {"key": evaluations})
+        written = dict(zip(texts(entries["key"]), entries["n_rows"].to_pylist(), strict=True))
+        found = self.counts("outcomes", "evaluation", evaluation=evaluations)
+        return {evaluation: n if written.get(evaluation) == n else -1 for evaluation, n in found.items()}
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
         """Rows of an analysis whose columns hold the given texts (of several: any); outcomes in query order."""
@@ -562,7 +589,7 @@ def is_spec_of(*, name: str, fingerprint: str, spec: str, **_: object) -> bool:
 
 
 def drop_corpus_remedy(name: str) -> str:
-    """What to do about a corpus whose tables cannot be repaired."""
+    """What to do about a corpus whose tables were changed."""
     return f"Restore its tables from a backup, or run `capim store drop --corpus {name} --yes`, then the same command"
 
 
@@ -623,17 +650,13 @@ def _check_format(connection: Connection, *, create: bool) -> None:
                 "or make a store with `capim demo` or `capim run`"
             )
     except WorkError as fault:
-        formats = written_formats(connection)  # of other formats, the records of digests may be others too
-        if formats <= {FORMAT}:
-            folder = connection.folder("formats")
-            can_be_read = folder.parent.is_dir() if folder is not None else "capim store repair" in fault.remedy
-            if not can_be_read:
-                raise
-            # all but this table may still be read
-            remedy = fault.remedy or "Run `capim store repair formats`"
-            uri = without_credentials(connection.uri)
-            log.warning("the format of store %s is unknown: %s. %s", uri, fault.problem, remedy)
-            return
+        folder = connection.folder("formats")
+        if folder is None or not folder.parent.is_dir():
+            raise
+        # all but this table may still be read
+        uri = without_credentials(connection.uri)
+        log.warning("the format of store %s is unknown: %s. Run `capim store upgrade`", uri, fault.problem)
+        return
     if not formats:
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
     elif formats != {FORMAT}:
@@ -644,11 +667,9 @@ def _check_format(connection: Connection, *, create: bool) -> None:
 
 
 def written_formats(connection: Connection) -> set[int]:
-    """The formats in the store as far as they can be read, whatever the digests of another format look like."""
+    """The formats in the store as far as they can be read."""
     with suppress(WorkError), storage_faults("reading the format"):
-        if any(fault.path.endswith(".manifest") for fault in connection.digests.faults("formats", quick=True)):
-            return set()  # Lance panics
-        table = connection.open("formats")
+        table = connection.find("formats")
         if table is not None and "format" in table.schema.names:  # and no other table was put in its place
             return {int(row["format"]) for row in table.to_table().to_pylist()}
     return set()

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import FIRST_UPGRADED, EmbeddingStore, check_address, written_formats
 from capim.store.errors import RequestError, WorkError
-from capim.store.rows import delete, now, register
-from capim.store.schema import FORMAT, TABLES, texts
-from capim.store.sets.reading import SetReader
+from capim.store.ledger import KEYED_BY, OUTCOMES_KIND, Made, entry_digest, made_rows
+from capim.store.rows import delete, now, read_where, register, whole_evaluations
+from capim.store.schema import FORMAT, TABLES
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
@@ -76,7 +74,7 @@ def info(store: EmbeddingStore) -> StoreInfo:
 
 def stored_key(connection: Connection, name: str) -> SetKey:
     """The identity of the embedding set in a table, from the metadata of the table."""
-    table = connection.open(name)
+    table = connection.find(name)
     metadata = (table.schema.metadata if table is not None else None) or {}
     if b"capim.set" not in metadata:
         raise WorkError(f"table {name!r} has no key of an embedding set in its metadata")
@@ -148,86 +146,6 @@ def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
     return writers
 
 
-# --- The comparison of two embedding sets item by item, for `capim store diff`.
-
-
-_WINDOW = {"single": 4096, "multi": 64}
-_WORST = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetDifference:
-    """How two sets differ in the items that both have (matched by id).
-
-    Attributes:
-        only_a: Items that only the first has.
-        only_b: Items that only the second has.
-        equal: Items with the same stored bits.
-        different: Items whose vectors differ.
-        lowest_cosine: The lowest cosine between the two vectors of an item; None if no vectors can be compared.
-        mean_cosine: Mean over the different items with the same number of vectors; None if there are none.
-        largest_change: Largest absolute difference of a component; None as for ``mean_cosine``.
-        worst: Ids of at most ten different items: first those with another number of vectors, then by cosine.
-    """
-
-    only_a: int
-    only_b: int
-    equal: int
-    different: int
-    lowest_cosine: float | None
-    mean_cosine: float | None
-    largest_change: float | None
-    worst: tuple[str, ...]
-
-
-def diff(store: EmbeddingStore, a: SetKey, b: SetKey, *, other: EmbeddingStore | None = None) -> SetDifference:
-    """Compares two sets in bounded memory; the second may be in another store.
-
-    Raises:
-        RequestError: One set has single vectors and one multi-vectors, or the dimensions differ.
-    """
-    stored = ((store, a), (other or store, b))
-    items = [one.item_index(key) for one, key in stored]
-    sides = [
-        SetReader(one.connection, key, index, one.sealed(key)) for (one, key), index in zip(stored, items, strict=True)
-    ]
-    dims = [side.dim for side in sides]
-    if a.vectors != b.vectors or dims[0] != dims[1]:
-        raise RequestError(
-            f"{a.table} ({a.vectors}, dim {dims[0]}) and {b.table} ({b.vectors}, dim {dims[1]}) cannot be "
-            "compared vector by vector"
-        )
-    ids = [index.ids.filter(pa.array(side.present)) for index, side in zip(items, sides, strict=True)]
-    shared = texts(ids[0].filter(pc.is_in(ids[0], value_set=ids[1])))
-    wanted = [pc.index_in(pa.array(shared, pa.string()), index.ids).to_numpy() for index in items]
-    blocks = [side.blocks(ords, _WINDOW[a.vectors]) for side, ords in zip(sides, wanted, strict=True)]
-    pairs = (pair for rows in zip(*blocks, strict=True) for pair in zip(*(part.vectors for part in rows), strict=True))
-    equal, cosines, changes, different = 0, [], [], []
-    for identifier, (left, right) in zip(shared, pairs, strict=True):
-        if left.shape != right.shape:
-            different.append((-2.0, identifier))
-        elif left.tobytes() == right.tobytes():
-            equal += 1
-        else:
-            wide_left, wide_right = left.astype(np.float64), right.astype(np.float64)
-            norms = np.linalg.norm(wide_left, axis=1) * np.linalg.norm(wide_right, axis=1)
-            cosine = np.einsum("ij,ij->i", wide_left, wide_right) / norms
-            cosines.append(cosine)
-            changes.append(float(np.abs(wide_left - wide_right).max()))
-            different.append((float(cosine.min()), identifier))
-    every = np.concatenate(cosines) if cosines else np.ones(min(1, equal))
-    return SetDifference(
-        only_a=len(ids[0]) - len(shared),
-        only_b=len(ids[1]) - len(shared),
-        equal=equal,
-        different=len(different),
-        lowest_cosine=float(every.min()) if len(every) else None,
-        mean_cosine=float(every.mean()) if cosines else None,
-        largest_change=max(changes, default=None),
-        worst=tuple(identifier for _, identifier in sorted(different)[:_WORST]),
-    )
-
-
 # --- Whether the disk has enough space for an embedding set before it is encoded.
 
 
@@ -256,12 +174,20 @@ def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, 
             raise WorkError(
                 f"{n_items} items by {spec.name!r} need about {needed / 1e9:.2f} GB, {store.uri} has "
                 f"{free / 1e9:.2f} GB free",
-                remedy="Free space (`capim store compact`, `capim store drop`), or give a workspace on another disk",
+                remedy="Free space (`capim store prune`, `capim store drop`), or give a workspace on another disk",
             )
     return needed
 
 
 # --- A store of an earlier format, brought to this one: `capim store upgrade`.
+
+_TABLE_OF = {
+    "result": "results",
+    "replicates": "replicates",
+    "comparison": "comparisons",
+    "ranking": "rankings",
+}  # kind of a derivation -> its table; of others `slices`
+
 #
 # What was encoded, imported and scored stays as it is: vectors, corpora, outcomes. A column that this format adds is
 # empty in rows that were written before, and one that it does not have is removed. What is derived from these, and has
@@ -296,7 +222,8 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
             f"store {connection.uri} has {found}, this release of capim upgrades formats {FIRST_UPGRADED} to {FORMAT}"
         )
     yield from _take_up(connection)
-    changes = {name: change for name in TABLES if (change := _differs(connection, name)) is not None}
+    names = [name for name in TABLES if name != "derived"]
+    changes = {name: change for name in names if (change := _differs(connection, name)) is not None}
     for name, (lacking, others) in changes.items():
         retyped = [each for each in others if each in TABLES[name].columns.names]
         if "derived" not in TABLES[name].columns.names and (retyped or not all(each.nullable for each in lacking)):
@@ -312,7 +239,9 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         else:
             _change(connection, name, lacking, others)
             yield Upgraded(table=name, done="columns changed", columns=columns, n_rows=n_rows)
-    if formats != {FORMAT}:  # the new one first: a store without any cannot be upgraded
+    if formats != {FORMAT}:
+        yield from _fill_ledger(connection)
+        # the new one first: a store without any cannot be upgraded
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
         delete(connection, "formats", "format", [*formats - {FORMAT}])
 
@@ -322,7 +251,7 @@ def _take_up(connection: Connection) -> Iterator[Upgraded]:
     for name, column in (("runs", "same_as"), ("slices", "seconds_per_query")):
         table = connection.find(name)
         if table is not None and column not in table.schema.names:
-            _add(connection, name, [TABLES[name].columns.field(column)])
+            _change(connection, name, [TABLES[name].columns.field(column)], [])
     for name in sorted({"pair_facts", "timings", "uses"} & {*connection.names()}):
         rows = _rows(connection, name)
         if name == "pair_facts":
@@ -338,6 +267,27 @@ def _take_up(connection: Connection) -> Iterator[Upgraded]:
             register(connection, "runs", [{**row, "uses": of_row} for row, of_row in zip(runs, keys, strict=True)])
         connection.drop(name)
         yield Upgraded(table=name, done="is no table of its own any more", columns=("all",), n_rows=len(rows))
+
+
+def _fill_ledger(connection: Connection) -> Iterator[Upgraded]:
+    """Write the ledger again, with the digest of the rows of every entry, and an entry for every evaluation."""
+    known = {row["key"]: row for row in _rows(connection, "derived")}
+    entries = [
+        {**row, "table_name": _TABLE_OF.get(row["kind"], "slices"), "digest": entry_digest(row, Made(0, 0))}
+        for row in known.values()
+        if not row["n_rows"]
+    ]
+    of_outcomes = {"kind": OUTCOMES_KIND, "identity": "", "usual": True, "seconds": 0.0, "run": "", "created": now()}
+    for name in KEYED_BY:
+        for rows in whole_evaluations(connection) if name == "outcomes" else [read_where(connection, name)]:
+            for key, made in made_rows(name, rows).items():
+                entry = {"key": key, "n_rows": made.n_rows, **of_outcomes} if name == "outcomes" else known.get(key)
+                if entry is not None and entry["n_rows"] == made.n_rows:
+                    entries.append({**entry, "table_name": name, "digest": entry_digest(entry, made)})
+    connection.drop("derived")
+    register(connection, "derived", entries, update=False)
+    connection.remove("digests")  # of all files, which the ledger takes the place of
+    yield Upgraded(table="derived", done="columns changed", columns=("table_name", "digest"), n_rows=len(entries))
 
 
 def _rows(connection: Connection, name: str) -> list[dict[str, Any]]:
@@ -368,4 +318,4 @@ def _change(connection: Connection, name: str, lacking: list[pa.Field], others: 
             table.drop_columns(surplus)
 
     retrying(f"changing the columns of table {name!r}", commit)
-    connection.record(name)
+    connection.committed(name, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +23,6 @@ from capim.store.connection import (
     storage_faults,
 )
 from capim.store.current import Row, States, newest_rows
-from capim.store.digests import RECORDS
 from capim.store.embedding_store import EmbeddingStore, corpus_table
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import disk_bytes, stored_sets
@@ -165,7 +163,6 @@ def discard_if_empty(store: EmbeddingStore) -> None:
     for name in store.connection.names():
         store.connection.drop(name)
     if store.connection.is_local:
-        shutil.rmtree(Path(store.uri) / RECORDS, ignore_errors=True)
         for folder in (Path(store.uri), Path(store.uri).parent):
             with suppress(OSError):
                 folder.rmdir()
@@ -301,7 +298,7 @@ def _derived(store: EmbeddingStore, kept: _Kept, made: set[str]) -> dict[str, tu
 def prune(store: EmbeddingStore, plan: Pruning) -> Pruning:
     """Removes what a plan names, but for what is in use by now; returns what went.
 
-    `capim store compact` then frees the space.
+    Compacting then frees the space.
     """
     connection, plan = store.connection, _of_both(plan, plan_pruning(store, keep=plan.keep))
     delete(connection, "sets", "set_name", [name for name in plan.tables if name.startswith(SET_PREFIXES)])

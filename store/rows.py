@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.connection import Added, Connection, retrying, storage_faults
+from capim.store.connection import Added, Checked, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
+from capim.store.ledger import KEYED_BY, compared, damage
 from capim.store.schema import ANALYSES, TABLES, required, texts
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore
 
 _SHOWN = 30  # names that a message about an unknown one lists
+_AT_ONCE = 100  # evaluations whose outcomes are in memory together
+_PAUSES = (0.0, 0.1, 0.5, 2.0)  # seconds, in which another process writes its entries of the ledger, or removes rows
 
 
 Equals: TypeAlias = Mapping[str, str | Sequence[str]]
@@ -42,8 +46,84 @@ def read(
 ) -> pa.Table:
     """The rows of a table whose columns hold these texts, or some columns of them; none if it was never written.
 
-    What others have written since a connection that keeps rows has looked, ``seconds`` ago or less, is not among them.
+    What others have written since a connection that keeps rows has looked, ``seconds`` ago or less, is not among them,
+    nor are derived rows that the ledger does not list.
+
+    Raises:
+        WorkError: Rows of the table are not what the ledger says.
     """
+    if name not in KEYED_BY or name == "outcomes":
+        rows = _read(connection, name, equals, columns, seconds=seconds)
+        if name == "outcomes" and not columns and "query_id" not in equals:
+            _check_outcomes(connection, rows)
+        return rows
+    unlisted, key = check(connection, name, seconds), KEYED_BY[name]
+    if not unlisted:
+        return _read(connection, name, equals, columns, seconds=seconds)
+    rows = _read(connection, name, equals, (*dict.fromkeys((*columns, key)),) if columns else (), seconds=seconds)
+    rows = rows.filter(pc.invert(pc.is_in(rows[key], value_set=pa.array(sorted(unlisted), pa.string()))))
+    return rows.select(list(columns)) if columns else rows
+
+
+def check(connection: Connection, name: str, seconds: float | None = None) -> frozenset[str]:
+    """Compare a table of derived rows with the ledger, unless the connection knows both as they are now.
+
+    Returns:
+        Keys of rows that the ledger does not list: of a derivation that another process makes, or that was interrupted.
+
+    Raises:
+        WorkError: Rows are missing, or are not those that were written.
+    """
+    seconds, known = connection.kept.look_seconds if seconds is None else seconds, connection.checked.get(name)
+    if known is not None and seconds and time.monotonic() - known.looked < seconds:
+        return known.unlisted
+    for pause in _PAUSES:
+        time.sleep(pause)
+        looked, versions = time.monotonic(), (_version(connection, name), _version(connection, "derived"))
+        if known is not None and known.versions == versions:
+            connection.checked[name] = known._replace(looked=looked)
+            return known.unlisted
+        # the ledger first: rows are written before their entry
+        entries = _read(connection, "derived", seconds=0.0 if pause else seconds)
+        found = compared(name, _read(connection, name, seconds=0.0 if pause else seconds), entries)
+        if not found.damaged:
+            break
+    if found.damaged:
+        raise damage(name, found.damaged)
+    connection.checked[name] = Checked(versions, looked, frozenset(found.unlisted))
+    return frozenset(found.unlisted)
+
+
+def _check_outcomes(connection: Connection, rows: pa.Table) -> None:
+    """Raise :class:`WorkError` unless these outcomes, of whole evaluations, are those that were written."""
+    if rows.num_rows:
+        evaluations = texts(pc.unique(rows["evaluation"]))
+        found = compared("outcomes", rows, _read(connection, "derived", {"key": evaluations}), keys=evaluations)
+        if wrong := (*found.damaged, *found.unlisted):
+            raise damage("outcomes", wrong)
+
+
+def whole_evaluations(connection: Connection) -> Iterator[pa.Table]:
+    """The outcomes of all evaluations, those of some evaluations in memory at a time."""
+    every = sorted(counts(connection, "outcomes", "evaluation", {}))
+    for start in range(0, len(every), _AT_ONCE):
+        yield read_where(connection, "outcomes", one_of("evaluation", every[start : start + _AT_ONCE]))
+
+
+def _version(connection: Connection, name: str) -> int:
+    table = connection.find(name)
+    return 0 if table is None else table.version
+
+
+def _read(
+    connection: Connection,
+    name: str,
+    equals: Equals = MappingProxyType({}),
+    columns: Sequence[str] = (),
+    *,
+    seconds: float | None = None,
+) -> pa.Table:
+    """The rows as they are stored, see :func:`read`."""
     kept = None
     if TABLES[name].small or (columns and not equals):
         part = () if TABLES[name].small else tuple(columns)
@@ -57,7 +137,7 @@ def read(
     if kept is None:
         if [*equals] == [TABLES[name].written_by] and not columns:
             [wanted] = equals.values()
-            found = by_value(connection, name, [wanted] if isinstance(wanted, str) else wanted)
+            found = by_value(connection, name, [wanted] if isinstance(wanted, str) else wanted, checks=False)
             return pa.concat_tables([*found.values()] or [TABLES[name].columns.empty_table()])
         return read_where(connection, name, having(equals), columns)
     kept = _among(kept, equals)
@@ -75,12 +155,14 @@ def read_now(connection: Connection, name: str, equals: Equals) -> pa.Table:
     return read(connection, name, equals, seconds=0.0)
 
 
-def by_value(connection: Connection, name: str, values: Sequence[str]) -> dict[str, pa.Table]:
+def by_value(connection: Connection, name: str, values: Sequence[str], *, checks: bool = True) -> dict[str, pa.Table]:
     """The rows of each value of the column by which a table is written (``StoredTable.written_by``), in one pass."""
     found = connection.kept.of_values(name, values)
     if missing := [value for value in dict.fromkeys(values) if value not in found]:
         column = str(TABLES[name].written_by)
         rows = read_where(connection, name, having({column: missing}))
+        if checks:
+            _check_outcomes(connection, rows)
         for value in missing:
             found[value] = _among(rows, {column: value}) if len(missing) > 1 else rows
             connection.kept.add_value(name, value, found[value], found[value].nbytes)
@@ -171,7 +253,7 @@ def merge(
     added = None
     if written == rows.num_rows and not done["num_deleted_rows"] and not (n_changed and other_keys):
         added = Added(rows, first if n_changed else None)
-    connection.record(name, table, added)
+    connection.committed(name, table.version, added)
     if added is not None and not n_changed and (column := TABLES[name].written_by) is not None:
         for value in texts(pc.unique(rows[column])):
             own = _among(rows, {column: value})
@@ -185,16 +267,22 @@ def register(connection: Connection, name: str, rows: Iterable[Mapping[str, obje
 
 
 def delete(connection: Connection, name: str, column: str, values: Sequence[str | int]) -> None:
-    """Deletes the rows that hold one of these values in a column."""
+    """Deletes the rows that hold one of these values in a column; of derived rows, all of their derivations."""
+    condition = one_of(column, values)
+    if values and (key := KEYED_BY.get(name)) is not None:
+        keys = texts(pc.unique(read_where(connection, name, condition, (key,))[key].drop_null()))
+        delete(connection, "derived", "key", keys)  # first: rows without an entry are not read
+        condition += f" OR {one_of(key, keys)}"
 
-    def commit() -> None:
+    def commit() -> int:
         table = connection.find(name)
-        if table is not None:
-            table.delete(one_of(column, values))
+        if table is None:
+            return 0
+        table.delete(condition)
+        return int(table.version)
 
     if values:
-        retrying(f"writing table {name!r}", commit)
-        connection.record(name)
+        connection.committed(name, retrying(f"writing table {name!r}", commit))
 
 
 def quoted(value: str | int) -> str:

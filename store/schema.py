@@ -12,7 +12,7 @@ from typing import cast
 
 import pyarrow as pa
 
-FORMAT = 7
+FORMAT = 8
 TIME = pa.timestamp("us", tz="UTC")
 TOP = 100  # the longest result list that is stored
 UNLISTED = 1 << 30  # the rank of the first relevant item that counts as not found: of a query without a list, say
@@ -263,10 +263,12 @@ SLICES = _columns(
 )
 DERIVED = _columns(
     *required(pa.string(), "key"),  # digest of the identity
-    *required(pa.string(), "kind"),  # result, replicates, comparison, ranking, analysis, gate, devices
+    *required(pa.string(), "kind"),  # result, replicates, comparison, ranking, analysis, gate, devices, outcomes
     *required(pa.string(), "identity"),  # JSON: what it is of, its inputs, settings and the versions of the code
     *required(pa.bool_(), "usual"),  # made with the settings that a run has unless it is given others
+    *required(pa.string(), "table_name"),  # of its rows
     *required(pa.int64(), "n_rows"),  # that carry its key
+    *required(pa.string(), "digest"),  # of the entry and its rows, see `store.ledger`
     *required(pa.float64(), "seconds"),
     *_MADE,
 )

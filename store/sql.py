@@ -419,14 +419,10 @@ def version_of(store: EmbeddingStore) -> str:
         True
     """
     connection = store.connection
-    newest = [next(iter(connection.digests.files.manifests(name)), (0, "")) for name in _TABLES]
+    tables = [connection.find(name) for name in _TABLES]
     # the time too: a table that was dropped and made again counts its versions from the start
-    folders = [connection.folder(name) for name in _TABLES]
-    times = [
-        (folder / path).stat().st_mtime_ns if path and folder else 0
-        for (_, path), folder in zip(newest, folders, strict=True)
-    ]
-    return digest16([newest, times])
+    newest = [table and (table.version, str(table.versions()[-1]["timestamp"])) for table in tables]
+    return digest16([newest])
 
 
 @dataclass(kw_only=True)

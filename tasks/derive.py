@@ -104,9 +104,8 @@ def derive(
             for at, rows in made.items():
                 each = todo[at]
                 parts.append(_keyed(table, rows, each))
-                entries.append(_entry(each, len(rows), seconds=seconds, run=run))
-            store.write_rows(table, pa.concat_tables(parts))
-            store.write_rows("derived", pa.Table.from_pylist(entries, schema=DERIVED), replace="key")
+                entries.append(_entry(each, seconds=seconds, run=run))
+            store.write_derived(table, pa.concat_tables(parts), entries)
             advance(len(made))
     return [each.key for each in wanted]
 
@@ -174,6 +173,6 @@ def with_column(rows: pa.Table, name: str, values: Sequence[str]) -> pa.Table:
     return rows.set_column(place, rows.schema.field(place), pa.array(values, pa.string()))
 
 
-def _entry(each: Derivation, n_rows: int, *, seconds: float, run: str) -> dict[str, object]:
+def _entry(each: Derivation, *, seconds: float, run: str) -> dict[str, object]:
     about = {"key": each.key, "kind": each.kind, "identity": each.identity, "usual": each.usual}
-    return {**about, "n_rows": n_rows, "seconds": seconds, "run": run, "created": datetime.now(UTC)}
+    return {**about, "seconds": seconds, "run": run, "created": datetime.now(UTC)}

@@ -63,7 +63,7 @@ def score(
     scored = open_sets(store, sets, protocols)
     drop_superseded(store, encoder_fingerprint=sets.encoder_fingerprint, corpus_fingerprint=scored.corpus.fingerprint)
     # comparisons and slices also need the outcomes, which a damaged store may have lost in part
-    stored = store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
+    stored = scored.stored()
     left = dict.fromkeys(incomplete(scored, scored.protocols, stored))
     fresh = set[str]()
     with track(f"{sets.encoder} · {sets.corpus} · scoring", total=len(scored.protocols), unit="protocols") as advance:
@@ -111,7 +111,7 @@ def score_part(
     """Score one part of the gallery, from 1, for `score` to merge; nothing where the outcomes are stored."""
     store = EmbeddingStore.open(store_uri)
     scored = open_sets(store, sets, protocols)
-    stored = store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
+    stored = scored.stored()
     write_score_part(scored, stored, part - 1, n_parts, Resources(device, memory_bytes))
     return sets
 

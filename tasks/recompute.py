@@ -1,8 +1,7 @@
-"""What is stored, computed again: `capim store verify --recompute`.
+"""What is derived, made again in memory and compared: `capim store verify --recompute`.
 
-Figures, comparisons, rankings and analyses from the outcomes, what published figures say of them, and the outcomes of a
-sample of queries from the vectors.
-Wrong bytes are found whatever any digest says of them, and so is code that gives something else than it once gave.
+Figures, comparisons, rankings and analyses from the outcomes, and what published figures say of them. Code that gives
+something else than it once gave is found, whatever the ledger says.
 """
 
 from __future__ import annotations
@@ -12,64 +11,34 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from capim.store import EmbeddingStore
 from capim.store.current import Row
 from capim.store.errors import RequestError, WorkError
 from capim.store.integrity import StoreCheck
-from capim.store.removal import drop, drop_evaluations
 from capim.store.rows import delete
 from capim.store.schema import DERIVED, TABLES, texts
-from capim.store.types import canonical_json, digest16
+from capim.store.types import canonical_json
 from capim.tasks.compare import derive_combined, derive_comparisons, derive_ranking
 from capim.tasks.derive import derive
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.protocols import build_tasks
-from capim.tasks.ranking.spot_check import wrong_outcomes
 from capim.tasks.report import analysing, gate_of, wanted_analyses
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
-from capim.tasks.runtime.scoring import open_sets, stored_evaluations
-from capim.tasks.runtime.stored import WITHOUT_VECTORS, chosen, has_vectors
+from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
 
-SAMPLE = 100  # queries of an evaluation whose outcomes are computed again, drawn with the seed 0
 _SLACK = 1e-9  # of a figure that another machine adds up in another order
 _OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ between equal rows
 _DERIVED = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wrong:
-    """Something stored that is not what is computed.
-
-    Attributes:
-        what: Its table.
-        detail: Of which encoder, corpus, protocol and metric; what is stored and what is computed.
-        keys: The derivations whose rows are wrong.
-        outcomes_of: Whose outcomes do not follow from the embeddings: nothing says which of the two were changed.
-    """
-
-    what: str
-    detail: str
-    keys: tuple[str, ...] = ()
-    outcomes_of: SetsRef | None = None
-
-    @property
-    def check(self) -> StoreCheck:
-        """As `capim store verify` shows it."""
-        remedy = (
-            ". Restore the table from a backup, or run `capim store repair --recompute`, then the same command again"
-        )
-        return StoreCheck(what=self.what, state="damaged", detail=self.detail + remedy)
-
-
-class _Anew(EmbeddingStore):
+class _InMemory(EmbeddingStore):
     """A store in which nothing has been derived; what is written is kept in memory.
 
     Attributes:
@@ -84,19 +53,21 @@ class _Anew(EmbeddingStore):
         """The stored rows; of the ledger none."""
         return DERIVED.empty_table() if table == "derived" else super().rows(table, **equals)
 
-    def write_rows(self, table: str, rows: pa.Table, *, replace: str | None = None) -> int:
-        """Keeps them in :attr:`made`."""
+    def write_derived(self, table: str, rows: pa.Table, entries: Iterable[Row]) -> None:
+        """Keep the rows in :attr:`made`."""
         self.made[table] += rows.to_pylist()
+        self.made["derived"] += [{**entry, "table_name": table} for entry in entries]
+
+    def write_rows(self, table: str, rows: pa.Table, *, replace: str | None = None) -> int:
+        """Write nothing."""
+        del table, replace
         return len(rows)
 
 
-def recompute(store: EmbeddingStore) -> Iterator[Wrong | StoreCheck]:
-    """Computes all that is current again, and some outcomes: gives each difference, then how much was computed."""
+def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
+    """Derive all that is current again; gives each difference, then how much was derived."""
     store = store.keeping()
     ledger: dict[str, Row] = {row["key"]: row for row in store.rows("derived").to_pylist()}
-    for key, row in ledger.items():
-        if digest16([row["identity"]]) != key:
-            yield Wrong(what="derived", detail=f"key {key} is not that of its identity", keys=(key,))
     stored = texts(store.corpora()["fingerprint"])
     columns = [field.name for field in fields(SetsRef)]
     found = store.rows("results", corpus_fingerprint=stored).select(columns).to_pylist()
@@ -107,7 +78,7 @@ def recompute(store: EmbeddingStore) -> Iterator[Wrong | StoreCheck]:
             try:
                 yield from again.of_evaluation(sets)
             except (RequestError, WorkError) as fault:
-                yield Wrong(what="results", detail=f"{sets.encoder} on {sets.corpus} cannot be computed again: {fault}")
+                yield _wrong(store, "results", f"{sets.encoder} on {sets.corpus} cannot be computed again: {fault}", ())
             advance(1)
     for table in ("comparisons", "slices", "rankings"):
         yield from again.over_encoders(table)
@@ -118,24 +89,10 @@ def recompute(store: EmbeddingStore) -> Iterator[Wrong | StoreCheck]:
         yield StoreCheck(what="results", state="incomplete", detail=f"not computed again: {reasons}")
 
 
-def remove_wrong(store: EmbeddingStore, wrong: Iterable[Wrong]) -> dict[str, int]:
-    """Removes what is wrong, so that the next run makes it again; gives how many rows of which table.
-
-    With outcomes go the embeddings that they should follow from, and all that was derived from them.
-    """
-    removed = Counter[str]()
-    for each in wrong:
-        keys = list(each.keys)
-        for table, column in (*((name, "derived") for name in _DERIVED), ("derived", "key")):
-            removed[table] += sum(store.counts(table, column, **{column: keys}).values()) if keys else 0
-            delete(store.connection, table, column, keys)
-        if each.outcomes_of is not None:
-            encoder, corpus = each.outcomes_of.encoder_fingerprint, each.outcomes_of.corpus_fingerprint
-            found = store.rows("results", encoder_fingerprint=encoder, corpus_fingerprint=corpus)["evaluation"]
-            drop_evaluations(store, texts(found), encoder_fingerprints=[encoder], corpus_fingerprint=corpus)
-            removed["results"] += len(found)
-            removed["embeddings"] += drop(store, encoder=encoder, corpus=corpus, dry_run=False).n_rows
-    return +removed
+def _wrong(store: EmbeddingStore, table: str, detail: str, keys: Sequence[str]) -> StoreCheck:
+    """The check of rows of a table that are not what is derived, of the derivations with these keys."""
+    remove = partial(delete, store.connection, table, "derived", keys)
+    return StoreCheck(what=table, state="damaged", detail=detail, remove=remove)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +109,7 @@ class _Again:
     counts: Counter[str] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
 
-    def compared(self, table: str, anew: _Anew) -> Iterator[Wrong]:
+    def compared(self, table: str, anew: _InMemory) -> Iterator[StoreCheck]:
         """How the stored rows of a table differ from those that were made of the same derivations."""
         made = [row for row in anew.made[table] if row["derived"] in self.ledger]
         keys = [row["key"] for row in anew.made["derived"]]
@@ -162,11 +119,11 @@ class _Again:
             kept = stored.pop(_place(table, row), None)
             what = _difference(kept, row) if kept else "is not stored, though the ledger has its key"
             if what:
-                yield Wrong(what=table, detail=f"{_name(row)}: {what}", keys=(row["derived"],))
+                yield _wrong(self.store, table, f"{_name(row)}: {what}", [row["derived"]])
         for row in stored.values():
-            yield Wrong(what=table, detail=f"{_name(row)}: is not computed any more", keys=(row["derived"],))
+            yield _wrong(self.store, table, f"{_name(row)}: is not computed any more", [row["derived"]])
 
-    def of_evaluation(self, sets: SetsRef) -> Iterator[Wrong]:
+    def of_evaluation(self, sets: SetsRef) -> Iterator[StoreCheck]:
         """Of the current figures of one encoder on one corpus, and of their outcomes."""
         states = {name: getattr(sets, name) for name in ("encoder_fingerprint", "corpus_fingerprint")}
         rows = self.store.current("results", **states)
@@ -174,17 +131,17 @@ class _Again:
         for row in rows:
             entry = self.ledger.get(row["derived"])
             if entry is None:
-                yield Wrong(what="results", detail=f"{_name(row)}: the ledger has no key {row['derived']}")
+                yield _wrong(self.store, "results", f"{_name(row)}: the ledger has no key {row['derived']}", ())
             else:
                 by_settings[canonical_json(json.loads(entry["identity"])["settings"])].append(row)
         for settings, of_settings in by_settings.items():
             reference = EvaluationRef(sets=sets, evaluations=_by_protocol(of_settings), n_scored=0)
             yield from self._figures(reference, Resampling(**json.loads(settings)), of_settings)
-        if self.store.encoder(sets.encoder_fingerprint).adapter not in WITHOUT_VECTORS:
-            yield from self._outcomes(sets, _by_protocol(rows))
 
-    def _figures(self, evaluation: EvaluationRef, resampling: Resampling, current: Sequence[Row]) -> Iterator[Wrong]:
-        anew = _Anew(self.store)
+    def _figures(
+        self, evaluation: EvaluationRef, resampling: Resampling, current: Sequence[Row]
+    ) -> Iterator[StoreCheck]:
+        anew = _InMemory(self.store)
         scored = stored_evaluations(anew, evaluation, ())
         keep = bool(self.store.counts("replicates", "derived", evaluation=list(evaluation.evaluations.values())))
         derive_figures(scored, resampling=resampling, run="", keep_replicates=keep)
@@ -194,26 +151,7 @@ class _Again:
         if n_other := sum(row["derived"] not in made_keys for row in current):
             self.left["figures by other code than today's, or by a metric of the user"] += n_other
 
-    def _outcomes(self, sets: SetsRef, evaluations: Mapping[str, str]) -> Iterator[Wrong]:
-        if not has_vectors(self.store, sets.encoder_fingerprint, sets.corpus_fingerprint):
-            self.left["evaluations whose embeddings were dropped"] += len(evaluations)
-            return
-        scored = open_sets(self.store, sets, list(evaluations))
-        protocols = [each for each in scored.protocols if scored.evaluations[each.id] == evaluations[each.id]]
-        if n_other := len(evaluations) - len(protocols):
-            self.left["evaluations of other embeddings than those that are stored, or by an older scorer"] += n_other
-        vectors = scored.vectors()
-        for task in build_tasks(scored.corpus, protocols):
-            some = chosen(len(task.query_ids), SAMPLE, seed=0).astype(np.intp)
-            self.counts["outcomes"] += len(some)
-            what = [*wrong_outcomes(task, scored.read(task.protocol), **vectors, chosen=some)]
-            more = f"; and {len(what) - 3} more" if len(what) > 3 else ""
-            if what:
-                name = f"{sets.encoder} on {sets.corpus}, {task.protocol.id}: "
-                detail = name + "; ".join(what[:3]) + f"{more}. Its outcomes or its embeddings were changed"
-                yield Wrong(what="outcomes", detail=detail, outcomes_of=sets)
-
-    def over_encoders(self, table: str) -> Iterator[Wrong]:
+    def over_encoders(self, table: str) -> Iterator[StoreCheck]:
         """Of the current comparisons, rankings or analyses, with the encoders that each was made of."""
         keys = {row["derived"] for row in self.store.current(table)}
         found = {key: json.loads(self.ledger[key]["identity"]) for key in keys & self.ledger.keys()}
@@ -228,7 +166,7 @@ class _Again:
             try:
                 anew = self._made(identity)
             except (RequestError, WorkError) as fault:
-                yield Wrong(what=table, detail=f"key {largest} cannot be computed again: {fault}", keys=(largest,))
+                yield _wrong(self.store, table, f"key {largest} cannot be computed again: {fault}", [largest])
                 continue
             keys = {row["key"] for row in anew.made["derived"]}
             if largest not in keys:
@@ -238,8 +176,8 @@ class _Again:
             for made in {table, *anew.made} & {*_DERIVED}:
                 yield from self.compared(made, anew)
 
-    def _made(self, identity: Mapping[str, Any]) -> _Anew:
-        anew, settings = _Anew(self.store), identity["settings"]
+    def _made(self, identity: Mapping[str, Any]) -> _InMemory:
+        anew, settings = _InMemory(self.store), identity["settings"]
         ids = [each.rpartition(" ")[2] for each in identity["inputs"] if " " in each]
         if identity["kind"] == "gate":  # of all evaluations on a corpus; its inputs are digests
             current = self.store.current("results", corpus_fingerprint=identity["subject"]["corpus"])

@@ -3,7 +3,7 @@
 Lance has no checksums, and would return a bit that was flipped on disk as a vector. Every row of an embedding set has a
 CRC-32 of its vector bytes, started from a value that depends on the position, norm, token count, truncation flag and
 layout: a change of any of them, or a vector moved to another item, is detected when the row is read, which is less
-work than the digests of all files (``store.digests``). The digest of a set is the SHA-256 of these checksums in corpus
+work than the digests of all files. The digest of a set is the SHA-256 of these checksums in corpus
 order.
 """
 
@@ -289,7 +289,7 @@ def checked(batch: pa.RecordBatch | pa.Table, key: SetKey, items: ItemIndex) -> 
         raise WorkError(
             f"set {key.table!r}: checksum mismatch in {len(damaged)} rows (changed on disk), first items "
             f"{', '.join(first)}; no row of the set is used",
-            remedy=f"Run `capim store repair {key.table}`, then `capim embed`: only these rows are encoded again. Or "
+            remedy="Run `capim store verify --drop`, then `capim embed`: only their batches are encoded again. Or "
             "restore the table from a backup",
         )
     return rows

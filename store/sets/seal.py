@@ -110,10 +110,9 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: Sealed
             existing.tag,
             existing.tag,
         )
-    connection.digests.record(name, table)  # with its tag
-    connection.digests.sync(name)
+    connection.sync(name)
     register(connection, "sets", [key.columns | columns])
-    connection.digests.sync("sets")
+    connection.sync("sets")
     drop_old_versions(table, timedelta(0))
     return SealedSet(key=key, **columns)
 
@@ -129,7 +128,7 @@ def missing_table(connection: Connection, key: SetKey) -> WorkError:
 
 
 def drop_remedy(key: SetKey) -> str:
-    """What to do about a set that cannot be repaired."""
+    """What to do about a set whose table is missing."""
     chosen = f"--encoder {key.encoder_fingerprint} --corpus {key.corpus_fingerprint} --modality {key.modality}"
     return f"Restore its table from a backup, or run `capim store drop {chosen} --yes`, then the same `capim embed`"
 
@@ -179,7 +178,7 @@ def examine(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Content
         if pc.any(pc.not_equal(items.ids.take(ids.column("ord").combine_chunks()), ids.column("item_id"))).as_py():
             raise WorkError(
                 f"set {name!r}: item ids were changed on disk",
-                remedy=f"Run `capim store repair {name}`, then `capim embed`, or restore the table from a backup",
+                remedy="Run `capim store verify --drop`, then `capim embed`, or restore the table from a backup",
             )
     return Contents(digest(crc), n_vectors, rows_of)
 

@@ -114,7 +114,8 @@ def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: M
     table = store.connection.database.open_table(name)
     if table.count_rows() != state.n_rows:
         raise RequestError(
-            f"set {name!r} has {table.count_rows()} rows, it was sealed with {state.n_rows}. Run `capim store compact`"
+            f"set {name!r} has {table.count_rows()} rows, it was sealed with {state.n_rows}. "
+            "Run `capim store prune --yes`"
         )
     if _is_indexed(table, key):
         return
@@ -122,7 +123,7 @@ def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: M
         table.create_index(
             metric="cosine", index_type="IVF_RQ", vector_column_name=vector_column(key.vectors), replace=True
         )
-        store.connection.record(name)
+        store.connection.committed(name, 0)
 
 
 def _is_indexed(table: lancedb.table.Table, key: SetKey) -> bool:

@@ -248,7 +248,7 @@ class SetWriter:
         if latest is None or latest.version == self._version:
             return
         self._add_fragments(latest)
-        if latest.count_rows() < int(self._present.sum()):  # a repair removed rows
+        if latest.count_rows() < int(self._present.sum()):  # damaged rows were removed
             self._reset()
             self._add_fragments(latest)
         self._version = latest.version

@@ -51,6 +51,11 @@ class ScoredSets:
         """The evaluation id of a figure that is computed from several protocols."""
         return digest16([self.evaluations[protocol.id] for protocol in protocols])
 
+    def stored(self) -> dict[str, int]:
+        """Protocol id -> number of its stored outcomes; -1 where they are not those that were written."""
+        found = self.store.stored_outcomes([*self.evaluations.values()])
+        return {protocol: found[each] for protocol, each in self.evaluations.items() if each in found}
+
     def vectors(self) -> dict[str, Any]:
         """The images and the captions, read from the store as far as they are asked for."""
         return {f"{modality}s": vectors_of(self.store, self.sets, modality) for modality in MODALITIES}

@@ -1,0 +1,137 @@
+"""The ledger, table ``derived``: how many rows each derivation has, and a digest of them, compared when they are read.
+
+Lance has no checksums: it returns a bit that was flipped on disk as a figure, takes a table whose newest version was
+deleted for the version before, and a restored older version for the newest. For every derivation, and for the outcomes
+of every evaluation, the ledger says what was written, so that all of these are seen, whatever made them.
+
+Rows are written before their entry. Rows without an entry, which a killed process left, are not read; the same run
+makes them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+from numpy.typing import NDArray
+
+from capim.store.errors import WorkError
+from capim.store.schema import TABLES, texts
+
+KEYED_BY = {name: "derived" for name, table in TABLES.items() if "derived" in table.columns.names} | {
+    "outcomes": "evaluation"
+}
+"""Tables whose rows the ledger has a digest of -> the column that holds the key of the entry."""
+OUTCOMES_KIND = "outcomes"  # of the entry of an evaluation
+_OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ between two makings of the same rows
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_NULL = np.uint64(0xD1B54A32D192ED03)
+
+
+class Made(NamedTuple):
+    """The rows of one key: how many, and the sum of their digests, which does not depend on their order."""
+
+    n_rows: int
+    sum: int
+
+
+def made_rows(table: str, rows: pa.Table) -> dict[str, Made]:
+    """Return for each key of some rows of a table how many rows it has and their sum; rows without a key are left out.
+
+    Every column of the table counts but those that say who made a row; others, which somebody added, do not.
+    """
+    digests = np.zeros(rows.num_rows, np.uint64)
+    with np.errstate(over="ignore"):
+        for name in TABLES[table].columns.names:
+            if name not in _OF_THE_RUN:
+                digests = (digests ^ (digests >> np.uint64(29))) * _ODD + _digests(rows[name])
+        digests = (digests ^ (digests >> np.uint64(32))) * _ODD
+    keys = pc.dictionary_encode(rows[KEYED_BY[table]].combine_chunks(), null_encoding="mask")
+    places = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    found = {}
+    order = np.argsort(places, kind="stable")
+    bounds = np.searchsorted(places[order], np.arange(len(keys.dictionary) + 1))
+    for at, key in enumerate(texts(keys.dictionary)):
+        of_key = digests[order[bounds[at] : bounds[at + 1]]]
+        found[key] = Made(len(of_key), int(of_key.sum(dtype=np.uint64)))
+    return found
+
+
+def entry_digest(entry: Mapping[str, Any], made: Made) -> str:
+    """Return the digest of an entry of the ledger and of the rows that it is of."""
+    own = [entry[name] for name in ("key", "kind", "usual", "n_rows")]
+    return xxhash.xxh3_64_hexdigest("\0".join(map(str, (*own, entry["created"].timestamp(), made.sum))).encode())
+
+
+def _digests(column: pa.ChunkedArray) -> NDArray[np.uint64]:
+    """Return 64 bits of every value: equal for equal values, and others after any change of one bit."""
+    array = column.combine_chunks()
+    found = _values(array)
+    if array.null_count:
+        found = np.where(array.is_null().to_numpy(zero_copy_only=False), _NULL, found)
+    return found
+
+
+def _values(array: pa.Array) -> NDArray[np.uint64]:
+    kind = array.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _sums(_digests(pa.chunked_array([array.flatten()])), pc.list_value_length(array).fill_null(0).to_numpy())
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        encoded = array.dictionary_encode()
+        values = [each.as_buffer() if each.is_valid else b"" for each in encoded.dictionary]
+        digests = np.array([xxhash.xxh3_64_intdigest(each) for each in values] or [0], np.uint64)
+        return digests[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    if pa.types.is_timestamp(kind):
+        array = array.cast(pa.int64())
+    values = array.fill_null(False if pa.types.is_boolean(kind) else 0).to_numpy(zero_copy_only=False)
+    wide = values.astype(np.float64 if values.dtype.kind == "f" else np.int64, copy=False)
+    bits: NDArray[np.uint64] = np.ascontiguousarray(wide).view(np.uint64)
+    return bits
+
+
+def _sums(digests: NDArray[np.uint64], lengths: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return a sum for each of several lists, which follow each other; every place has a weight of its own."""
+    ends = np.cumsum(lengths)
+    places = np.arange(len(digests)) - np.repeat(ends - lengths, lengths)
+    with np.errstate(over="ignore"):
+        weights = np.multiply.accumulate(np.full(int(lengths.max(initial=0)) + 1, _ODD))
+        summed = np.concatenate([[np.uint64(0)], np.cumsum(digests * weights[places], dtype=np.uint64)])
+        lists: NDArray[np.uint64] = summed[ends] - summed[ends - lengths] + lengths.astype(np.uint64)
+    return lists
+
+
+# --- what is stored, compared with the ledger
+
+
+class Compared(NamedTuple):
+    """Rows beside the ledger: the keys of entries that their rows differ from, and of rows without an entry."""
+
+    damaged: tuple[str, ...]
+    unlisted: tuple[str, ...]
+
+
+def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Sequence[str] | None = None) -> Compared:
+    """Compare all rows of a table, or of some keys, with the entries of the ledger that are of this table."""
+    made = made_rows(table, rows)
+    listed = {row["key"]: row for row in entries.to_pylist() if row["table_name"] == table}
+    listed = listed if keys is None else {key: listed[key] for key in keys if key in listed}
+    nothing = Made(0, 0)
+    damaged = (
+        key for key, row in listed.items()
+        if row["n_rows"] != made.get(key, nothing).n_rows or row["digest"] != entry_digest(row, made.get(key, nothing))
+    )  # fmt: skip
+    return Compared(tuple(damaged), tuple(key for key in made if key not in listed))
+
+
+def damage(table: str, keys: Sequence[str]) -> WorkError:
+    """Return the error for rows that are not what the ledger says."""
+    what = f"{len(keys):,} of the {'evaluations' if table == 'outcomes' else 'derivations'} in it ({keys[0]}"
+    return WorkError(
+        f"table {table!r} is damaged, or an older version of it: {what}{' …' if len(keys) > 1 else ''}) are not what "
+        "was written",
+        remedy="Run `capim store verify --drop`, then the same `capim run`, which makes them again",
+    )
