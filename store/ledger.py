@@ -28,6 +28,7 @@ KEYED_BY = {name: "derived" for name, table in TABLES.items() if "derived" in ta
 """Tables whose rows the ledger has a digest of -> the column that holds the key of the entry."""
 OUTCOMES_KIND = "outcomes"  # of the entry of an evaluation
 _OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ between two makings of the same rows
+_ENTRY = ("key", "kind", "usual", "n_rows", "created", "digest")  # columns of an entry that are compared
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD1B54A32D192ED03)
 
@@ -117,7 +118,8 @@ class Compared(NamedTuple):
 def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Sequence[str] | None = None) -> Compared:
     """Compare all rows of a table, or of some keys, with the entries of the ledger that are of this table."""
     made = made_rows(table, rows)
-    listed = {row["key"]: row for row in entries.to_pylist() if row["table_name"] == table}
+    of_table = entries.filter(pc.equal(entries["table_name"], table)).select(_ENTRY)
+    listed = {row["key"]: row for row in of_table.to_pylist()}
     listed = listed if keys is None else {key: listed[key] for key in keys if key in listed}
     nothing = Made(0, 0)
     damaged = (
