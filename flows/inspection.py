@@ -150,7 +150,11 @@ def list_known(
         everything: with encoders: the models of mteb
         modality: with ids: kind of items (default: image)
     """
-    given = {"CORPUS": (corpus, "ids"), "--modality": (modality, "ids"), "--pin": (pin, "encoders")}
+    given: dict[str, tuple[str | bool | None, str]] = {
+        "CORPUS": (corpus, "ids"),
+        "--modality": (modality, "ids"),
+        "--pin": (pin, "encoders"),
+    }
     given["--all"] = (everything, "encoders")
     for name, (value, kind) in given.items():
         if value and what != kind:
