@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store
-from capim.flows.terminal import Form, Rows, say
+from capim.flows.terminal import Form, Rows, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
 from capim.store.rows import matching, names_with_rows
@@ -147,7 +147,11 @@ def list_known(
         everything: with encoders: the models of mteb
         modality: with ids: kind of items (default: image)
     """
-    given = {"CORPUS": (corpus, "ids"), "--modality": (modality, "ids"), "--pin": (pin, "encoders")}
+    given: dict[str, tuple[str | bool | None, str]] = {
+        "CORPUS": (corpus, "ids"),
+        "--modality": (modality, "ids"),
+        "--pin": (pin, "encoders"),
+    }
     given["--all"] = (everything, "encoders")
     for name, (value, kind) in given.items():
         if value and what != kind:
@@ -228,13 +232,11 @@ def check(
     described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
     kind = _kind_of(name, {encoder_name(each) for each in described.encoders} if suite else ())
     of_model = {
-        "suite": suite, "device": device, "precision": config.precision, "compile": config.compile,
-        "trust-remote-code": config.trust_remote_code, "format": form.format != Form().format,
-        "columns": form.columns, "wide": form.wide,
+        "--suite": suite, "--device": device, "--precision": config.precision, "--compile": config.compile,
+        "--trust-remote-code": config.trust_remote_code, "--format": form.format != Form().format,
+        "--columns": form.columns, "--wide": form.wide,
     }  # fmt: skip
-    of_other = of_model if kind == "corpus" else {"missing": missing}
-    if faults := [f"--{option} has no effect on a {kind}; leave it out" for option, given in of_other.items() if given]:
-        raise RequestError([f"{name!r} is a {kind}: {fault}" for fault in faults])
+    refuse_unused(f"on a {kind}, which {name} is", **(of_model if kind == "corpus" else {"--missing": missing}))
     if not quiet:
         say(f"checking {name} as a {kind}")
     if kind == "corpus":

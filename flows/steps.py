@@ -36,7 +36,7 @@ from capim.flows.terminal import Form, Row, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, plain
-from capim.tasks.runtime.references import encoder_name
+from capim.tasks.runtime.references import encoder_name, rows_of
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
@@ -255,9 +255,7 @@ def evaluate(
     done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
 
     def figures() -> list[Row]:
-        store = EmbeddingStore.open(config.store_uri)
-        keys = sorted({key for reference in done for key in reference.uses})
-        return in_order(store.rows("results", derived=keys).to_pylist())
+        return in_order(rows_of(EmbeddingStore.open(config.store_uri), "results", done))
 
     return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
 
@@ -283,18 +281,13 @@ def _evaluate_metric(
     from capim.reports.rows.standing import against_best, pair_rows
 
     left_out = [line for reference in done for line in reference.left_out]
-    figures = [row for reference in done for row in reference.results]
-    pairs = [row for reference in done for row in reference.comparisons]
+    store = EmbeddingStore.open(config.store_uri)
+    figures, pairs = (rows_of(store, table, done) for table in ("results", "comparisons"))
     if left_out and not figures + pairs:
         raise RequestError(left_out)
     say(*(f"left out: {line}" for line in left_out))
     say(f"{f'{len(figures)} results and ' if results else ''}{len(pairs)} comparisons by {loaded} stored")
-    store = EmbeddingStore.open(config.store_uri)
-    comparisons = store.rows("comparisons", comparison=pairs).to_pylist() if pairs else []
-    if not results:
-        return pair_rows(comparisons, first)
-    found = in_order(store.rows("results", result=figures).to_pylist()) if figures else []
-    return against_best(found, comparisons)
+    return against_best(in_order(figures), pairs) if results else pair_rows(pairs, first)
 
 
 def compare(
@@ -339,13 +332,12 @@ def compare(
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
     done: Compared = _run("benchmark:compare", config, quiet=quiet)
     from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows, summary
-    from capim.tasks.compare import compared_rows
 
     for each in done.renewed:
         say(f"{each.sets.encoder} on {each.sets.corpus}: results of an older version of a metric were recomputed")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     store = EmbeddingStore.open(config.store_uri)
-    compared = compared_rows(store, done.comparisons)
+    compared = rows_of(store, "comparisons", done.comparisons)
     say(*summary(compared))
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
     pairs = pair_rows(compared, a)

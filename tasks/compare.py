@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 
@@ -190,13 +189,6 @@ def wanted_combined(corpus: Corpus, evaluations: Sequence[EvaluationRef], resamp
             version=", ".join(f"{name} {version_of(name)}" for name in (RSUM.metric, *SUMMARISED)),
         )
     ]
-
-
-def compared_rows(store: EmbeddingStore, references: Iterable[CompareRef]) -> list[dict[str, Any]]:
-    """The comparisons that the references name."""
-    keys = sorted({key for reference in references for key in reference.uses})
-    rows: list[dict[str, Any]] = store.rows("comparisons", derived=keys).to_pylist()
-    return rows
 
 
 @task("rank", makes=lambda store_uri, **_: [asset(store_uri, "ranking")])

@@ -94,12 +94,7 @@ def custom_metric(
     if made:
         record_metrics(store, [own.custom.metric()], run=run)
     own.drop_without_figure([protocol.id for protocol in chosen], having)
-    kept = {
-        table: store.rows(table, derived=[each.key for each in made[table]]) if made[table] else None
-        for table in ("results", "comparisons")
-    }
-    ids = {table: () if rows is None else tuple(texts(rows[TABLES[table].key[0]])) for table, rows in kept.items()}
-    return MetricRef(**ids, left_out=tuple(own.left_out), uses=tuple(uses))
+    return MetricRef(left_out=tuple(own.left_out), uses=tuple(uses))
 
 
 @dataclass(frozen=True, kw_only=True)

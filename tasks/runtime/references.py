@@ -8,9 +8,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from capim.store.types import Modality, digest16
+
+if TYPE_CHECKING:
+    from capim.store import EmbeddingStore
 
 LIBRARIES = (
     "capim",
@@ -111,8 +114,6 @@ class CombinedRef:
 class MetricRef:
     """The rows of a user's metric for the encoders of one corpus are in the store."""
 
-    results: tuple[str, ...]  # ids of the result rows
-    comparisons: tuple[str, ...]  # ids of the rows of comparisons
     left_out: tuple[str, ...]  # encoders and protocols without a figure, with the reason
     uses: tuple[str, ...]
 
@@ -168,6 +169,14 @@ def named(value: object) -> Iterator[Hashable]:
             yield from named(each)
     elif is_dataclass(value):
         yield from named([getattr(value, each.name) for each in fields(value)])
+
+
+def rows_of(
+    store: EmbeddingStore, table: str, references: Iterable[EvaluationRef | CompareRef | MetricRef]
+) -> list[dict[str, Any]]:
+    """The rows of a table whose keys the references name."""
+    keys = sorted({key for reference in references for key in reference.uses})
+    return [*store.rows(table, derived=keys).to_pylist()]
 
 
 def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) -> list[str]:

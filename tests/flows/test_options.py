@@ -342,7 +342,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     nothing: dict[Any, Any] = {
         compare_corpus: CompareRef(corpus="", corpus_fingerprint="", protocols=(), uses=()),
         compare_combined: CompareRef(corpus="", corpus_fingerprint="", protocols=(), uses=()),
-        custom_metric: MetricRef(results=(), comparisons=(), left_out=(), uses=()),
+        custom_metric: MetricRef(left_out=(), uses=()),
         diagnose_corpus: AnalysisRef(corpus="", n_slices=0, uses=()),
         publish_report: "report.html",
         watch_libraries: [],

@@ -13,7 +13,7 @@ from capim.store import EmbeddingStore
 from capim.store.types import EncoderSpec
 from capim.tasks import compare
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.runtime.references import EvaluationRef, rows_of
 from capim.tasks.statistics.draws import Adjustment, Resampling
 from tests.random_store import random_store
 from tests.tasks.conftest import evaluated
@@ -41,7 +41,7 @@ def compared(
     reference = compare.compare_corpus.fn(
         tuple(evaluations), protocols=PROTOCOLS, store_uri=store.uri, resampling=how, run=run
     )
-    rows = sorted(compare.compared_rows(store, [reference]), key=lambda row: str(row["comparison"]))
+    rows = sorted(rows_of(store, "comparisons", [reference]), key=lambda row: str(row["comparison"]))
     return [{name: value for name, value in row.items() if name not in DIFFERS} for row in rows]
 
 
