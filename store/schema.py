@@ -285,7 +285,7 @@ TIMINGS = _columns(
 )
 DERIVED = _columns(
     *required(pa.string(), "key"),  # digest of the identity
-    *required(pa.string(), "kind"),  # result, replicates, pair, comparison, ranking, analysis, measurement, gate, devices
+    *required(pa.string(), "kind"),  # result, replicates, pair, comparison, ranking, analysis, measurement, gate …
     *required(pa.string(), "identity"),  # JSON: what it is of, its inputs, settings and the versions of the code
     *required(pa.bool_(), "usual"),  # made with the settings that a run has unless it is given others
     *required(pa.int64(), "n_rows"),  # that carry its key
