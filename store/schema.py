@@ -263,7 +263,7 @@ SLICES = _columns(
 )
 DERIVED = _columns(
     *required(pa.string(), "key"),  # digest of the identity
-    *required(pa.string(), "kind"),  # result, replicates, comparison, ranking, analysis, gate, devices, outcomes
+    *required(pa.string(), "kind"),  # result, replicates, comparison, ranking, analysis, measurement, gate, outcomes …
     *required(pa.string(), "identity"),  # JSON: what it is of, its inputs, settings and the versions of the code
     *required(pa.bool_(), "usual"),  # made with the settings that a run has unless it is given others
     *required(pa.string(), "table_name"),  # of its rows

@@ -223,6 +223,7 @@ def _analyses(
 ) -> None:
     corpus = store.corpus(evaluations[0].sets.corpus, evaluations[0].sets.corpus_fingerprint)
     wanted = wanted_analyses(store, corpus, evaluations, [subject["analysis"]], resampling)
+    wanted = [each for each in wanted if each.kind == "analysis"]  # a measurement is another one each time
     derive(store, "slices", wanted, analysing(store, corpus, evaluations, resampling, run=""), run="")
 
 

@@ -116,7 +116,7 @@ def wanted_analyses(
             tags[sealed.key.encoder_fingerprint].append(sealed.tag)
     return [
         Derivation(
-            kind="analysis",
+            kind="measurement" if analysis.measures else "analysis",
             subject={
                 "analysis": analysis.name,
                 "corpus": corpus.fingerprint,

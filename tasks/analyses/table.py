@@ -42,6 +42,7 @@ class Analysis:
         section: Where the report shows it.
         on_request: Whether it runs only when it is named.
         part_of: The analysis whose name asks for this one too.
+        measures: Whether the same input may get other slices: what is trained at random, or is a time.
         of_languages: Whether it runs for the captions of every language, also where it is not named.
     """
 
@@ -58,6 +59,7 @@ class Analysis:
     section: Section = "slices"
     on_request: bool = False
     part_of: str = ""
+    measures: bool = False
     of_languages: bool = True
 
     @property
@@ -218,6 +220,7 @@ _OWN = (
         needs=_VECTORS_AND_SPECS,
         on_request=True,
         part_of="compression",
+        measures=True,  # LanceDB trains its indexes at random
     ),
     _ablation(
         "forward-precision",

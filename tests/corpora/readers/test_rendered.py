@@ -120,7 +120,7 @@ def test_labelled_scenes_have_their_two_colours_and_the_duplicates_that_were_pla
         assert class_of[image["id"]].split("_and_a_") == sorted((scene.first.colour, scene.second.colour))
     counts = Counter(class_of.values())
     assert len(counts) == 15
-    assert min(counts.values()) > 8, "enough for probes"
+    assert min(counts.values()) > 8, "enough for a probe"
     pairs = [*duplicates_by_bytes(corpus, of_shapes)]
     within = [(first, second) for first, second in pairs if first[0] == second[0]]
     assert len(within) == len(pairs) - len(within) == 15
