@@ -118,7 +118,7 @@ class Compared(NamedTuple):
 def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Sequence[str] | None = None) -> Compared:
     """Compare all rows of a table, or of some keys, with the entries of the ledger that are of this table."""
     made = made_rows(table, rows)
-    of_table = entries.filter(pc.equal(entries["table_name"], table)).select(_ENTRY)
+    of_table = entries.filter(pc.equal(entries["table_name"], pa.scalar(table))).select(_ENTRY)
     listed = {row["key"]: row for row in of_table.to_pylist()}
     listed = listed if keys is None else {key: listed[key] for key in keys if key in listed}
     nothing = Made(0, 0)
