@@ -50,7 +50,8 @@ log = logging.getLogger(__name__)
 
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 _NO_BUCKET = "nosuchbucket|bucket does not exist"
-_INCOMPLETE = "not found|no such file|invalid range|file size is too small"
+_INCOMPLETE = "not found|no such file|invalid range|file size is too small|fill whole buffer"
+_DAMAGED = "damaged file|lanceerror|decod|corrupt|out of (bounds|range)|overflow"
 _REMEDIES = {
     "no space left": "Nothing of this write was kept; free space and run the same command again to continue",
     "permission denied|read-only file system": "The folder is not writable: check its owner and mode, or give another "
@@ -63,7 +64,7 @@ _REMEDIES = {
     _NO_BUCKET: "There is no bucket of this name: check the address, or make the bucket",
     "error sending request|timed out|timeout|network_connection": "The storage does not answer: check the network, and "
     "AWS_ENDPOINT_URL. What was stored before is kept; run the same command again to continue",
-    f"{_INCOMPLETE}|damaged file": "Run `capim store verify`: it lists what is damaged; with --drop it removes that, "
+    f"{_INCOMPLETE}|{_DAMAGED}": "Run `capim store verify`: it lists what is damaged; with --drop it removes that, "
     "and the same command makes it again",
 }
 """What a fault of the storage layer says -> the next step; the first that is found."""

@@ -224,16 +224,21 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
     yield from _take_up(connection)
     names = [name for name in TABLES if name != "derived"]
     changes = {name: change for name in names if (change := _differs(connection, name)) is not None}
+    made_again = set[str]()
     for name, (lacking, others) in changes.items():
-        retyped = [each for each in others if each in TABLES[name].columns.names]
-        if "derived" not in TABLES[name].columns.names and (retyped or not all(each.nullable for each in lacking)):
-            differing = ", ".join([*(each.name for each in lacking), *others])
-            raise RequestError(f"table {name!r} of store {connection.uri} differs in {differing}, and is not upgraded")
+        if {*others} & {*TABLES[name].columns.names} or not all(each.nullable for each in lacking):
+            made_again.add(name)
+            if "derived" not in TABLES[name].columns.names:
+                differing = ", ".join([*(each.name for each in lacking), *others])
+                problem = f"table {name!r} of store {connection.uri} differs in {differing}, and is not upgraded"
+                raise RequestError(problem)
     for name, (lacking, others) in changes.items():
         table = connection.find(name)
         n_rows = 0 if table is None else table.count_rows()
         columns = (*(each.name for each in lacking), *others)
-        if "derived" in TABLES[name].columns.names:
+        if name in made_again:
+            if formats == {FORMAT}:
+                delete(connection, "derived", "table_name", [name])
             connection.drop(name)
             yield Upgraded(table=name, done="removed; the next run makes it again", columns=columns, n_rows=n_rows)
         else:
