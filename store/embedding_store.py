@@ -27,7 +27,7 @@ from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import FIGURE_OF_STATES, Row, States, Uses, current_rows, newest_rows, runs_with_keys, uses_of
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
 from capim.store.files import resolved_address
-from capim.store.ledger import OUTCOMES_KIND, Made, entry_digest, made_rows
+from capim.store.ledger import KEYED_BY, OUTCOMES_KIND, Made, entry_digest, made_rows
 from capim.store.rows import (
     by_value,
     check,
@@ -573,9 +573,18 @@ class EmbeddingStore:
         seconds: float | None = None,
         memory: int | None = None,
     ) -> pa.Table:
-        """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.sql``."""
+        """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.sql``.
+
+        A damaged table of derived rows that it names is answered from as it is, and named in the log.
+        """
         from capim.store.sql import select
 
+        for name in sorted(KEYED_BY.keys() - {"outcomes"}):
+            if name in statement:
+                try:
+                    check(self.connection, name)
+                except WorkError as fault:
+                    log.warning("%s", fault)
         return select(self, statement, parameters, seconds=seconds, memory=memory)
 
 
