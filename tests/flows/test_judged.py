@@ -117,7 +117,7 @@ def test_pages_in_two_stages_and_fused_are_encoders_like_any_other(workspace: Pa
         rows = store.rows("slices", analysis="two-stage")
         stored.append(rows.drop_columns(["run", "created", "seconds_per_query"]).sort_by("slice"))
     assert stored[0].equals(stored[1]), "only the wall time differs"
-    assert all(seconds > 0 for seconds in rows["seconds_per_query"].to_pylist())
+    assert all(seconds and seconds > 0 for seconds in rows["seconds_per_query"].to_pylist())
     command(f"fuse --encoders random,mirrored --corpora finance {QUICK}", workspace)
     value = {(row["encoder"], row["metric"]): row["value"] for row in store.rows("results").to_pylist()}
     for metric in ("nDCG@10", "recall@10", "AP"):  # all 80 pages ordered again: the second encoder alone
