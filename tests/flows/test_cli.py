@@ -70,7 +70,10 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Pa
     assert not (tmp_path / "workspace").exists()
 
 
-OLD_OPTIONS = {"--isolated": "list metrics --isolated", "search --html": "search x --encoder e --corpus c --html f.html"}
+OLD_OPTIONS = {
+    "--isolated": "list metrics --isolated",
+    "search --html": "search x --encoder e --corpus c --html f.html",
+}
 
 
 @pytest.mark.parametrize("name", sorted(cli.GONE))
