@@ -30,8 +30,11 @@ def test_every_command_explains_itself_with_an_example_and_fits_the_terminal(
     assert [line for line in said.splitlines() if len(line) > 80 and not line.startswith("Example: ")] == []
 
 
-def test_no_command_prints_the_help_and_is_a_wrong_request() -> None:
-    assert "capim demo" in command("", code=2).out
+def test_no_command_prints_the_help_of_all_and_is_a_wrong_request() -> None:
+    said = command("", code=2).out
+    assert "capim demo" in said
+    assert len(names := [words for words in all_parsers() if words and " " not in words]) == 24
+    assert all(f"    {name}" in said for name in names)
 
 
 @pytest.mark.parametrize(
