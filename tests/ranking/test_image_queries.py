@@ -33,7 +33,7 @@ from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.apart import sides_of
 from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from tests.random_store import SPECS, random_store
 from tests.ranking.conftest import data_of, small_corpus, tasks_of, unit
 from tests.reports.app.stores import evaluate as score_encoders
@@ -69,7 +69,7 @@ def checked(corpus: Corpus, sides: dict[str, Any], *ids: str) -> dict[str, Outco
     """Outcomes, whose ranks are as many items above the best relevant one, but for rounding."""
     found = evaluate(corpus, select_protocols(corpus, ids, vectors="single"), **sides)
     for outcomes in found.values():
-        task, queries, items, _ = sides_of(build_task(corpus, outcomes.protocol), **sides)
+        task, queries, items, _ = sides_of(*tasks_of(corpus, outcomes.protocol.id), **sides)
         scores = queries[task.queries].astype(np.float64) @ items.T
         for row, of_query in enumerate(scores):
             relevant = task.relevant[task.offsets[row] : task.offsets[row + 1]]
