@@ -147,13 +147,9 @@ def list_known(
         everything: with encoders: the models of mteb
         modality: with ids: kind of items (default: image)
     """
-    given: dict[str, tuple[str | bool | None, str]] = {
-        "CORPUS": (corpus, "ids"),
-        "--modality": (modality, "ids"),
-        "--pin": (pin, "encoders"),
-    }
-    given["--all"] = (everything, "encoders")
-    for name, (value, kind) in given.items():
+    given = {"CORPUS": corpus, "--modality": modality, "--pin": pin, "--all": everything}
+    for name, value in given.items():
+        kind = "ids" if name in ("CORPUS", "--modality") else "encoders"
         if value and what != kind:
             raise RequestError(f"{name} works with {kind} only: capim list {kind}")
     if what == "ids":
@@ -349,9 +345,9 @@ def verify(
     store = open_store(workspace)
     checks = [*integrity.verify(store)]
     if recompute:
-        from capim.tasks.recompute import recompute as again
+        from capim.tasks import recompute as recomputing
 
-        checks += again(store)
+        checks += recomputing.recompute(store)
     Rows(rows=[{"what": each.what, "state": each.state, "detail": each.detail} for each in checks]).print(form)
     left = [check.what for check in checks if check.state in ("damaged", "lost")]
     removed = integrity.drop_damaged(checks, imports=imports) if drop else []

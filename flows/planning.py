@@ -23,6 +23,7 @@ from capim.reports.destination import has_file
 from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import MissingStoreError, RequestError
 from capim.store.inventory import bytes_of_rows
+from capim.store.ledger import OUTCOMES_KIND
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.tasks.compare import wanted_combined, wanted_comparisons, wanted_ranking
@@ -336,6 +337,8 @@ class _Planning:
         """Kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
         measured = defaultdict[tuple[str, str], list[float]](list)
         for row in self.store.rows("derived").select(["kind", "identity", "seconds"]).to_pylist():
+            if row["kind"] == OUTCOMES_KIND:
+                continue
             measured[_measured(row["kind"], json.loads(row["identity"])["subject"])].append(row["seconds"])
             measured[row["kind"], ""].append(row["seconds"])
         return {kind: float(np.mean(seconds)) for kind, seconds in measured.items()}

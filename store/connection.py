@@ -422,11 +422,12 @@ class Connection:
         With what the commit has ``added``, if it did nothing else, kept rows need not be read again.
         """
         self.kept.written(name, version, added)
-        for table, (versions, *rest) in [*self.checked.items()]:
-            place = 0 if table == name else 1
-            if name in (table, "derived") and versions[place] == version - 1:
-                changed = (version, versions[1]) if place == 0 else (versions[0], version)
-                self.checked[table] = Checked(changed, *rest)
+        for table, known in [*self.checked.items()]:
+            of_table, of_ledger = known.versions
+            if name == table and of_table == version - 1:
+                self.checked[table] = known._replace(versions=(version, of_ledger))
+            elif name == "derived" and of_ledger == version - 1:
+                self.checked[table] = known._replace(versions=(of_table, version))
 
     def sync(self, name: str) -> None:
         """Write a table from memory to the disk (fsync); object storage does it itself."""

@@ -653,11 +653,14 @@ def _check_format(connection: Connection, *, create: bool) -> None:
     """
     try:
         formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
-        if not formats and not create and connection.find("formats") is None:
-            raise MissingStoreError(
-                f"there is no store at {connection.uri}. Give another workspace (--workspace, $CAPIM_WORKSPACE), "
-                "or make a store with `capim demo` or `capim run`"
-            )
+        if not formats and connection.find("formats") is None:
+            if {*connection.names()} - {"formats"}:
+                raise WorkError("table 'formats' is missing")
+            if not create:
+                raise MissingStoreError(
+                    f"there is no store at {connection.uri}. Give another workspace (--workspace, $CAPIM_WORKSPACE), "
+                    "or make a store with `capim demo` or `capim run`"
+                )
     except WorkError as fault:
         folder = connection.folder("formats")
         if folder is None or not folder.parent.is_dir():

@@ -83,7 +83,7 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     listed = set[str]()
     with suppress(WorkError):
         listed = {*texts(read(connection, "derived")["table_name"])}
-    for name in sorted(listed.union(names) & TABLES.keys()):
+    for name in sorted(listed.union(names, ["formats"]) & TABLES.keys()):
         yield _checked(store, name, partial(_table, store, name))
     with suppress(WorkError):
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
@@ -148,6 +148,8 @@ def _table(store: EmbeddingStore, name: str) -> tuple[State, str]:
                 problem = f"{len(found.damaged):,} derivations ({found.damaged[0]} …) are not what was written"
                 raise _DamagedError(problem, partial(_drop_keys, store, name, column, found.damaged))
         table = connection.find(name)
+        if table is None and name in {"formats", *connection.names()}:
+            raise WorkError(f"table {name!r} cannot be opened: its folder has no version of it")
         with storage_faults(f"reading table {name!r}"):
             n_rows = 0 if table is None else sum(batch.num_rows for batch in table.to_batches())
         if name == "encoders":
@@ -194,6 +196,8 @@ def _encoders(store: EmbeddingStore) -> None:
 def _drop_keys(store: EmbeddingStore, name: str, column: str, keys: Sequence[str]) -> None:
     delete(store.connection, "derived", "key", keys)
     delete(store.connection, name, column, keys)
+    if store.connection.find(name) is None:  # its folder may be there
+        store.connection.drop(name)
 
 
 def _drop_table(store: EmbeddingStore, name: str) -> None:

@@ -51,7 +51,7 @@ def made_rows(table: str, rows: pa.Table) -> dict[str, Made]:
             if name not in _OF_THE_RUN:
                 digests = (digests ^ (digests >> np.uint64(29))) * _ODD + _digests(rows[name])
         digests = (digests ^ (digests >> np.uint64(32))) * _ODD
-    keys = pc.dictionary_encode(rows[KEYED_BY[table]].combine_chunks(), null_encoding="mask")
+    keys: Any = pc.dictionary_encode(rows[KEYED_BY[table]].combine_chunks(), null_encoding="mask")
     places = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     found = {}
     order = np.argsort(places, kind="stable")
@@ -77,15 +77,16 @@ def _digests(column: pa.ChunkedArray) -> NDArray[np.uint64]:
     return found
 
 
-def _values(array: pa.Array) -> NDArray[np.uint64]:
+def _values(array: Any) -> NDArray[np.uint64]:
     kind = array.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _sums(_digests(pa.chunked_array([array.flatten()])), pc.list_value_length(array).fill_null(0).to_numpy())
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         encoded = array.dictionary_encode()
-        values = [each.as_buffer() if each.is_valid else b"" for each in encoded.dictionary]
-        digests = np.array([xxhash.xxh3_64_intdigest(each) for each in values] or [0], np.uint64)
-        return digests[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        contents = [each.as_buffer() if each.is_valid else b"" for each in encoded.dictionary]
+        digests = np.array([xxhash.xxh3_64_intdigest(each) for each in contents] or [0], np.uint64)
+        of_rows: NDArray[np.uint64] = digests[encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        return of_rows
     if pa.types.is_timestamp(kind):
         array = array.cast(pa.int64())
     values = array.fill_null(False if pa.types.is_boolean(kind) else 0).to_numpy(zero_copy_only=False)

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from capim.store import EmbeddingStore
+from capim.store.ledger import OUTCOMES_KIND
 
 COLUMNS = ("what", "corpus", "encoder", "reason", "n", "seconds", "detail")
 _SHOWN = 3  # differences in one cell
@@ -92,6 +93,8 @@ def _entries(store: EmbeddingStore) -> dict[str, _Entry]:
     corpora = {row["corpus_fingerprint"]: row["corpus"] for row in results}
     found = {}
     for row in store.rows("derived").to_pylist():
+        if row["kind"] == OUTCOMES_KIND:
+            continue
         identity = json.loads(row["identity"])
         subject, first = identity["subject"], next(iter(identity["inputs"]), "").partition(" ")[0]
         corpus, encoder = evaluations.get(first, ("", "")) if "corpus" not in subject else ("", "")

@@ -90,7 +90,7 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
         home = f"{(tmp_path / 'index.html').as_uri()}?q=recall@1"
         shown = [chromium, "--headless", "--no-sandbox", "--virtual-time-budget=15000", "--dump-dom", home]
         assert "1 matching document" in subprocess.check_output(shown, text=True, stderr=subprocess.DEVNULL)
-    for command in ("capim store repair", "capim run"):
+    for command in ("capim store verify", "capim run"):
         assert f">{command}<" in pages["reference/cli.html"], command
     assert ":meth:" not in pages["reference/python.html"]
     for column, comment in (

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from capim.store import EmbeddingStore
+from capim.store.rows import delete
 from tests.command import command, json_rows
 from tests.reports.pages import readable
 
@@ -81,9 +82,7 @@ def test_results_computed_anew_from_stored_outcomes_are_the_same_to_the_last_dig
     before = _figures(copy)
     command(f"{EVALUATE} 400", copy)
     assert _figures(copy) != before
-    results = EmbeddingStore.open(copy / "store").connection.find("results")
-    assert results is not None
-    results.delete("replicates = 500")
+    delete(EmbeddingStore.open(copy / "store").connection, "results", "replicates", [500])
     command(f"{EVALUATE} 500", copy)
     assert _figures(copy) == before
 
@@ -96,6 +95,7 @@ def test_outcomes_of_which_some_were_lost_are_scored_again(copy: Path) -> None:
     n_rows = outcomes.count_rows()
     outcomes.delete("query_ord = 7 AND encoder = 'tiny-clip' AND protocol LIKE 't2i/%'")
     assert outcomes.count_rows() < n_rows
+    assert "outcomes: what was damaged is removed" in command("store verify --drop", copy).err
     command(f"{EVALUATE} 500", copy)
     assert outcomes.checkout_latest() is None
     assert outcomes.count_rows() == n_rows

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
+from capim.store.rows import delete
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.evaluate import Side, by_gallery_size
 from capim.tasks.runtime.references import SetsRef
@@ -122,6 +123,7 @@ def score_on_workers(folder: Path) -> dict[str, float]:
     alone = store.rows("outcomes")  # of `score_windows`
     for table in ("outcomes", "results"):
         store.connection.drop(table)
+        delete(store.connection, "derived", "table_name", [table])
     started = time.perf_counter()
     local = LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None)
     with local as cluster, Client(cluster) as client:

@@ -1,7 +1,7 @@
 """Clicks at random through the pages of `capim serve`: ``python -m tests.faults.clicking WORKSPACE --seconds 3600``.
 
 Every link and every choice of a form that a page offers has to lead to a page, and the store has to be, byte for byte,
-what it was. With ``--disturb`` other processes evaluate, compare, compact, prune and watch the store meanwhile, again
+what it was. With ``--disturb`` other processes evaluate, compare, prune and watch the store meanwhile, again
 and again. The memory of the server is printed every hundred pages.
 """
 
@@ -173,7 +173,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--disturb", action="store_true", help="evaluate, compact, prune and watch meanwhile")
+    parser.add_argument("--disturb", action="store_true", help="evaluate, prune and watch meanwhile")
     args = parser.parse_args(argv)
     capim, place = [sys.executable, "-m", "capim.flows.cli"], ["--workspace", str(args.workspace)]
     before = digest(args.workspace / "store")
@@ -185,7 +185,7 @@ def main(argv: list[str] | None = None) -> int:
             if args.disturb:
                 settings = ["--quiet", "--corpora", "shapes", "--protocols", "t2i/all", "--seed"]
                 watched = ["watch", "--quiet", "--corpora", "shapes", "--encoders", "tiny-clip"]
-                kept = (["store", "compact"], ["store", "prune", "--keep", "2", "--yes"], watched)
+                kept = (["store", "prune", "--keep", "2", "--yes"], watched)
                 work = [
                     *(shlex.join([*capim, step, *place, *settings]) + " $n" for step in ("evaluate", "compare")),
                     *(shlex.join([*capim, *words, *place]) for words in kept),

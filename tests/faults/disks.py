@@ -77,7 +77,7 @@ def read_only(scene: Scene) -> str:
     subprocess.run(["cp", "-r", f"{scene.ground.folder}/embedded/.", scene.workspace], check=True)
     _mount("-o", "remount,ro", scene.workspace)
     scene.run("store", "verify").must(0)
-    for words in (("store", "compact"), ("run",)):
+    for words in (("store", "prune", "--yes"), ("run",)):
         done = scene.run(*words).must(1)
         expect("ead-only file system" in done.err, f"the message does not name the fault: {done.err[-500:]}")
     _mount("-o", "remount,rw", scene.workspace)

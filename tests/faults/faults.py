@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.faults import corruption, damages, disks, hostile, hubs, kills, networks, surroundings, together
+from tests.faults import corruption, disks, hostile, hubs, kills, networks, surroundings, together
 from tests.faults.fault import Fault
 
-_KINDS = (kills, disks, networks, hubs, corruption, damages, hostile, surroundings, together)
+_KINDS = (kills, disks, networks, hubs, corruption, hostile, surroundings, together)
 ALL = [fault for kind in _KINDS for fault in kind.FAULTS]
 
 

@@ -55,7 +55,6 @@ COMMANDS = {
     "evaluate": Command(("evaluate",), "embedded", 60),
     "compare": Command(("compare",), "whole", 10),
     "report": Command(("report",), "whole", 12),
-    "store compact": Command(("store", "compact"), "whole", 12),
     "store prune": Command(("store", "prune", "--keep", "1", "--yes"), "whole", 12, stale),
     "import": Command(("import", "{}/images.npz", "{}/captions.npz", *IMPORTED), "whole", 24, exported),
     "store upgrade": Command(("store", "upgrade"), "", 12, older),
@@ -123,7 +122,7 @@ def interrupt(scene: Scene, *, number: int, code: int) -> str:
     raise Failed("the run ended before it could be stopped")
 
 
-TIMES = 10  # so that there are a hundred kills
+TIMES = 11  # so that there are about a hundred kills
 
 FAULTS = faults(
     "kills",

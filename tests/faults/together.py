@@ -84,7 +84,7 @@ FAULTS = faults(
         "two runs of one suite": lambda s: side_by_side(s, "run", "run"),
         "three encodes of one suite": lambda s: side_by_side(s, "embed", "embed", "embed"),
         "two scorings and a report": lambda s: side_by_side(s, "evaluate", "report", "run", base="whole"),
-        "a run and two compactions": lambda s: side_by_side(s, "run", *["store compact"] * 2, base="embedded"),
+        "a run and two prunes": lambda s: side_by_side(s, "run", *["store prune --yes"] * 2, base="embedded"),
         "two runs, one killed": one_is_killed,
         f"four suites, serve and a watch for {SECONDS:.0f} s": crowd,
     },

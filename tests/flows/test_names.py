@@ -11,6 +11,8 @@ import pytest
 from PIL import Image
 
 from capim.store import EmbeddingStore
+from capim.store.rows import delete
+from capim.store.schema import texts
 from tests.command import command, json_rows
 
 COLOURS = ("red", "green", "blue", "white", "black", "orange")
@@ -174,9 +176,7 @@ def test_compare_export_and_report_take_only_what_is_named(three_encoders: Path,
     workspace = shutil.copytree(three_encoders, tmp_path / "workspace", symlinks=True)
     pair, corpus = "tiny-clip,tiny-colpali", "shapes-sample12"
     store = EmbeddingStore.open(workspace / "store")
-    comparisons = store.connection.find("comparisons")
-    assert comparisons is not None
-    comparisons.delete("true")
+    delete(store.connection, "comparisons", "encoder_a", texts(store.encoders()["name"]))
     chosen = f"--corpora {corpus} --encoders {pair} --protocols t2i/*"
     command(f"compare {chosen} {QUICK}", workspace)
     protocols = {"t2i/all", "t2i/first", "t2i/ordinal-mean", "t2i/scene"}

@@ -31,7 +31,6 @@ import capim.flows.execution
 import capim.flows.searching
 import capim.reports.app.server
 import capim.store.integrity
-import capim.store.removal
 import capim.tasks.encoders.conformance
 import capim.tasks.encoders.of_mteb
 import capim.tasks.recompute
@@ -93,21 +92,19 @@ BASES = {
     "list": "list metrics",
     "check": "check tiny-clip",
     "store prune": "store prune --keep 1",
-    "store diff": "store diff {set} {set}",
-    "store repair": "store repair results",
     "store drop": "store drop --encoder tiny-clip",
 }
 """Command -> its words without the option of a case, where they are more than its name."""
-WRITE = ("import", "store repair")
+WRITE = ("import",)
 COLUMNS = {
     "analyse": "corpus", "check": "check", "choose": "encoder",
     "compare": "state", "duplicates": "image", "evaluate": "value", "explain": "share",
     "list": "name", "query": "two", "results": "value", "search": "score",
-    "store compact": "bytes_freed", "store diff": "equal", "store info": "state", "store prune": "what",
+    "store info": "state", "store prune": "what",
     "store verify": "state", "watch": "verdict", "why": "reason",
 }  # fmt: skip
 VALUES = {
-    "accept": "", "adjustment": "benjamini-hochberg", "against": "published", "analyses": "complexity",
+    "adjustment": "benjamini-hochberg", "against": "published", "analyses": "complexity",
     "baseline": "{run}", "batch_size": "7", "captions": "{captions}", "compile": "", "corpora": PAIRS, "corpus": PAIRS,
     "depths": "5", "device": "cpu:0", "distractors": PAIRS, "encoder": "tiny-clip",
     "encoders": "tiny-clip,tiny-colpali", "format": "json", "image": "{picture}",
@@ -226,14 +223,10 @@ SPECIAL = {
     "list corpus": Case("list ids", "{small}", without="{smaller}"),
     "list modality": Case("list ids {small}", "--modality caption"),
     "check missing": Case("check {gone}", "--missing skip"),
+    "store verify drop": Case("store verify", "--drop", writes=True),
+    "store verify imports": Case("store verify --drop", "--imports", writes=True),
     "store info wide": Case("store info", "--wide"),
     "store prune keep": Case("store prune", "--keep 1"),
-    "store diff a": Case("store diff", "{set} {set}", without="{other} {set}"),
-    "store diff b": Case("store diff {set}", "{other}", without="{set}"),
-    "store diff other": Case("store diff {set} {set}", "--other {tmp}"),
-    "store repair name": Case("store repair", "results", without="outcomes", writes=True),
-    "store repair all": Case("store repair", "--all", without="outcomes", writes=True),
-    "store repair recompute": Case("store repair", "--recompute", without="outcomes", writes=True),
     "store drop encoder": Case(f"store drop --corpus {SHAPES}", "--encoder tiny-clip"),
     "store drop corpus": Case("store drop --encoder tiny-clip", f"--corpus {SHAPES}"),
 }
@@ -356,7 +349,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watched(complete_figures, "fn", lambda evaluation, **_: evaluation)
     pruned = Pruned(rows={"runs": 1}, tables=("old",), reports=(), freed={}, running=())
     watched(capim.flows.execution.prune, "fn", lambda *_, **__: pruned)
-    watched(capim.store.removal, "compact_store", lambda *_, **__: {"results": 1, "runs": 2})
     watched(capim.store.integrity, "verify", lambda *_, **__: [StoreCheck(what="runs", state="sound", detail="2 rows")])
     watched(capim.tasks.recompute, "recompute", lambda *_: [])
     watched(capim.tasks.encoders.of_mteb, "rows", lambda: [{"name": "a model of mteb"}])
@@ -437,8 +429,7 @@ def test_an_option_changes_what_the_command_does_or_is_refused(
     if words not in without_option:  # the same for all options of a command that change nothing in the store
         without_option[words] = observe(case, "without", case.without)
     assert without_option[words][2] != after
-    if case.option != "--other {tmp}":  # names a workspace without a store
-        assert code == 0 or case.words == "check own", error
+    assert code == 0 or case.words == "check own", error
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from capim.flows.benchmark import evaluate
 from capim.flows.config import run_config
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.rows import PARTS_PREFIX
+from capim.store.rows import PARTS_PREFIX, delete
 from capim.store.types import MODALITIES, digest16
 from capim.tasks.embed import check_corpora
 from capim.tasks.evaluate import find_sets, score_part
@@ -43,6 +43,7 @@ def unscored(small_demo: Path, tmp_path: Path) -> tuple[Path, pa.Table]:
     expected = expected.filter(pc.is_in(expected["corpus"], pa.array(CORPORA)))
     for table in ("outcomes", "results"):
         store.connection.drop(table)
+        delete(store.connection, "derived", "table_name", [table])
     return tmp_path / "workspace", expected
 
 

@@ -121,43 +121,39 @@ def test_prune_leaves_the_outcomes_of_a_run_in_another_process(embedded: Path, t
 
 
 @pytest.fixture
-def no_other_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No command waits for another process to write what is missing."""
-    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0,))
+def damaged(small_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workspace to damage; no command waits for another process to write what is missing."""
+    monkeypatch.setattr("capim.store.rows._PAUSES", (0.0,))
+    return Path(shutil.copytree(small_demo, tmp_path / "workspace"))
 
 
-@pytest.mark.usefixtures("no_other_process")
-@pytest.mark.parametrize("bytes_changed", [False, True])
-def test_a_table_without_its_record_stops_who_reads_figures_until_it_is_accepted(
-    small_demo: Path, tmp_path: Path, *, bytes_changed: bool
-) -> None:
+def test_a_changed_figure_stops_who_reads_figures_until_it_is_dropped_and_made_again(damaged: Path) -> None:
     """`results` printed .9877, and `store verify` said that nothing was damaged."""
-    shutil.copytree(small_demo / "store", tmp_path / "store")
-    shutil.rmtree(tmp_path / "store" / "digests" / "results")
-    if bytes_changed:
-        value = EmbeddingStore.open(small_demo / "store").rows("results", metric="R@1")["value"][0].as_py()
-        for file in (tmp_path / "store" / "results.lance" / "data").iterdir():
-            file.write_bytes(file.read_bytes().replace(struct.pack("<d", value), struct.pack("<d", 0.9877)))
-    missing = f"{tmp_path}/store/digests/results is missing"
-    for words in ("results", "evaluate --quiet", "compare --quiet", "report --quiet", "results"):
-        out, err = command(words, tmp_path, code=1)
-        assert missing in err
+    value = EmbeddingStore.open(damaged / "store").rows("results", metric="R@1")["value"][0].as_py()
+    for file in (damaged / "store" / "results.lance" / "data").iterdir():
+        file.write_bytes(file.read_bytes().replace(struct.pack("<d", value), struct.pack("<d", 0.9877)))
+    evaluate = "evaluate --quiet --replicates 100"
+    for words in ("results", evaluate, "compare --quiet", "report --quiet", f"export results --to {damaged}/f.csv"):
+        out, err = command(words, damaged, code=1)
+        assert "table 'results' is damaged" in err, words
+        assert "capim store verify --drop" in err
         assert "0.9877" not in out
-    assert missing in command("store verify", tmp_path, code=1).out.replace("\n", "")
-    assert "capim store repair results --accept" in command("store repair --all", tmp_path, code=1).err
-    assert "recorded as right" in command("store repair results --accept", tmp_path).err
-    command("store verify", tmp_path)
-    command("results", tmp_path)
+    assert "derivations" in command("store verify", damaged, code=1).out
+    assert "what was damaged is removed" in command("store verify --drop", damaged).err
+    command(evaluate, damaged)
+    command("store verify", damaged)
+    assert value in {row["value"] for row in command("results --format json --metric R@1", damaged).rows}
 
 
-@pytest.mark.usefixtures("no_other_process")
 @pytest.mark.parametrize("table", ["results", "outcomes", "sets", "formats", "corpora"])
-def test_a_table_that_cannot_be_opened_is_damage(small_demo: Path, tmp_path: Path, table: str) -> None:
+def test_a_table_that_cannot_be_opened_is_damage(damaged: Path, table: str) -> None:
     """Nothing of it was checked, so that nothing was damaged. A table that is removed: tests/store/test_damage.py."""
-    shutil.copytree(small_demo / "store", tmp_path / "store")
-    shutil.rmtree(tmp_path / "store" / f"{table}.lance" / "_versions")
-    found = {row["what"]: row for row in command("store verify --format json", tmp_path, code=1).rows}
+    shutil.rmtree(damaged / "store" / f"{table}.lance" / "_versions")
+    found = {row["what"]: row for row in command("store verify --format json", damaged, code=1).rows}
     assert found[table]["state"] == "damaged"
-    assert "is missing" in found[table]["detail"]
-    command("store repair --all", tmp_path)
-    command("store verify", tmp_path)
+    command("store verify --drop", damaged)
+    command("store verify", damaged)
+
+
+def test_imports_go_with_drop_only(tmp_path: Path) -> None:
+    assert "--imports goes with --drop" in command("store verify --imports", tmp_path, code=2).err

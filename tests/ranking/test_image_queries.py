@@ -30,10 +30,10 @@ from capim.tasks.corpora.readers.image_queries import read_image_queries
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.retrieval import rank_correlation
 from capim.tasks.metrics.table import headline_of
+from capim.tasks.ranking.apart import sides_of
 from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
-from capim.tasks.ranking.spot_check import wrong_outcomes
+from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from tests.random_store import SPECS, random_store
 from tests.ranking.conftest import data_of, small_corpus, tasks_of, unit
 from tests.reports.app.stores import evaluate as score_encoders
@@ -66,11 +66,18 @@ def vectors_of(corpus: Corpus, seed: int = 0) -> dict[str, Any]:
 
 
 def checked(corpus: Corpus, sides: dict[str, Any], *ids: str) -> dict[str, Outcomes]:
-    """Outcomes, after the check that recomputes them from their definition."""
+    """Outcomes, whose ranks are as many items above the best relevant one, but for rounding."""
     found = evaluate(corpus, select_protocols(corpus, ids, vectors="single"), **sides)
     for outcomes in found.values():
-        task = build_task(corpus, outcomes.protocol)
-        assert [*wrong_outcomes(task, outcomes, **sides, chosen=np.arange(len(outcomes)))] == []
+        task, queries, items, _ = sides_of(*tasks_of(corpus, outcomes.protocol.id), **sides)
+        scores = queries[task.queries].astype(np.float64) @ items.T
+        for row, of_query in enumerate(scores):
+            relevant = task.relevant[task.offsets[row] : task.offsets[row + 1]]
+            left_out = [] if task.excluded is None else task.excluded[task.excluded[:, 0] == row, 1]
+            others = of_query[np.setdiff1d(task.galleries[task.gallery_of[row]], [*relevant, *left_out])]
+            best = of_query[relevant].max()
+            least, most = 1 + (others > best + 2e-6).sum(), 1 + (others >= best - 2e-6).sum()
+            assert least <= outcomes.rank_best[row] <= outcomes.rank_worst[row] <= most
     return found
 
 

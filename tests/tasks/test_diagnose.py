@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from capim.store import Block, EmbeddingStore
+from capim.store.rows import delete
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.misses import SHARE
@@ -68,8 +69,8 @@ def test_only_what_another_version_or_other_settings_change_is_made_again(
     monkeypatch.setitem(ANALYSES, "hubs", replace(ANALYSES["hubs"], version="another"))
     assert made("newer code") == {"hubs"}
     assert made("other settings", seed=1) == every
-    store.connection.find("slices").delete("analysis = 'margin'")  # type: ignore[union-attr]  # it was written above
-    assert made("damaged", seed=1) == {"margins"}
+    delete(store.connection, "slices", "analysis", ["margin"])
+    assert made("removed", seed=1) == {"margins"}
 
 
 def test_sql_lists_the_ambiguous_misses_that_the_slices_count(tmp_path: Path, corpus: Corpus) -> None:
