@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 _NO_BUCKET = "nosuchbucket|bucket does not exist"
-_INCOMPLETE = "not found|no such file|invalid range|file size is too small"
+_INCOMPLETE = "not found|no such file|invalid range|file size is too small|failed to fill whole buffer"
 _REMEDIES = {
     "no space left": "Nothing of this write was kept; free space and run the same command again to continue",
     "permission denied|read-only file system": "The folder is not writable: check its owner and mode, or give another "

@@ -229,6 +229,8 @@ def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> tuple[St
     items: ItemIndex | None = None
     try:
         if connection.find(name) is None:
+            if sealed is None:
+                return "incomplete", "it has no version: its making or its removal was interrupted"
             raise WorkError(f"table {name!r} is missing")
         key = key or stored_key(connection, name)
         items = _items(store, key)
