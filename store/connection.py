@@ -51,6 +51,7 @@ log = logging.getLogger(__name__)
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 _NO_BUCKET = "nosuchbucket|bucket does not exist"
 _INCOMPLETE = "not found|no such file|invalid range|file size is too small|failed to fill whole buffer"
+_CORRUPT = r"corrupt|decod|invalid (user input|characters|argument)|out of (range|bounds)|outside metadata|expected|line \d+ column"
 _REMEDIES = {
     "no space left": "Nothing of this write was kept; free space and run the same command again to continue",
     "permission denied|read-only file system": "The folder is not writable: check its owner and mode, or give another "
@@ -63,8 +64,8 @@ _REMEDIES = {
     _NO_BUCKET: "There is no bucket of this name: check the address, or make the bucket",
     "error sending request|timed out|timeout|network_connection": "The storage does not answer: check the network, and "
     "AWS_ENDPOINT_URL. What was stored before is kept; run the same command again to continue",
-    f"{_INCOMPLETE}|damaged file": "Run `capim store verify`: it lists what is damaged; with --drop it removes that, "
-    "and the same command makes it again",
+    f"{_INCOMPLETE}|{_CORRUPT}|damaged file": "Run `capim store verify`: it lists what is damaged; with --drop it "
+    "removes that, and the same command makes it again",
 }
 """What a fault of the storage layer says -> the next step; the first that is found."""
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance

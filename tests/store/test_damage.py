@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
+import lance
+import lancedb
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
+from capim.store.connection import _session
 from capim.store.integrity import drop_damaged, verify
 from capim.store.inventory import check_disk_space
 from capim.store.removal import compact_store, drop
-from capim.store.schema import texts
+from capim.store.rows import delete
+from capim.store.schema import CORPUS_PARTS, texts
+from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command
-from tests.random_store import rows_of
+from tests.random_store import OTHER, SPECS, random_store, rows_of
+from tests.store import golden
 from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_key, make_spec, states
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -381,3 +391,199 @@ def test_what_a_full_or_read_only_disk_does_to_compacting_is_told_in_words(store
     shown = command("store prune --yes", Path(store.uri).parent, code=1).err
     assert "capim: compacting failed: [Errno 30] Read-only file system" in shown
     assert "The folder is not writable" in shown
+
+
+# --- Bits and files of every kind of table, drawn with a seed.
+
+
+def made(workspace: Path) -> EmbeddingStore:
+    """What encoding, `capim evaluate`, `capim compare` and `capim analyse` store, made or completed."""
+    store = random_store(workspace / "store", read_shapes(n_scenes=6), (*SPECS, OTHER))
+    for words in golden.COMMANDS:
+        command(words, workspace)
+    return store
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """A workspace in which tests put back what they change."""
+    workspace = tmp_path_factory.mktemp("made")
+    made(workspace)
+    return workspace
+
+
+def fresh(workspace: Path) -> EmbeddingStore:
+    """The store as a new process opens it, without what Lance keeps of files in memory."""
+    _session.cache_clear()
+    return EmbeddingStore.open(workspace / "store")
+
+
+def value(store: EmbeddingStore, name: str) -> object:
+    """What is read of a table: vectors, the corpus, or rows, but for the columns that say who made them."""
+    if name.startswith("corpus-"):
+        corpus = store.corpus("shapes")
+        return [str(getattr(corpus, part).to_pylist()) for part in CORPUS_PARTS]
+    if name.startswith("single-"):
+        _, corpus, modality, _, encoder = name.split("-")
+        return store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix.tobytes()
+    if name.startswith("multi-"):
+        _, corpus, modality, _, encoder = name.split("-")
+        blocks = store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
+        return [block.values.tobytes() for block in blocks]
+    rows = store.rows(name)
+    return str(rows.drop_columns([each for each in ("run", "created") if each in rows.column_names]).to_pylist())
+
+
+def is_named(workspace: Path, name: str, before: object) -> bool:
+    """True if a read of a table and `store verify` name it, with a command; False if nothing that is read differs."""
+    try:
+        assert value(fresh(workspace), name) == before
+    except (WorkError, RequestError) as fault:
+        assert "capim " in str(fault)
+        what = "corpus shapes" if name.startswith("corpus-") else name
+        assert any((check.what, check.state) == (what, "damaged") for check in verify(fresh(workspace)))
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("n_flips", "n_removed"), [(25, 0), (0, 13)], ids=["flips", "removed files"])
+@pytest.mark.parametrize(
+    "kinds", [("single-", "multi-"), ("outcomes",), ("results", "comparisons", "slices"), ("corpus-",)], ids=str
+)
+def test_every_bit_and_file_that_changes_what_is_read_is_named(workspace, kinds, n_flips, n_removed):
+    rng = random.Random(f"{kinds}")
+    names = sorted(path.stem for path in (workspace / "store").iterdir() if path.name.startswith(kinds))
+    before = {name: value(fresh(workspace), name) for name in names}
+    n_named = 0
+    for _ in range(n_flips + n_removed):
+        name = rng.choice(names)
+        folder = workspace / "store" / f"{name}.lance"
+        file = rng.choice(sorted(path for path in folder.glob("*/*") if path.parent.name in ("data", "_versions")))
+        whole = file.read_bytes()
+        if n_flips:
+            changed = bytearray(whole)
+            changed[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+            file.write_bytes(changed)
+        else:
+            file.unlink()
+        n_named += is_named(workspace, name, before[name])
+        file.write_bytes(whole)
+    assert n_named >= (n_flips + n_removed) // 5
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(100))])
+def test_after_everything_is_dropped_that_is_damaged_the_same_commands_give_the_same_figures(
+    workspace, tmp_path, damage
+):
+    place = shutil.copytree(workspace, tmp_path / "damaged")
+    before = golden.figures(place)
+    for name in ("single", "multi", "outcomes", "results", "comparisons", "slices", "corpus-captions", "encoders"):
+        damage(next((place / "store").glob(f"{name}*/data/*")))
+    assert len(drop_all(fresh(place))) >= 7
+    random_store(place / "store", read_shapes(n_scenes=6), (*SPECS, OTHER))
+    assert len(drop_all(fresh(place))) <= 1, "sets that could not be checked without their corpus"
+    made(place)
+    assert golden.figures(place) == before
+    assert states(fresh(place)) == {"sound"}
+
+
+def test_an_older_ledger_or_outcomes_without_their_entry_are_not_read_and_made_again(workspace, tmp_path):
+    """Of a process that was killed between rows and their entry, and of one that others restored."""
+    place = shutil.copytree(workspace, tmp_path / "older")
+    before = golden.figures(place)
+    store = fresh(place)
+    keys = sorted(store.counts("outcomes", "evaluation"))
+    delete(store.connection, "derived", "key", keys[:1])
+    assert {*texts(fresh(place).rows("outcomes")["evaluation"])} == {*keys[1:]}
+    assert fresh(place).outcomes(keys[:1])[keys[0]].num_rows == 0
+    assert fresh(place).stored_outcomes(keys)[keys[0]] == -1
+    made(place)
+    assert {*texts(fresh(place).rows("outcomes")["evaluation"])} == {*keys}
+    assert golden.figures(place) == before
+
+
+def test_what_was_imported_is_lost_and_goes_only_where_that_is_asked_for(workspace, tmp_path):
+    place = shutil.copytree(workspace, tmp_path / "imported")
+    store, command_words = fresh(place), "--corpus shapes --encoder theirs"
+    queries = texts(store.corpus("shapes").captions["id"])
+    answers = tmp_path / "answers.csv"
+    answers.write_text("\n".join(["query_id,hit", *(f"{query},{n % 2}" for n, query in enumerate(queries))]))
+    command(f"import --outcomes {answers} --protocol t2i/all {command_words}", place)
+    vectors = tmp_path / "images.npy"
+    np.save(vectors, np.eye(store.corpus("shapes").images.num_rows, 8, dtype=np.float32) + 1)
+    command(f"import --images {vectors} --corpus shapes --encoder others", place)
+    [imported] = [row for row in fresh(place).rows("imports").to_pylist() if row["what"] == "t2i/all"]
+    [key] = [row for row in fresh(place).sealed_sets() if row.key.encoder == "others"]
+    for table, condition in (("outcomes", f"evaluation = '{imported['imported']}'"), (key.key.table, "ord = 1")):
+        fresh(place).connection.find(table).delete(condition)
+    fresh(place).connection.find(key.key.table).tags.delete(key.tag)
+    wrong = {check.what: check for check in verify(fresh(place)) if check.state != "sound"}
+    assert {what: check.state for what, check in wrong.items()} == {"outcomes": "lost", key.key.table: "lost"}
+    assert f"`capim import {answers} {command_words}`" in wrong["outcomes"].detail
+    assert f"`capim import --corpus shapes --encoder others --images {vectors}`" in wrong[key.key.table].detail
+    assert drop_all(fresh(place)) == []
+    assert {*drop_all(fresh(place), imports=True)} == {*wrong}
+    command(f"import {answers} {command_words}", place)
+    command(f"import --corpus shapes --encoder others --images {vectors}", place)
+    assert states(fresh(place)) == {"sound"}
+
+
+# --- LanceDB's own tools.
+
+
+def restored(name: str) -> Callable[[str], None]:
+    def change(uri: str) -> None:
+        table = lancedb.connect(uri).open_table(name)
+        table.checkout(max(1, table.version // 2))
+        table.restore()
+
+    return change
+
+
+def optimized(uri: str) -> None:
+    for name in lancedb.connect(uri).table_names(limit=100):
+        lancedb.connect(uri).open_table(name).optimize(cleanup_older_than=timedelta(0))
+
+
+def indexed(uri: str) -> None:
+    database = lancedb.connect(uri)
+    database.open_table("results").create_scalar_index("metric")
+    name = next(each for each in database.table_names(limit=100) if each.startswith("single-shapes-caption"))
+    database.open_table(name).create_index("cosine", num_partitions=1, num_sub_vectors=2, index_type="IVF_FLAT")
+
+
+def copied(uri: str) -> None:
+    shutil.move(shutil.copytree(uri, f"{uri}-2"), shutil.rmtree(uri) or uri)
+
+
+def with_column(*, nullable: bool) -> Callable[[str], None]:
+    def change(uri: str) -> None:
+        table = lance.dataset(f"{uri}/results.lance")
+        if nullable:
+            table.add_columns(pa.schema([pa.field("note", pa.string())]))
+        else:
+            rows = table.to_table().append_column(
+                pa.field("note", pa.int64(), nullable=False), pa.array([1] * len(table.to_table()))
+            )
+            lance.write_dataset(rows, f"{uri}/results.lance", mode="overwrite")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [optimized, indexed, copied, with_column(nullable=True), with_column(nullable=False),
+     *map(restored, ("outcomes", "results", "corpora", "derived"))],
+    ids=["optimized", "indexed", "copied", "nullable column", "column", "outcomes", "results", "corpora", "derived"],
+)  # fmt: skip
+def test_after_tools_of_lancedb_a_store_is_usable_or_the_message_says_how(workspace, tmp_path, change):
+    place = shutil.copytree(workspace, tmp_path / "used")
+    before = golden.figures(place)
+    change(str(place / "store"))
+    _session.cache_clear()
+    drop_all(fresh(place))
+    made(place)
+    command("evaluate --replicates 110 --protocols t2i/all --quiet", place)
+    command("evaluate --replicates 100 --protocols t2i/all,i2t/any --quiet", place)
+    assert golden.figures(place) == before
+    assert states(fresh(place)) == {"sound"}
