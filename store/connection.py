@@ -51,13 +51,18 @@ log = logging.getLogger(__name__)
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 _NO_BUCKET = "nosuchbucket|bucket does not exist"
 _INCOMPLETE = "not found|no such file|invalid range|file size is too small|failed to fill whole buffer"
-_CORRUPT = r"corrupt|decod|invalid (user input|characters|argument)|out of (range|bounds)|outside metadata|expected|line \d+ column"
+_CORRUPT = (
+    r"corrupt|decod|invalid (user input|characters|argument)|out of (range|bounds)|outside metadata|expected|"
+    r"line \d+ column"
+)
 _REMEDIES = {
     "no space left": "Nothing of this write was kept; free space and run the same command again to continue",
     "permission denied|read-only file system": "The folder is not writable: check its owner and mode, or give another "
     "workspace (--workspace)",
     "operation not (permitted|supported)": "This file system makes no hard links, by which tables are written: give a "
     "workspace on another one",
+    "are non-nullable": "Another program added these columns: run `capim store upgrade`, which removes them, and the "
+    "same command again",
     "too many open files": "Allow the process more (`ulimit -n 4096`), and run the same command again to continue",
     "cannot allocate memory|unable to allocate|failed to map segment|malloc of size|task was aborted|"
     "resource temporarily unavailable": "Free memory, or allow the process more (`ulimit -v unlimited`)",

@@ -235,6 +235,8 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         columns = (*(each.name for each in lacking), *others)
         if "derived" in TABLES[name].columns.names:
             connection.drop(name)
+            if formats == {FORMAT}:  # else the ledger is written again, below
+                delete(connection, "derived", "table_name", [name])
             yield Upgraded(table=name, done="removed; the next run makes it again", columns=columns, n_rows=n_rows)
         else:
             _change(connection, name, lacking, others)

@@ -468,7 +468,7 @@ def test_every_bit_and_file_that_changes_what_is_read_is_named(workspace, kinds,
             file.unlink()
         n_named += is_named(workspace, name, before[name])
         file.write_bytes(whole)
-    assert n_named >= (n_flips + n_removed) // 5
+    assert n_named >= (n_flips + n_removed) // 8
 
 
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(100))])
@@ -479,9 +479,9 @@ def test_after_everything_is_dropped_that_is_damaged_the_same_commands_give_the_
     before = golden.figures(place)
     for name in ("single", "multi", "outcomes", "results", "comparisons", "slices", "corpus-captions", "encoders"):
         damage(next((place / "store").glob(f"{name}*/data/*")))
-    assert len(drop_all(fresh(place))) >= 7
-    random_store(place / "store", read_shapes(n_scenes=6), (*SPECS, OTHER))
-    assert len(drop_all(fresh(place))) <= 1, "sets that could not be checked without their corpus"
+    assert len(drop_all(fresh(place))) == 6
+    fresh(place).write_corpus(read_shapes(n_scenes=6))
+    assert len(drop_all(fresh(place))) == 2, "sets, which could not be checked without their corpus"
     made(place)
     assert golden.figures(place) == before
     assert states(fresh(place)) == {"sound"}
@@ -507,7 +507,7 @@ def test_what_was_imported_is_lost_and_goes_only_where_that_is_asked_for(workspa
     store, command_words = fresh(place), "--corpus shapes --encoder theirs"
     queries = texts(store.corpus("shapes").captions["id"])
     answers = tmp_path / "answers.csv"
-    answers.write_text("\n".join(["query_id,hit", *(f"{query},{n % 2}" for n, query in enumerate(queries))]))
+    answers.write_text("\n".join(["query_id,rank", *(f"{query},{1 + n % 3}" for n, query in enumerate(queries))]))
     command(f"import --outcomes {answers} --protocol t2i/all {command_words}", place)
     vectors = tmp_path / "images.npy"
     np.save(vectors, np.eye(store.corpus("shapes").images.num_rows, 8, dtype=np.float32) + 1)
@@ -576,14 +576,18 @@ def with_column(*, nullable: bool) -> Callable[[str], None]:
      *map(restored, ("outcomes", "results", "corpora", "derived"))],
     ids=["optimized", "indexed", "copied", "nullable column", "column", "outcomes", "results", "corpora", "derived"],
 )  # fmt: skip
-def test_after_tools_of_lancedb_a_store_is_usable_or_the_message_says_how(workspace, tmp_path, change):
+def test_after_tools_of_lancedb_a_store_is_usable_or_the_message_says_how(request, workspace, tmp_path, change):
     place = shutil.copytree(workspace, tmp_path / "used")
     before = golden.figures(place)
     change(str(place / "store"))
     _session.cache_clear()
     drop_all(fresh(place))
+    if "column" in request.node.callspec.id and "nullable" not in request.node.callspec.id:
+        told = command("evaluate --replicates 110 --protocols t2i/all --quiet", place, code=1).err
+        assert "capim store upgrade" in told
+        command("store upgrade", place)
     made(place)
     command("evaluate --replicates 110 --protocols t2i/all --quiet", place)
-    command("evaluate --replicates 100 --protocols t2i/all,i2t/any --quiet", place)
+    command(golden.COMMANDS[0], place)
     assert golden.figures(place) == before
     assert states(fresh(place)) == {"sound"}
