@@ -50,22 +50,27 @@ log = logging.getLogger(__name__)
 
 LANCE_FAULTS = (OSError, RuntimeError, ValueError)
 _NO_BUCKET = "nosuchbucket|bucket does not exist"
-_INCOMPLETE = "not found|no such file|invalid range|file size is too small|fill whole buffer"
-_DAMAGED = "damaged file|lanceerror|decod|corrupt|out of (bounds|range)|overflow"
+_INCOMPLETE = "not found|no such file|invalid range|file size is too small|failed to fill whole buffer"
+_CORRUPT = (
+    r"corrupt|decod|invalid (user input|characters|argument)|out of (range|bounds)|outside metadata|expected|"
+    r"line \d+ column"
+)
 _REMEDIES = {
     "no space left": "Nothing of this write was kept; free space and run the same command again to continue",
     "permission denied|read-only file system": "The folder is not writable: check its owner and mode, or give another "
     "workspace (--workspace)",
     "operation not (permitted|supported)": "This file system makes no hard links, by which tables are written: give a "
     "workspace on another one",
+    "are non-nullable": "Another program added these columns: run `capim store upgrade`, which removes them, and the "
+    "same command again",
     "too many open files": "Allow the process more (`ulimit -n 4096`), and run the same command again to continue",
     "cannot allocate memory|unable to allocate|failed to map segment|malloc of size|task was aborted|"
     "resource temporarily unavailable": "Free memory, or allow the process more (`ulimit -v unlimited`)",
     _NO_BUCKET: "There is no bucket of this name: check the address, or make the bucket",
     "error sending request|timed out|timeout|network_connection": "The storage does not answer: check the network, and "
     "AWS_ENDPOINT_URL. What was stored before is kept; run the same command again to continue",
-    f"{_INCOMPLETE}|{_DAMAGED}": "Run `capim store verify`: it lists what is damaged; with --drop it removes that, "
-    "and the same command makes it again",
+    f"{_INCOMPLETE}|{_CORRUPT}|damaged file": "Run `capim store verify`: it lists what is damaged; with --drop it "
+    "removes that, and the same command makes it again",
 }
 """What a fault of the storage layer says -> the next step; the first that is found."""
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance

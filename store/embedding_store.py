@@ -667,7 +667,7 @@ def _check_format(connection: Connection, *, create: bool) -> None:
             raise
         # all but this table may still be read
         uri = without_credentials(connection.uri)
-        log.warning("the format of store %s is unknown: %s. Run `capim store upgrade`", uri, fault.problem)
+        log.warning("the format of store %s is unknown: %s. Run `capim store verify --drop`", uri, fault.problem)
         return
     if not formats:
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)

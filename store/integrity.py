@@ -83,8 +83,10 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     listed = set[str]()
     with suppress(WorkError):
         listed = {*texts(read(connection, "derived")["table_name"])}
-    for name in sorted(listed.union(names, ["formats"]) & TABLES.keys()):
+    for name in sorted((listed.union(names, ["formats"]) & TABLES.keys()) - {"outcomes"}):
         yield _checked(store, name, partial(_table, store, name))
+    if "outcomes" in listed.union(names):
+        yield from _outcomes(store)
     with suppress(WorkError):
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
     if files := temporary_files(connection, timedelta(0)):
@@ -110,12 +112,18 @@ def _checked(store: EmbeddingStore, what: str, check: Callable[[], tuple[State, 
     except _CorpusError as fault:
         return StoreCheck(what=what, state="incomplete", detail=str(fault))
     except _DamagedError as fault:
-        if not fault.source:
-            return StoreCheck(what=what, state="damaged", detail=fault.problem, remove=fault.remove)
-        detail = f"{fault.problem}; no run makes it again: {fault.source}"
-        return StoreCheck(what=what, state="lost", detail=detail, remove=fault.remove)
+        return _named(what, fault)
     except (RequestError, WorkError) as fault:
         return StoreCheck(what=what, state="damaged", detail=str(fault), remove=partial(store.connection.drop, what))
+
+
+def _named(what: str, fault: _DamagedError) -> StoreCheck:
+    """Return the check of a part that is damaged, or lost if something brings it back that is no run."""
+    if not fault.source:
+        return StoreCheck(what=what, state="damaged", detail=fault.problem, remove=fault.remove)
+    removal = "`capim store verify --drop --imports` removes it"
+    detail = f"{fault.problem}; no run makes it again: {fault.source}. {removal}"
+    return StoreCheck(what=what, state="lost", detail=detail, remove=fault.remove)
 
 
 # --- corpora, and tables of rows
@@ -140,8 +148,6 @@ def _drop_corpus(store: EmbeddingStore, name: str, fingerprint: str) -> None:
 def _table(store: EmbeddingStore, name: str) -> tuple[State, str]:
     connection = store.connection
     try:
-        if name == "outcomes":
-            return _outcomes(store)
         if (column := KEYED_BY.get(name)) is not None:
             found = compared(name, read_where(connection, name), read_where(connection, "derived"))
             if found.damaged:
@@ -162,28 +168,48 @@ def _table(store: EmbeddingStore, name: str) -> tuple[State, str]:
     return "sound", f"{n_rows:,} rows"
 
 
-def _outcomes(store: EmbeddingStore) -> tuple[State, str]:
-    """Compare the outcomes of all evaluations, some at a time."""
-    connection = store.connection
-    entries = read_where(connection, "derived")
+def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
+    """Check the outcomes: those that a run makes again, and apart from them those that were imported."""
+    connection, commands = store.connection, dict[str, str]()
+    with suppress(WorkError):
+        commands = {
+            row["imported"]: f"{row['what']} of {row['encoder']} on {row['corpus']} by "
+            f"`capim import {row['source']} --corpus {row['corpus']} --encoder {row['encoder']}`"
+            for row in read(connection, "imports").to_pylist()
+            if not row["imported"].startswith(SET_PREFIXES)
+        }
+    try:
+        damaged, n_rows = _damaged_outcomes(store)
+    except WorkError as fault:
+        drops, problem = partial(_drop_table, store, "outcomes"), fault.problem
+        yield _named("outcomes", _DamagedError(problem, drops, "; ".join(commands.values())))
+        return
+    imported = [key for key in damaged if key in commands]
+    for keys in (imported, [key for key in damaged if key not in commands]):
+        if keys:
+            problem = f"outcomes of {len(keys):,} evaluations ({keys[0]} …) are not what was written"
+            drops = partial(_drop_keys, store, "outcomes", "evaluation", keys)
+            source = "; ".join(commands[key] for key in keys if key in commands)
+            yield _named("outcomes", _DamagedError(problem, drops, source))
+    if not damaged:
+        yield StoreCheck(what="outcomes", state="sound", detail=f"{n_rows:,} rows")
+
+
+def _damaged_outcomes(store: EmbeddingStore) -> tuple[list[str], int]:
+    """Compare the outcomes of all evaluations, some at a time; without a ledger that can be read, all are damaged."""
+    entries = TABLES["derived"].columns.empty_table()
+    readable = False
+    with suppress(WorkError):
+        entries, readable = read_where(store.connection, "derived"), True
     left = {row["key"] for row in entries.to_pylist() if row["table_name"] == "outcomes"}
     damaged, n_rows = list[str](), 0
-    for rows in whole_evaluations(connection):
+    for rows in whole_evaluations(store.connection):
         keys = texts(pc.unique(rows["evaluation"]))
-        damaged += compared("outcomes", rows, entries, keys=keys).damaged
+        found = compared("outcomes", rows, entries, keys=keys)
+        damaged += found.damaged if readable else found.unlisted
         left -= {*keys}
         n_rows += rows.num_rows
-    damaged += sorted(left)
-    if not damaged:
-        return "sound", f"{n_rows:,} rows"
-    sources = {row["imported"]: row for row in read(connection, "imports").to_pylist()}
-    named = [
-        f"{row['what']} of {row['encoder']} on {row['corpus']} by "
-        f"`capim import {row['source']} --corpus {row['corpus']} --encoder {row['encoder']}`"
-        for row in (sources[key] for key in damaged if key in sources)
-    ]
-    problem = f"outcomes of {len(damaged):,} evaluations ({damaged[0]} …) are not what was written"
-    raise _DamagedError(problem, partial(_drop_keys, store, "outcomes", "evaluation", damaged), "; ".join(named))
+    return [*damaged, *sorted(left)], n_rows
 
 
 def _encoders(store: EmbeddingStore) -> None:
@@ -233,6 +259,8 @@ def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> tuple[St
     items: ItemIndex | None = None
     try:
         if connection.find(name) is None:
+            if sealed is None:
+                return "incomplete", "it has no version: its making or its removal was interrupted"
             raise WorkError(f"table {name!r} is missing")
         key = key or stored_key(connection, name)
         items = _items(store, key)

@@ -240,6 +240,8 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
             if formats == {FORMAT}:
                 delete(connection, "derived", "table_name", [name])
             connection.drop(name)
+            if formats == {FORMAT}:  # else the ledger is written again, below
+                delete(connection, "derived", "table_name", [name])
             yield Upgraded(table=name, done="removed; the next run makes it again", columns=columns, n_rows=n_rows)
         else:
             _change(connection, name, lacking, others)

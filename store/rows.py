@@ -47,16 +47,19 @@ def read(
     """The rows of a table whose columns hold these texts, or some columns of them; none if it was never written.
 
     What others have written since a connection that keeps rows has looked, ``seconds`` ago or less, is not among them,
-    nor are derived rows that the ledger does not list.
+    nor are derived rows and outcomes that the ledger does not list.
 
     Raises:
         WorkError: Rows of the table are not what the ledger says.
     """
+    if name == "outcomes" and not columns and "query_id" not in equals:
+        if [*equals] != ["evaluation"]:
+            return _listed_outcomes(connection, equals)
+        wanted = equals["evaluation"]
+        found = by_value(connection, name, [wanted] if isinstance(wanted, str) else wanted)
+        return pa.concat_tables([*found.values()] or [TABLES[name].columns.empty_table()])
     if name not in KEYED_BY or name == "outcomes":
-        rows = _read(connection, name, equals, columns, seconds=seconds)
-        if name == "outcomes" and not columns and "query_id" not in equals:
-            _check_outcomes(connection, rows)
-        return rows
+        return _read(connection, name, equals, columns, seconds=seconds)
     unlisted, key = check(connection, name, seconds), KEYED_BY[name]
     if not unlisted:
         return _read(connection, name, equals, columns, seconds=seconds)
@@ -94,13 +97,29 @@ def check(connection: Connection, name: str, seconds: float | None = None) -> fr
     return frozenset(found.unlisted)
 
 
-def _check_outcomes(connection: Connection, rows: pa.Table) -> None:
-    """Raise :class:`WorkError` unless these outcomes, of whole evaluations, are those that were written."""
-    if rows.num_rows:
-        evaluations = texts(pc.unique(rows["evaluation"]))
-        found = compared("outcomes", rows, _read(connection, "derived", {"key": evaluations}), keys=evaluations)
-        if wrong := (*found.damaged, *found.unlisted):
-            raise damage("outcomes", wrong)
+def _listed_outcomes(connection: Connection, equals: Equals) -> pa.Table:
+    """Return the outcomes of whole evaluations, without those that the ledger does not list.
+
+    Raises:
+        WorkError: Outcomes are missing, or are not those that were written.
+    """
+    for attempt, pause in enumerate(_PAUSES):
+        time.sleep(pause)
+        # the ledger first: rows are written before their entry
+        entries = _read(connection, "derived", {"table_name": "outcomes"}, seconds=0.0 if attempt else None)
+        rows = read_where(connection, "outcomes", having(equals))
+        keys: Sequence[str] | None = None
+        if equals:
+            asked = equals.get("evaluation", ())
+            keys = [*({asked} if isinstance(asked, str) else {*asked}), *texts(pc.unique(rows["evaluation"]))]
+        found = compared("outcomes", rows, entries, keys=keys)
+        if not found.damaged and (attempt or not found.unlisted):
+            break
+    if found.damaged:
+        raise damage("outcomes", found.damaged)
+    if not found.unlisted:
+        return rows
+    return rows.filter(pc.invert(pc.is_in(rows["evaluation"], value_set=pa.array(found.unlisted, pa.string()))))
 
 
 def whole_evaluations(connection: Connection) -> Iterator[pa.Table]:
@@ -135,10 +154,6 @@ def _read(
             of=lambda rows: rows.select(part) if part else rows,
         )
     if kept is None:
-        if [*equals] == [TABLES[name].written_by] and not columns:
-            [wanted] = equals.values()
-            found = by_value(connection, name, [wanted] if isinstance(wanted, str) else wanted, checks=False)
-            return pa.concat_tables([*found.values()] or [TABLES[name].columns.empty_table()])
         return read_where(connection, name, having(equals), columns)
     kept = _among(kept, equals)
     return kept.select(list(columns)) if columns else kept
@@ -155,14 +170,12 @@ def read_now(connection: Connection, name: str, equals: Equals) -> pa.Table:
     return read(connection, name, equals, seconds=0.0)
 
 
-def by_value(connection: Connection, name: str, values: Sequence[str], *, checks: bool = True) -> dict[str, pa.Table]:
-    """The rows of each value of the column by which a table is written (``StoredTable.written_by``), in one pass."""
+def by_value(connection: Connection, name: str, values: Sequence[str]) -> dict[str, pa.Table]:
+    """The outcomes of each value of the column by which they are written (``StoredTable.written_by``), in one pass."""
     found = connection.kept.of_values(name, values)
     if missing := [value for value in dict.fromkeys(values) if value not in found]:
         column = str(TABLES[name].written_by)
-        rows = read_where(connection, name, having({column: missing}))
-        if checks:
-            _check_outcomes(connection, rows)
+        rows = _listed_outcomes(connection, {column: missing})
         for value in missing:
             found[value] = _among(rows, {column: value}) if len(missing) > 1 else rows
             connection.kept.add_value(name, value, found[value], found[value].nbytes)

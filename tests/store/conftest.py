@@ -11,8 +11,8 @@ from capim.store import EmbeddingStore
 
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is missing is looked for as often, but no other process is about to write it."""
-    monkeypatch.setattr("capim.store.digests._PAUSES", (0.0, 0.0, 0.0))
+    """What differs from the ledger is read again as often, but no other process is about to write it."""
+    monkeypatch.setattr("capim.store.rows._PAUSES", (0.0, 0.0))
 
 
 @pytest.fixture

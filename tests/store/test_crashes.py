@@ -98,9 +98,8 @@ def test_what_is_left_of_a_table_without_a_version_is_no_damage(store):
     store.write_rows("results", rows_of("results", {"image_tag": "", "caption_tag": ""}))
     delete(store.connection, "sets", "set_name", [key.table])
     for name in (key.table, "results"):
-        store.connection.digests.end(name)
         shutil.rmtree(store.connection.folder(name) / "_versions")
-    assert states(store) == {"sound"}
+    assert states(store) == {"sound", "incomplete"}
     fresh = EmbeddingStore.open(store.uri)
     assert len(info(fresh).sets) == fresh.rows("results").num_rows == 0
     fill(fresh, make_corpus(20), make_spec())
@@ -123,37 +122,15 @@ def dies(monkeypatch: pytest.MonkeyPatch, moment: str, work: Callable[[], object
         work()
 
 
-@pytest.mark.parametrize(
-    "moment", ["lance.write_dataset", "capim.store.digests.Digests.record", "capim.store.digests.Root.enter"]
-)
-def test_a_table_that_was_being_made_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
-    """Before its first commit, between that and its record, and before the root has it."""
+@pytest.mark.parametrize("moment", ["lance.write_dataset", "capim.store.connection.Connection.committed"])
+def test_a_table_that_was_being_made_or_dropped_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
     dies(monkeypatch, moment, lambda: store.write_encoder(make_spec()))
     assert states(store) == {"sound"}
-    fill(EmbeddingStore.open(store.uri), make_corpus(20), make_spec())
+    key = fill(EmbeddingStore.open(store.uri), make_corpus(20), make_spec())
     assert states(store) == {"sound"}
-    (record,) = (Path(store.uri) / "digests" / "encoders").iterdir()
-    assert not record.name.startswith("0-")
-
-
-@pytest.mark.parametrize("moment", ["Digests._write", "Root.enter"])
-def test_a_commit_without_its_record_or_without_its_entry_in_the_root_is_no_damage(store, monkeypatch, moment):
-    store.write_encoder(make_spec())
-    dies(monkeypatch, f"capim.store.digests.{moment}", lambda: store.write_encoder(make_spec(revision="r2")))
-    assert states(store) == {"sound"}
-    fresh = EmbeddingStore.open(store.uri)
-    assert fresh.encoders().num_rows == 2
-    fresh.write_encoder(make_spec(revision="r3"))
-    assert states(store) == {"sound"}
-
-
-@pytest.mark.parametrize("moment", ["remove", "remove_all"])
-def test_a_table_that_was_being_dropped_by_a_killed_process_is_no_damage(store, monkeypatch, moment):
-    key = fill(store, make_corpus(20), make_spec())
-    dies(monkeypatch, f"capim.store.digests.TableFiles.{moment}", lambda: store.connection.drop(key.table))
-    assert states(store) == {"sound"}
+    dies(monkeypatch, "capim.store.connection.Connection.remove", lambda: drop_set(store, key))
+    assert states(store) == {"sound", "incomplete"}
     fresh = EmbeddingStore.open(store.uri)
     drop_set(fresh, key)
-    assert states(store) == {"sound"}
     fill(fresh, make_corpus(20), make_spec())
     assert states(store) == {"sound"}

@@ -1,12 +1,10 @@
-"""Info, verify, diff, drop and compact: what they say and what they leave alone."""
+"""Info, verify, drop and compact: what they say and what they leave alone."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 from datetime import timedelta
-from pathlib import Path
 
 import lancedb
 import numpy as np
@@ -14,8 +12,8 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.connection import one_connection
-from capim.store.integrity import repair, verify
-from capim.store.inventory import diff, find_set, info
+from capim.store.integrity import drop_damaged, verify
+from capim.store.inventory import find_set, info
 from capim.store.removal import compact_store, drop, drop_superseded
 from capim.store.schema import FORMAT
 from tests.random_store import rows_of
@@ -78,30 +76,6 @@ def test_sets_are_found_by_table_tag_or_beginning(store):
         find_set(store, "single-toy")
     with pytest.raises(RequestError, match="no set matches 'nope'"):
         find_set(store, "nope")
-
-
-def test_diff_counts_equal_and_different_items(store, tmp_path):
-    corpus, spec = make_corpus(20), make_spec()
-    a = fill(store, corpus, spec)
-    other = EmbeddingStore.open(tmp_path / "other", create=True)
-    b = fill(other, make_corpus(18), spec)
-    same = diff(store, a, b, other=other)
-    assert (same.only_a, same.only_b, same.equal, same.different) == (2, 0, 18, 0)
-    assert (same.lowest_cosine, same.mean_cosine, same.worst) == (1.0, None, ())
-
-    changed = make_spec(revision="r2")
-    c = make_key(corpus, changed)
-    block = make_block(corpus, changed, range(20))
-    block.embeddings.values[5] *= -1
-    block.embeddings.values[7] = np.eye(16, dtype=np.float32)[0]
-    store.put(c, changed, block)
-    store.seal(c, n_items=20)
-    found = diff(store, a, c)
-    assert (found.equal, found.different) == (18, 2)
-    assert found.lowest_cosine == pytest.approx(-1.0, abs=1e-6)
-    assert found.worst == ("i00005", "i00007")
-    with pytest.raises(RequestError, match="cannot be compared vector by vector"):
-        diff(store, a, fill(store, corpus, make_spec(name="late", vectors="multi")))
 
 
 def test_dropping_is_a_plan_first(store):
@@ -213,13 +187,11 @@ def test_a_store_whose_format_cannot_be_read_is_opened(store, caplog):
     (file,) = (folder / "data").iterdir()
     file.write_bytes(b"")
     assert EmbeddingStore.open(store.uri).sealed_sets() == []
-    assert "Run `capim store repair formats`" in caplog.text
-    repair(store, "formats")
+    assert "Run `capim store verify --drop`" in caplog.text
+    assert drop_damaged([*verify(store)]) == ["formats"]
     assert EmbeddingStore.open(store.uri).sql("SELECT format FROM formats").to_pylist() == [{"format": FORMAT}]
 
 
-@pytest.mark.usefixtures("no_pauses")
-@pytest.mark.parametrize("has_record", [False, True])
 @pytest.mark.parametrize(
     ("format_", "words"),
     [
@@ -228,10 +200,8 @@ def test_a_store_whose_format_cannot_be_read_is_opened(store, caplog):
         (5, "no release reads it. Make it anew by the same commands"),
     ],
 )
-def test_a_store_of_another_format_says_which_release_reads_it(store, format_, words, has_record):
+def test_a_store_of_another_format_says_which_release_reads_it(store, format_, words):
     store.connection.find("formats").update({"format": str(format_)})
-    if not has_record:  # of another release it may have another name, or digest
-        shutil.rmtree(Path(store.uri) / "digests")
     said = f"has format {format_}, this release of capim reads format {FORMAT}: {words}"
     with pytest.raises(RequestError, match=re.escape(said)) as refused:
         EmbeddingStore.open(store.uri)
