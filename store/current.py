@@ -48,8 +48,12 @@ def runs_with_keys(runs: Iterable[Row]) -> list[Row]:
 
 def uses_of(derived: Iterable[Row], runs: Iterable[Row]) -> Uses:
     """The uses of what is derived, from rows of the table ``derived`` and runs with their keys."""
-    last: dict[str, datetime] = {key: row["started"] for row in runs for key in row["uses"]}
-    return {row["key"]: Use(row["usual"], last.get(row["key"], row["created"])) for row in derived}
+    last = {key: row["started"] for row in runs for key in row["uses"]}
+    uses = {}
+    for row in derived:
+        created: datetime = row["created"]
+        uses[row["key"]] = Use(row["usual"], last.get(row["key"], created))
+    return uses
 
 
 @dataclass(frozen=True, kw_only=True)
