@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import secrets
@@ -320,6 +321,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The arguments of every step; steps that would take long return at once."""
     seen: list[str] = []
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    for module in ("capim.flows.terminal", "capim.tasks.hub.progress"):  # no line says how long something took
+        monkeypatch.setattr(f"{module}.QUIET_SECONDS", math.inf)
 
     def watched(holder: Any, name: str, instead: Callable[..., Any] | None = None) -> None:
         original = getattr(holder, name)
