@@ -518,7 +518,8 @@ def test_pruning_leaves_no_entry_without_its_rows_and_no_rows_without_their_entr
         if name != "derived":
             stored |= {(name, key) for key in texts(read_where(store.connection, name)[column].drop_null())}
     assert listed == stored
-    assert golden.figures(place) == before
+    values = [[row["value"] for row in rows] for rows in (golden.figures(place), before)]
+    assert values[0] == values[1]  # of two runs of one second, the one with the greater id is kept
     assert states(store) == {"sound"}
 
 
