@@ -240,8 +240,10 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     for table in ("outcomes", "replicates"):  # before the results: what is left when this is killed goes the next time
         counted = store.counts(table, "evaluation")
         rows[table] = ("evaluation", Counter({each: n for each, n in counted.items() if each not in evaluations}))
-    rows["results"] = _left_out(every, "result", {row["result"] for row in kept})
-    rows |= _derived(store, kept_by, {row["derived"] for row in kept})
+    rows["results"] = _left_out(every, "result", _whole(every, "result", {row["result"] for row in kept}))
+    replicates = read(store.connection, "replicates", columns=("derived", "evaluation")).to_pylist()
+    made = {row["derived"] for row in (*kept, *(row for row in replicates if row["evaluation"] in evaluations))}
+    rows |= _derived(store, kept_by, made)
     superseded = {(row["encoder_fingerprint"], row["corpus_fingerprint"]) for row in every} - pairs
     keys = {name: (key.encoder_fingerprint, key.corpus_fingerprint) for name, key in stored_sets(store).items()}
     sets = sorted(name for name, pair in keys.items() if pair in superseded)
@@ -288,11 +290,20 @@ def _derived(store: EmbeddingStore, kept: _Kept, made: set[str]) -> dict[str, tu
         [key, *_] = TABLES[table].key
         of_table: list[dict[str, Any]] = store.rows(table).to_pylist()
         staying = {row[key] for row in (*store.current(table), *filter(kept.keeps, of_table))}
+        staying = _whole(of_table, key, staying)
         rows[table] = _left_out(of_table, key, staying)
         keys |= {row["derived"] for row in of_table if row[key] in staying}
-    entries = store.rows("derived").to_pylist()
+    # an entry of outcomes goes with them
+    entries = [row for row in store.rows("derived").to_pylist() if row["table_name"] != "outcomes"]
     rows["derived"] = _left_out(entries, "key", keys | {row["key"] for row in entries if row["run"] in kept.runs})
     return rows
+
+
+def _whole(rows: Iterable[Row], key: str, staying: Collection[str]) -> set[str]:
+    """The keys that stay, with those of other rows of the same derivations: the ledger has a digest of all of them."""
+    rows = [*rows]
+    derivations = {row["derived"] for row in rows if row[key] in staying} - {None}
+    return {row[key] for row in rows if row[key] in staying or row["derived"] in derivations}
 
 
 def prune(store: EmbeddingStore, plan: Pruning) -> Pruning:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -134,3 +135,34 @@ def test_a_table_that_was_being_made_or_dropped_by_a_killed_process_is_no_damage
     drop_set(fresh, key)
     fill(fresh, make_corpus(20), make_spec())
     assert states(store) == {"sound"}
+
+
+def test_two_processes_that_derive_the_same_at_once_and_their_reader_see_no_damage(store):
+    def write(run: str) -> None:
+        own = EmbeddingStore.open(store.uri)
+        for n in range(6):
+            own.write_rows(
+                "outcomes", rows_of("outcomes", *({"evaluation": f"e{n}", "query_id": each} for each in "ab"))
+            )
+            rows = rows_of("results", *({"result": f"{n}{each}", "derived": f"d{n}", "run": run} for each in "ab"))
+            own.write_derived("results", rows, rows_of("derived", {"key": f"d{n}", "run": run}).to_pylist())
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(write, run) for run in ("one", "other")]
+        while not all(each.done() for each in writers):
+            for name in ("results", "outcomes"):
+                assert EmbeddingStore.open(store.uri).rows(name).num_rows % 2 == 0
+    for each in writers:
+        each.result()
+    assert store.rows("results").num_rows == store.rows("outcomes").num_rows == 12
+    assert states(store) <= {"sound", "incomplete"}
+
+
+def test_rows_whose_entry_was_not_written_are_not_read_and_are_written_again(store, monkeypatch):
+    rows, entries = rows_of("results", {"derived": "d"}), rows_of("derived", {"key": "d"}).to_pylist()
+    moment = "capim.store.embedding_store.EmbeddingStore._write_entries"
+    dies(monkeypatch, moment, lambda: store.write_derived("results", rows, entries))
+    fresh = EmbeddingStore.open(store.uri)
+    assert fresh.rows("results").num_rows == 0
+    fresh.write_derived("results", rows, entries)
+    assert fresh.rows("results").num_rows == EmbeddingStore.open(store.uri).rows("results").num_rows == 1

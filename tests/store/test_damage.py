@@ -19,9 +19,11 @@ from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import _session
 from capim.store.integrity import drop_damaged, verify
 from capim.store.inventory import check_disk_space
+from capim.store.ledger import KEYED_BY
 from capim.store.removal import compact_store, drop
-from capim.store.rows import delete
+from capim.store.rows import delete, read_where
 from capim.store.schema import CORPUS_PARTS, texts
+from capim.store.types import SET_PREFIXES, Modality
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command
 from tests.random_store import OTHER, SPECS, random_store, rows_of
@@ -423,12 +425,12 @@ def value(store: EmbeddingStore, name: str) -> object:
     if name.startswith("corpus-"):
         corpus = store.corpus("shapes")
         return [str(getattr(corpus, part).to_pylist()) for part in CORPUS_PARTS]
-    if name.startswith("single-"):
-        _, corpus, modality, _, encoder = name.split("-")
-        return store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix.tobytes()
-    if name.startswith("multi-"):
-        _, corpus, modality, _, encoder = name.split("-")
-        blocks = store.multivectors(encoder=encoder, corpus=corpus, modality=modality)
+    if name.startswith(SET_PREFIXES):
+        modality: Modality = "image" if "-image-" in name else "caption"
+        encoder = name.rpartition("-")[2]
+        if name.startswith("single"):
+            return store.vectors(encoder=encoder, corpus="shapes", modality=modality).matrix.tobytes()
+        blocks = store.multivectors(encoder=encoder, corpus="shapes", modality=modality)
         return [block.values.tobytes() for block in blocks]
     rows = store.rows(name)
     return str(rows.drop_columns([each for each in ("run", "created") if each in rows.column_names]).to_pylist())
@@ -502,6 +504,25 @@ def test_an_older_ledger_or_outcomes_without_their_entry_are_not_read_and_made_a
     assert golden.figures(place) == before
 
 
+def test_pruning_leaves_no_entry_without_its_rows_and_no_rows_without_their_entry(workspace, tmp_path):
+    place = shutil.copytree(workspace, tmp_path / "pruned")
+    before = golden.figures(place)
+    command("evaluate --replicates 110 --protocols t2i/all --quiet", place)
+    command(golden.COMMANDS[0], place)
+    assert "nothing to remove" not in command("store prune --keep 1 --yes", place).out
+    store = fresh(place)
+    listed, stored = set[tuple[str, str]](), set[tuple[str, str]]()
+    for row in store.rows("derived").to_pylist():
+        listed |= {(row["table_name"], row["key"])} if row["n_rows"] else set()
+    for name, column in KEYED_BY.items():
+        if name != "derived":
+            stored |= {(name, key) for key in texts(read_where(store.connection, name)[column].drop_null())}
+    assert listed == stored
+    values = [[row["value"] for row in rows] for rows in (golden.figures(place), before)]
+    assert values[0] == values[1]  # of two runs of one second, the one with the greater id is kept
+    assert states(store) == {"sound"}
+
+
 def test_what_was_imported_is_lost_and_goes_only_where_that_is_asked_for(workspace, tmp_path):
     place = shutil.copytree(workspace, tmp_path / "imported")
     store, command_words = fresh(place), "--corpus shapes --encoder theirs"
@@ -514,9 +535,8 @@ def test_what_was_imported_is_lost_and_goes_only_where_that_is_asked_for(workspa
     command(f"import --images {vectors} --corpus shapes --encoder others", place)
     [imported] = [row for row in fresh(place).rows("imports").to_pylist() if row["what"] == "t2i/all"]
     [key] = [row for row in fresh(place).sealed_sets() if row.key.encoder == "others"]
-    for table, condition in (("outcomes", f"evaluation = '{imported['imported']}'"), (key.key.table, "ord = 1")):
-        fresh(place).connection.find(table).delete(condition)
-    fresh(place).connection.find(key.key.table).tags.delete(key.tag)
+    lance.dataset(place / "store" / "outcomes.lance").delete(f"evaluation = '{imported['imported']}'")
+    lance.dataset(place / "store" / f"{key.key.table}.lance").tags.delete(key.tag)
     wrong = {check.what: check for check in verify(fresh(place)) if check.state != "sound"}
     assert {what: check.state for what, check in wrong.items()} == {"outcomes": "lost", key.key.table: "lost"}
     assert f"`capim import {answers} {command_words}`" in wrong["outcomes"].detail
@@ -553,7 +573,9 @@ def indexed(uri: str) -> None:
 
 
 def copied(uri: str) -> None:
-    shutil.move(shutil.copytree(uri, f"{uri}-2"), shutil.rmtree(uri) or uri)
+    shutil.copytree(uri, f"{uri}-2")
+    shutil.rmtree(uri)
+    shutil.move(f"{uri}-2", uri)
 
 
 def with_column(*, nullable: bool) -> Callable[[str], None]:
