@@ -154,6 +154,8 @@ def _table(store: EmbeddingStore, name: str) -> tuple[State, str]:
                 problem = f"{len(found.damaged):,} derivations ({found.damaged[0]} …) are not what was written"
                 raise _DamagedError(problem, partial(_drop_keys, store, name, column, found.damaged))
         table = connection.find(name)
+        if table is None and name in connection.names() and name in KEYED_BY:
+            return "incomplete", "it has no version: its making or its removal was interrupted"
         if table is None and name in {"formats", *connection.names()}:
             raise WorkError(f"table {name!r} cannot be opened: its folder has no version of it")
         with storage_faults(f"reading table {name!r}"):

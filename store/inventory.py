@@ -16,7 +16,7 @@ import pyarrow as pa
 from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import FIRST_UPGRADED, EmbeddingStore, check_address, written_formats
 from capim.store.errors import RequestError, WorkError
-from capim.store.ledger import KEYED_BY, OUTCOMES_KIND, Made, entry_digest, made_rows
+from capim.store.ledger import KEYED_BY, OUTCOMES_KIND, REMOVED, Made, entry_digest, made_rows
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
 from capim.store.schema import FORMAT, TABLES
 from capim.store.sets.rows import vector_type
@@ -226,9 +226,10 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
     changes = {name: change for name in names if (change := _differs(connection, name)) is not None}
     made_again = set[str]()
     for name, (lacking, others) in changes.items():
-        if {*others} & {*TABLES[name].columns.names} or not all(each.nullable for each in lacking):
+        own, is_derived = TABLES[name].columns.names, "derived" in TABLES[name].columns.names
+        if {*others} & {*own} or any(is_derived or not each.nullable for each in lacking):
             made_again.add(name)
-            if "derived" not in TABLES[name].columns.names:
+            if not is_derived:
                 differing = ", ".join([*(each.name for each in lacking), *others])
                 problem = f"table {name!r} of store {connection.uri} differs in {differing}, and is not upgraded"
                 raise RequestError(problem)
@@ -237,8 +238,6 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         n_rows = 0 if table is None else table.count_rows()
         columns = (*(each.name for each in lacking), *others)
         if name in made_again:
-            if formats == {FORMAT}:
-                delete(connection, "derived", "table_name", [name])
             connection.drop(name)
             if formats == {FORMAT}:  # else the ledger is written again, below
                 delete(connection, "derived", "table_name", [name])
@@ -291,8 +290,10 @@ def _fill_ledger(connection: Connection) -> Iterator[Upgraded]:
                 entry = {"key": key, "n_rows": made.n_rows, **of_outcomes} if name == "outcomes" else known.get(key)
                 if entry is not None and entry["n_rows"] == made.n_rows:
                     entries.append({**entry, "table_name": name, "digest": entry_digest(entry, made)})
+    gone = known.keys() - {entry["key"] for entry in entries}
+    removed = [{**known[key], "table_name": _TABLE_OF.get(known[key]["kind"], "slices")} for key in sorted(gone)]
     connection.drop("derived")
-    register(connection, "derived", entries, update=False)
+    register(connection, "derived", [*entries, *({**entry, "digest": REMOVED} for entry in removed)], update=False)
     connection.remove("digests")  # of all files, which the ledger takes the place of
     yield Upgraded(table="derived", done="columns changed", columns=("table_name", "digest"), n_rows=len(entries))
 

@@ -27,6 +27,7 @@ KEYED_BY = {name: "derived" for name, table in TABLES.items() if "derived" in ta
 }
 """Tables whose rows the ledger has a digest of -> the column that holds the key of the entry."""
 OUTCOMES_KIND = "outcomes"  # of the entry of an evaluation
+REMOVED = ""  # digest of an entry with rows that were removed on purpose
 _OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ between two makings of the same rows
 _ENTRY = ("key", "kind", "usual", "n_rows", "created", "digest")  # columns of an entry that are compared
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -120,6 +121,7 @@ def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Sequence[st
     """Compare all rows of a table, or of some keys, with the entries of the ledger that are of this table."""
     made = made_rows(table, rows)
     of_table = entries.filter(pc.equal(entries["table_name"], pa.scalar(table))).select(_ENTRY)
+    of_table = of_table.filter(pc.not_equal(of_table["digest"], pa.scalar(REMOVED)))
     listed = {row["key"]: row for row in of_table.to_pylist()}
     listed = listed if keys is None else {key: listed[key] for key in keys if key in listed}
     nothing = Made(0, 0)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Added, Checked, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
-from capim.store.ledger import KEYED_BY, compared, damage
+from capim.store.ledger import KEYED_BY, REMOVED, compared, damage
 from capim.store.schema import ANALYSES, TABLES, required, texts
 
 if TYPE_CHECKING:
@@ -284,7 +284,11 @@ def delete(connection: Connection, name: str, column: str, values: Sequence[str 
     condition = one_of(column, values)
     if values and (key := KEYED_BY.get(name)) is not None:
         keys = texts(pc.unique(read_where(connection, name, condition, (key,))[key].drop_null()))
-        delete(connection, "derived", "key", keys)  # first: rows without an entry are not read
+        entries = _read(connection, "derived", {"key": keys}, seconds=0.0)  # first: rows without an entry are not read
+        if entries.num_rows:
+            at = entries.schema.get_field_index("digest")
+            removed = entries.set_column(at, entries.schema.field(at), pa.array([REMOVED] * len(entries)))
+            merge(connection, "derived", removed, update=True)
         condition += f" OR {one_of(key, keys)}"
 
     def commit() -> int:

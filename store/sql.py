@@ -421,7 +421,7 @@ def version_of(store: EmbeddingStore) -> str:
     connection = store.connection
     tables = [connection.find(name) for name in _TABLES]
     # the time too: a table that was dropped and made again counts its versions from the start
-    newest = [table and (table.version, str(table.versions()[-1]["timestamp"])) for table in tables]
+    newest = [(each.version, str(each.versions()[-1]["timestamp"])) for each in tables if each is not None]
     return digest16([newest])
 
 

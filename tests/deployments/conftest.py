@@ -110,7 +110,7 @@ class Installation:
             answer = httpx.request(method, f"{self.api}{path}", json=body, headers=self._token(), timeout=30)
             return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
 
-        answer: httpx.Response = until(f"the server can do {path}", asked, seconds=30)
+        answer: httpx.Response = until(f"the server can do {path}", asked, seconds=100)
         return answer.raise_for_status()
 
     def get(self, path: str) -> Any:

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
 STEPS = ("embed", "score", "compare", "diagnose", "publish")
 LIMIT = 60.0 * PATIENCE / 3  # seconds, in which the held step has to begin; another case takes longer
 SOON = 10.0 * PATIENCE / 3  # seconds, while the processors have nothing else to do
-AT_ONCE = 3  # more have the server's database (SQLite) answer after minutes
+AT_ONCE = 2  # more have the server's database (SQLite) answer after minutes
 HOLD = """
 import functools, os, signal, time
 

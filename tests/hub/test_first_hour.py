@@ -80,7 +80,7 @@ def test_a_data_set_with_a_script_is_read_from_its_files_or_refused_in_one_line(
     suite = hour.place / "scripted.toml"
     suite.write_text('name = "s"\nreader = "hub"\ndataset = "a/set"\n')
     done = hour.capim("check", str(suite))
-    assert (done.code, done.err) == (2, "")
+    assert (done.code, done.err) == (2, f"checking {suite} as a corpus\n")
     refused = r"fault: a/set \(split test\): .*Dataset scripts are no .*`hf download a/set --repo-type dataset`.*\n"
     assert re.fullmatch(refused, done.out)
 
