@@ -6,6 +6,8 @@ UV     := $(or $(shell command -v uv),$(BIN)/uv)
 ONLY   ?=
 CLICKS ?=
 TORCH  ?=
+# measures seconds, and therefore has the machine for itself
+ALONE  := tests/deployments/test_stopping.py
 
 .PHONY: demo test check docs bench faults audit newcomer sample deploy requirements clean
 
@@ -15,7 +17,8 @@ demo: $(VENV)/.demo
 # (variables of Python's that keep it from caching what it compiles would have every process compile everything anew)
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore $(ALONE)
+	$(BIN)/python -m pytest $(ALONE)
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check

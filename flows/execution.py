@@ -442,9 +442,9 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     try:
         with tags(TAG, "from-a-shell"), temporary_settings(set_defaults=heartbeat):
             state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
+        if state.name == "TimedOut":
+            raise WorkError(LATE)  # Prefect may have kept no exception of it
         return cast("R", state.result(raise_on_failure=True))
-    except TimeLimitError as error:
-        raise WorkError(str(error)) from error
     except (httpx.TransportError, PrefectHTTPStatusError, RuntimeError) as error:
         if isinstance(error, WorkError) or not _is_lost(error):
             raise

@@ -31,7 +31,7 @@ from capim.store import EmbeddingStore
 from tests.command import command
 from tests.deployments.conftest import PATIENCE, ROOT
 
-pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(2400)]
 STEPS = ("embed", "score", "compare", "diagnose", "publish")
 LIMIT = 60.0 * PATIENCE / 3  # seconds, in which the held step has to begin; another case takes longer
 SOON = 10.0 * PATIENCE / 3  # seconds, while the processors have nothing else to do
@@ -211,7 +211,7 @@ def stop(installed: Any, case: Case) -> None:
 
 def end_all(installed: Any, todo: list[Case], deployment: str) -> None:
     """Begin every run, stop it as soon as it is held, and note when its process has ended."""
-    end = time.monotonic() + PATIENCE * 200
+    end = time.monotonic() + PATIENCE * 500
     going: list[Case] = []
     while (todo or going) and time.monotonic() < end:
         if todo and sum(not case.waits for case in going) < AT_ONCE:
