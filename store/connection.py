@@ -99,6 +99,7 @@ def storage_faults(what: str) -> Iterator[None]:
             _IN_WORK.pop(thread, None)
 
 
+_LOOK_SECONDS = 0.5
 _WAIT_SECONDS = 30.0  # for object storage, before that is said; then after twice as long, and so on
 _IN_WORK: dict[int, tuple[float, str]] = {}  # thread -> when it began what it asks of the storage, and what that is
 
@@ -110,7 +111,7 @@ def tell_of_waits() -> None:
     def watch() -> None:
         next_word: dict[tuple[float, str], float] = {}
         while True:
-            time.sleep(_WAIT_SECONDS / 10)
+            time.sleep(_LOOK_SECONDS)
             for began, what in [*_IN_WORK.values()]:
                 if (waited := time.monotonic() - began) >= next_word.get((began, what), _WAIT_SECONDS):
                     log.warning("waiting for the storage since %.0f s: %s", waited, what)

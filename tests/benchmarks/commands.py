@@ -34,7 +34,6 @@ STEPS = {
     "capim.tasks.runtime.results:result_rows": "intervals",
     "capim.tasks.runtime.results:rsum_row": "intervals",
     "capim.tasks.compare:figure_rows": "comparisons",
-    "capim.tasks.compare:made_facts": "comparisons",
     "capim.tasks.report:slices_of": "diagnosis",
     "capim.tasks.report:judge_results": "diagnosis",
     "capim.reports.write:write_report": "report",
