@@ -1,6 +1,6 @@
 """What stops a run stops it in every kind of step: a cancel, the time limit, and Ctrl-C; and nothing else does.
 
-Every case is a real `capim run` or a worker's run, held in one step, asleep. Three begin or end at a time; those that
+Every case is a real `capim run` or a worker's run, held in one step, asleep. Two begin or end at a time; those that
 wait for their time limit wait side by side.
 """
 
