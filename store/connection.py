@@ -520,10 +520,15 @@ class Connection:
 
         return lancedb.connect(self.uri, read_consistency_interval=timedelta(0), storage_options=self.options or None)
 
+    @cached_property
+    def _files(self) -> tuple[pyarrow.fs.FileSystem, str]:
+        """The file system of the store, and the path of its folder there."""
+        return file_system(self.uri, self.options.get("aws_endpoint", ""))
+
     def names(self) -> list[str]:
         """Names of all tables, sorted."""
-        system, root = file_system(self.uri, self.options.get("aws_endpoint", ""))
         with storage_faults(f"listing the tables of {self.uri}"):
+            system, root = self._files
             found = system.get_file_info(pyarrow.fs.FileSelector(root, allow_not_found=True))
         return sorted(each.base_name.removesuffix(".lance") for each in found if each.extension == "lance")
 
@@ -535,7 +540,7 @@ class Connection:
 
     def remove(self, folder: str) -> None:
         """Remove a folder of the store; it may be missing."""
-        system, root = file_system(self.uri, self.options.get("aws_endpoint", ""))
+        system, root = self._files
         with suppress(FileNotFoundError):
             system.delete_dir(f"{root}/{folder}")
 

@@ -27,7 +27,7 @@ from capim.store.connection import Connection, compact, storage_faults
 from capim.store.current import FIGURE_OF_STATES, Row, States, Uses, current_rows, newest_rows, runs_with_keys, uses_of
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
 from capim.store.files import resolved_address
-from capim.store.ledger import KEYED_BY, OUTCOMES_KIND, Made, entry_digest, made_rows
+from capim.store.ledger import DERIVED_ROWS, Made, about_evaluation, entry_of, made_rows
 from capim.store.rows import (
     by_value,
     check,
@@ -447,9 +447,8 @@ class EmbeddingStore:
             replaced = one_of(replace, sorted(texts(pc.unique(rows.column(replace)))))
         written, n_files = merge(self.connection, table, rows, update=replace is not None, replaced=replaced)
         if table == "outcomes":
-            entry = {"kind": OUTCOMES_KIND, "identity": "", "usual": True, "seconds": 0.0, "run": "", "created": now()}
-            made = made_rows(table, rows)
-            self._write_entries(table, made, [{"key": key, **entry} for key in made])
+            made, created = made_rows(table, rows), now()
+            self._write_entries(table, made, [about_evaluation(key, created) for key in made])
         if n_files > _MOST_FILES:  # every write adds a file, and every read opens all of them
             compact(self.connection, table, free=False)
         return written
@@ -464,11 +463,7 @@ class EmbeddingStore:
             self.connection.checked[table] = known._replace(unlisted=known.unlisted.difference(made))
 
     def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[Mapping[str, Any]]) -> None:
-        listed = []
-        for entry in entries:
-            rows = made.get(entry["key"], Made(0, 0))
-            row = {**entry, "table_name": table, "n_rows": rows.n_rows}
-            listed.append({**row, "digest": entry_digest(row, rows)})
+        listed = [entry_of(table, entry, made.get(entry["key"], Made(0, 0))) for entry in entries]
         self.write_rows("derived", pa.Table.from_pylist(listed, schema=TABLES["derived"].columns), replace="key")
 
     def stored_outcomes(self, evaluations: Sequence[str]) -> dict[str, int]:
@@ -579,7 +574,7 @@ class EmbeddingStore:
         """
         from capim.store.sql import select
 
-        for name in sorted(KEYED_BY.keys() - {"outcomes"}):
+        for name in DERIVED_ROWS:
             if name in statement:
                 try:
                     check(self.connection, name)

@@ -17,7 +17,7 @@ from capim.store.connection import load_lance, storage_faults, temporary_files
 from capim.store.embedding_store import EmbeddingStore, corpus_table, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import stored_key
-from capim.store.ledger import KEYED_BY, compared
+from capim.store.ledger import DERIVED_ROWS, KEYED_BY, compared
 from capim.store.rows import delete, now, read, read_where, register, whole_evaluations
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
 from capim.store.sets.reading import open_set
@@ -232,7 +232,7 @@ def _drop_table(store: EmbeddingStore, name: str) -> None:
     """Drop a table that cannot be read, with its entries of the ledger; of the ledger all that it lists."""
     connection = store.connection
     if name == "derived":
-        for each in {*KEYED_BY} - {"outcomes", name}:
+        for each in DERIVED_ROWS:
             connection.drop(each)
     connection.drop(name)
     if name in KEYED_BY and name != "derived":

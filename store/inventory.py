@@ -16,7 +16,7 @@ import pyarrow as pa
 from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import FIRST_UPGRADED, EmbeddingStore, check_address, written_formats
 from capim.store.errors import RequestError, WorkError
-from capim.store.ledger import KEYED_BY, OUTCOMES_KIND, REMOVED, Made, entry_digest, made_rows
+from capim.store.ledger import KEYED_BY, REMOVED, Made, about_evaluation, entry_of, made_rows
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
 from capim.store.schema import FORMAT, TABLES
 from capim.store.sets.rows import vector_type
@@ -89,24 +89,6 @@ def stored_sets(store: EmbeddingStore) -> dict[str, SetKey]:
             with suppress(WorkError):  # `capim store verify` names it
                 keys[name] = stored_key(store.connection, name)
     return keys
-
-
-def find_set(store: EmbeddingStore, reference: str) -> SetKey:
-    """The set with this table name, or whose table name, tag or digest begins with the reference.
-
-    Raises:
-        RequestError: No set or several sets match; the message lists the sets of the store.
-    """
-    keys = stored_sets(store)
-    tags = {sealed.key.table: (sealed.tag, sealed.digest) for sealed in store.sealed_sets()}
-    if reference in keys:
-        return keys[reference]
-    matches = [name for name in keys if any(text.startswith(reference) for text in (name, *tags.get(name, ())))]
-    if len(matches) != 1:
-        listed = "\n  ".join(sorted(keys)) or "none"
-        problem = f"{len(matches)} sets match" if matches else "no set matches"
-        raise RequestError(f"{problem} {reference!r}; the store {store.uri} holds\n  {listed}")
-    return keys[matches[0]]
 
 
 def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers: set[str]) -> dict[str, object]:
@@ -278,18 +260,16 @@ def _take_up(connection: Connection) -> Iterator[Upgraded]:
 def _fill_ledger(connection: Connection) -> Iterator[Upgraded]:
     """Write the ledger again, with the digest of the rows of every entry, and an entry for every evaluation."""
     known = {row["key"]: row for row in _rows(connection, "derived")}
-    entries = [
-        {**row, "table_name": _TABLE_OF.get(row["kind"], "slices"), "digest": entry_digest(row, Made(0, 0))}
-        for row in known.values()
-        if not row["n_rows"]
-    ]
-    of_outcomes = {"kind": OUTCOMES_KIND, "identity": "", "usual": True, "seconds": 0.0, "run": "", "created": now()}
+    empty = [row for row in known.values() if not row["n_rows"]]
+    entries = [entry_of(_TABLE_OF.get(row["kind"], "slices"), row, Made(0, 0)) for row in empty]
+    created = now()
     for name in KEYED_BY:
         for rows in whole_evaluations(connection) if name == "outcomes" else [read_where(connection, name)]:
             for key, made in made_rows(name, rows).items():
-                entry = {"key": key, "n_rows": made.n_rows, **of_outcomes} if name == "outcomes" else known.get(key)
-                if entry is not None and entry["n_rows"] == made.n_rows:
-                    entries.append({**entry, "table_name": name, "digest": entry_digest(entry, made)})
+                if name == "outcomes":
+                    entries.append(entry_of(name, about_evaluation(key, created), made))
+                elif key in known and known[key]["n_rows"] == made.n_rows:
+                    entries.append(entry_of(name, known[key], made))
     gone = known.keys() - {entry["key"] for entry in entries}
     removed = [{**known[key], "table_name": _TABLE_OF.get(known[key]["kind"], "slices")} for key in sorted(gone)]
     connection.drop("derived")

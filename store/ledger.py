@@ -11,6 +11,7 @@ makes them again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +23,14 @@ from numpy.typing import NDArray
 from capim.store.errors import WorkError
 from capim.store.schema import TABLES, texts
 
-KEYED_BY = {name: "derived" for name, table in TABLES.items() if "derived" in table.columns.names} | {
-    "outcomes": "evaluation"
+DERIVED_ROWS = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
+KEYED_BY = dict.fromkeys(DERIVED_ROWS, "derived") | {
+    name: table.written_by for name, table in TABLES.items() if table.written_by is not None
 }
 """Tables whose rows the ledger has a digest of -> the column that holds the key of the entry."""
 OUTCOMES_KIND = "outcomes"  # of the entry of an evaluation
 REMOVED = ""  # digest of an entry with rows that were removed on purpose
-_OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ between two makings of the same rows
+OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ between two makings of the same rows
 _ENTRY = ("key", "kind", "usual", "n_rows", "created", "digest")  # columns of an entry that are compared
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD1B54A32D192ED03)
@@ -49,7 +51,7 @@ def made_rows(table: str, rows: pa.Table) -> dict[str, Made]:
     digests = np.zeros(rows.num_rows, np.uint64)
     with np.errstate(over="ignore"):
         for name in TABLES[table].columns.names:
-            if name not in _OF_THE_RUN:
+            if name not in OF_THE_RUN:
                 digests = (digests ^ (digests >> np.uint64(29))) * _ODD + _digests(rows[name])
         digests = (digests ^ (digests >> np.uint64(32))) * _ODD
     keys: Any = pc.dictionary_encode(rows[KEYED_BY[table]].combine_chunks(), null_encoding="mask")
@@ -61,6 +63,18 @@ def made_rows(table: str, rows: pa.Table) -> dict[str, Made]:
         of_key = digests[order[bounds[at] : bounds[at + 1]]]
         found[key] = Made(len(of_key), int(of_key.sum(dtype=np.uint64)))
     return found
+
+
+def entry_of(table: str, about: Mapping[str, Any], made: Made) -> dict[str, Any]:
+    """Return the entry of the ledger for some rows of a table: what is known about them, their number and digest."""
+    entry = {**about, "table_name": table, "n_rows": made.n_rows}
+    return {**entry, "digest": entry_digest(entry, made)}
+
+
+def about_evaluation(evaluation: str, created: datetime) -> dict[str, Any]:
+    """Return what the ledger says about the outcomes of an evaluation, which are of no derivation."""
+    about = {"key": evaluation, "kind": OUTCOMES_KIND, "identity": "", "usual": True}
+    return {**about, "seconds": 0.0, "run": "", "created": created}
 
 
 def entry_digest(entry: Mapping[str, Any], made: Made) -> str:

@@ -20,6 +20,7 @@ from capim.store import EmbeddingStore
 from capim.store.current import Row
 from capim.store.errors import RequestError, WorkError
 from capim.store.integrity import StoreCheck
+from capim.store.ledger import DERIVED_ROWS, OF_THE_RUN
 from capim.store.rows import delete
 from capim.store.schema import DERIVED, TABLES, texts
 from capim.store.types import canonical_json
@@ -34,8 +35,6 @@ from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
 
 _SLACK = 1e-9  # of a figure that another machine adds up in another order
-_OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ between equal rows
-_DERIVED = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
 
 
 class _InMemory(EmbeddingStore):
@@ -173,7 +172,7 @@ class _Again:
                 self.left[f"derivations of {table} by other code than today's, or of other outcomes"] += 1
             for each in keys & todo.keys():
                 del todo[each]
-            for made in {table, *anew.made} & {*_DERIVED}:
+            for made in {table, *anew.made} & {*DERIVED_ROWS}:
                 yield from self.compared(made, anew)
 
     def _made(self, identity: Mapping[str, Any]) -> _InMemory:
@@ -266,7 +265,7 @@ def _difference(stored: Row, computed: Row) -> str:
     differing = [
         f"{name} is stored as {stored[name]}, computed as {value}"
         for name, value in computed.items()
-        if name not in _OF_THE_RUN and not _equal(stored[name], value)
+        if name not in OF_THE_RUN and not _equal(stored[name], value)
     ]
     return "; ".join(differing[:3])
 

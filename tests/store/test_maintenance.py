@@ -13,7 +13,7 @@ import pytest
 from capim.store import EmbeddingStore, RequestError
 from capim.store.connection import one_connection
 from capim.store.integrity import drop_damaged, verify
-from capim.store.inventory import find_set, info
+from capim.store.inventory import info
 from capim.store.removal import compact_store, drop, drop_superseded
 from capim.store.schema import FORMAT
 from tests.random_store import rows_of
@@ -63,19 +63,6 @@ def test_verify_tells_ok_from_incomplete(store):
     assert store.rows("results").num_rows == 1
     drop_superseded(store, encoder_fingerprint="x", corpus_fingerprint="x")
     assert store.rows("results").num_rows == 0
-
-
-def test_sets_are_found_by_table_tag_or_beginning(store):
-    corpus = make_corpus(20)
-    key = fill(store, corpus, make_spec())
-    captions = fill(store, corpus, make_spec(), "caption")
-    assert find_set(store, key.table) == key
-    assert find_set(store, "single-toy-image") == key
-    assert find_set(store, store.sealed(captions).tag) == captions
-    with pytest.raises(RequestError, match=r"2 sets match 'single-toy'"):
-        find_set(store, "single-toy")
-    with pytest.raises(RequestError, match="no set matches 'nope'"):
-        find_set(store, "nope")
 
 
 def test_dropping_is_a_plan_first(store):
