@@ -58,12 +58,14 @@ def test_runs_send_three_heartbeats_in_the_time_after_which_they_are_taken_for_l
 
 def test_so_do_runs_of_a_program_that_imported_prefect_before_capim() -> None:
     program = """
+from functools import partial
 from types import SimpleNamespace
 from prefect.settings import get_current_settings
 import capim
 from capim.flows.execution import start
 heartbeat = lambda: get_current_settings().flows.heartbeat_frequency
-run = lambda return_state: SimpleNamespace(result=lambda raise_on_failure, found=heartbeat(): found)
+result = lambda raise_on_failure, found: found
+run = lambda return_state: SimpleNamespace(name="Completed", result=partial(result, found=heartbeat()))
 print(heartbeat(), start(run))
 """
     env = {name: value for name, value in os.environ.items() if name != "PREFECT_FLOWS_HEARTBEAT_FREQUENCY"}
