@@ -15,7 +15,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
 from capim.store.schema import texts
-from capim.store.sets.search import build_index, search
+from capim.store.sets.search import search
 from capim.store.types import Embeddings, EncoderSpec, Found, Modality
 from capim.store.vectors import Explanation, unit_vectors
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
@@ -38,7 +38,6 @@ def find(
     corpus: str,
     modality: Modality | None = None,
     k: int = 10,
-    index: bool = False,
     device: str = "auto",
     load: Load | None = None,
 ) -> Found:
@@ -56,7 +55,6 @@ def find(
         corpus: Name, path or fingerprint.
         modality: What is searched; None: captions for an image alone, else images.
         k: Number of items.
-        index: Search through an approximate index, which is built if missing.
         device: Encodes the query.
         load: Gives the model of a spec on a device; by default it is loaded anew.
 
@@ -78,9 +76,7 @@ def find(
         queries = _given(spec, vector)
     else:
         queries = _encoded(spec, text, image, device, load or load_encoder_on)
-    if index:
-        build_index(store, encoder=encoder, corpus=corpus, modality=modality)
-    [hits] = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k, use_index=index)
+    [hits] = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k)
     items = stored.items(modality)
     shown = ("width", "height", "objects", "sha") if modality == "image" else ("text", "language", "image_id")
     files = dict(zip(texts(stored.images["id"]), texts(stored.images["key"]), strict=True))

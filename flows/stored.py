@@ -292,12 +292,11 @@ def search(
     encoder: str,
     corpus: str,
     k: Annotated[int, "K", "-k"] = 10,
-    index: bool = False,
     device: str = "auto",
 ) -> Rows:
     """Find the images or captions nearest to a text, an image, both together, or a vector.
 
-    Every item is compared unless --index is given. A text searches images, an image alone searches captions;
+    Every item is compared. A text searches images, an image alone searches captions;
     --modality chooses otherwise.
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
@@ -311,7 +310,6 @@ def search(
         encoder: name or fingerprint of an encoder in the store
         corpus: name, path or fingerprint of a corpus in the store
         k: number of results (default: 10)
-        index: search through an approximate index; it is built if missing
         device: device that encodes the query (default: auto)
     """
     from capim.flows.searching import FOUND_COLUMNS, find
@@ -328,7 +326,6 @@ def search(
         corpus=corpus,
         modality=modality,
         k=k,
-        index=index,
         device=device,
     )
     return Rows(rows=found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)

@@ -2,8 +2,7 @@
 
 A store is a LanceDB database, and any LanceDB client opens it. Rows are written and read through ``lance``, the library
 below LanceDB (same version), because only ``lance`` offers appends whose cost does not grow with the table, scans with
-bounded memory, and clean-up that keeps tagged versions. ``lancedb`` is slow to import and is loaded only for
-search indexes.
+bounded memory, and clean-up that keeps tagged versions.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs
 
 from capim.store.errors import RequestError, WorkError
@@ -38,7 +36,6 @@ from capim.store.files import file_system, sync
 
 if TYPE_CHECKING:
     import lance
-    import lancedb
     from lance.fragment import FragmentMetadata
 
 
@@ -232,19 +229,6 @@ class _Kept:
     n_writes: int
 
 
-@dataclass(frozen=True)
-class Added:
-    """The rows by which a table differs from its version before.
-
-    Attributes:
-        rows: With the columns of the table.
-        replaced: A column: they took the place of the rows with the same values there.
-    """
-
-    rows: pa.Table
-    replaced: str | None = None
-
-
 class KeptRows:
     """The rows that one connection keeps; may be shared by threads.
 
@@ -311,28 +295,21 @@ class KeptRows:
             while room < 0:
                 room += self._values.pop(next(iter(self._values)))[1]
 
-    def written(self, name: str, version: int, added: Added | None = None) -> None:
+    def written(self, name: str, version: int, added: pa.Table | None = None) -> None:
         """To be called after each commit of this connection, with the version of the table that it made.
 
-        Without what was ``added``, what is kept of the table is read again.
+        With the rows that were ``added``, if the commit did nothing else, kept rows need not be read again.
         """
         with self._changing:
             n_writes = self._n_writes[name] = self._n_writes[name] + 1
-            if added is None or added.replaced is not None:
-                self._values = {key: rows for key, rows in self._values.items() if key[0] != name}
             if added is None:
+                self._values = {key: rows for key, rows in self._values.items() if key[0] != name}
                 return
-            column, before = added.replaced, (name, version - 1, n_writes - 1)
             for key, found in [*self._tables.items()]:
-                if (key[0], found.version, found.n_writes) != before or (column is not None and len(key) > 1):
-                    continue
-                rows = found.rows
-                if column is not None:
-                    gone = pc.is_in(rows[column], value_set=added.rows[column].combine_chunks())
-                    rows = rows.filter(pc.invert(gone))
-                rows = pa.concat_tables([rows, found.of(added.rows).cast(rows.schema)])
-                rows = rows.combine_chunks() if rows.column(0).num_chunks > _KEPT_CHUNKS else rows
-                self._tables[key] = replace(found, rows=rows, version=version, n_writes=n_writes)
+                if (key[0], found.version, found.n_writes) == (name, version - 1, n_writes - 1):
+                    rows = pa.concat_tables([found.rows, found.of(added).cast(found.rows.schema)])
+                    rows = rows.combine_chunks() if rows.column(0).num_chunks > _KEPT_CHUNKS else rows
+                    self._tables[key] = replace(found, rows=rows, version=version, n_writes=n_writes)
 
 
 # --- The database.
@@ -422,7 +399,7 @@ class Connection:
         with storage_faults(what):
             return opened()
 
-    def committed(self, name: str, version: int, added: Added | None = None) -> None:
+    def committed(self, name: str, version: int, added: pa.Table | None = None) -> None:
         """To be called after each commit of this connection, with the version that it made, 0 for a dropped table.
 
         With what the commit has ``added``, if it did nothing else, kept rows need not be read again.
@@ -472,7 +449,7 @@ class Connection:
                 if existing is None:
                     raise
                 return existing
-        self.committed(name, table.version, Added(rows))
+        self.committed(name, table.version, rows)
         return table
 
     def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], Rows]]) -> lance.LanceDataset:
@@ -512,13 +489,6 @@ class Connection:
             for fragment in fragments:
                 for file in fragment.files:
                     (folder / "data" / file.path).unlink(missing_ok=True)
-
-    @cached_property
-    def database(self) -> lancedb.DBConnection:
-        """The client of LanceDB, for search indexes."""
-        import lancedb
-
-        return lancedb.connect(self.uri, read_consistency_interval=timedelta(0), storage_options=self.options or None)
 
     @cached_property
     def _files(self) -> tuple[pyarrow.fs.FileSystem, str]:

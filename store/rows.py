@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.connection import Added, Checked, Connection, retrying, storage_faults
+from capim.store.connection import Checked, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.ledger import KEYED_BY, REMOVED, compared, damage
 from capim.store.schema import ANALYSES, TABLES, required, texts
@@ -261,17 +261,13 @@ def merge(
         return table, builder.execute(rows)
 
     table, done = retrying(f"writing table {name!r}", commit)
-    n_changed = done["num_updated_rows"]
-    written, (first, *other_keys) = done["num_inserted_rows"] + n_changed, TABLES[name].key
-    added = None
-    if written == rows.num_rows and not done["num_deleted_rows"] and not (n_changed and other_keys):
-        added = Added(rows, first if n_changed else None)
-    connection.committed(name, table.version, added)
-    if added is not None and not n_changed and (column := TABLES[name].written_by) is not None:
+    is_addition = done["num_inserted_rows"] == rows.num_rows and not done["num_deleted_rows"]
+    connection.committed(name, table.version, rows if is_addition else None)
+    if is_addition and (column := TABLES[name].written_by) is not None:
         for value in texts(pc.unique(rows[column])):
             own = _among(rows, {column: value})
             connection.kept.add_value(name, value, own, own.nbytes)
-    return written, len(table.get_fragments())
+    return done["num_inserted_rows"] + done["num_updated_rows"], len(table.get_fragments())
 
 
 def register(connection: Connection, name: str, rows: Iterable[Mapping[str, object]], *, update: bool = True) -> None:

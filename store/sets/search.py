@@ -1,4 +1,4 @@
-"""Nearest items in an embedding set: exactly, or among candidates from a vector index.
+"""The nearest items in an embedding set, by exact scores; and what LanceDB's vector indexes would give instead.
 
 Metrics are not computed from these hits: they need every rank.
 """
@@ -8,22 +8,18 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.store.connection import storage_faults
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.schema import TOP, texts
-from capim.store.sets.rows import StoredRows, vector_column
+from capim.store.sets.rows import StoredRows
 from capim.store.types import Embeddings, Modality, SetKey
 from capim.store.vectors import Ragged, unit_vectors
-
-if TYPE_CHECKING:
-    import lancedb
 
 
 class Hit(NamedTuple):
@@ -42,9 +38,7 @@ class Hit(NamedTuple):
     score: float
 
 
-INDEX_ROWS = 256  # an index over fewer rows cannot be trained and would save nothing
 _WINDOW = {"single": 8192, "multi": 64}
-_CANDIDATES = 20  # taken from the index for every hit, then scored exactly
 
 
 def search(
@@ -55,7 +49,6 @@ def search(
     corpus: str,
     modality: Modality,
     k: int = 10,
-    use_index: bool = False,
 ) -> list[list[Hit]]:
     """The ``k`` items nearest to each query.
 
@@ -67,11 +60,9 @@ def search(
         modality: Of the items. MaxSim sums over the tokens of the captions, which are the queries if images are
             searched and the items if captions are searched.
         k: Hits per query; fewer if the corpus has fewer items.
-        use_index: Take candidates from the index of :func:`build_index`. Their scores are exact, but an item that is
-            not a candidate is not found.
 
     Raises:
-        RequestError: The queries do not fit the encoder, ``k`` is not positive, or there is no index.
+        RequestError: The queries do not fit the encoder, or ``k`` is not positive.
     """
     key = store.key(encoder=encoder, corpus=corpus, modality=modality)
     spec = store.encoder(key.encoder_fingerprint)
@@ -85,49 +76,10 @@ def search(
     if faults:
         raise RequestError(faults)
     per_query = list(Ragged.from_counts(queries.values, queries.counts))
-    window = _WINDOW[key.vectors]
-    if use_index:
-        hits = []
-        for query in per_query:
-            near = _candidates(store, key, query, k * _CANDIDATES)
-            hits += _nearest(key, [query], k, store.stored_blocks(key, ords=near, window=window))
-    else:
-        hits = _nearest(key, per_query, k, store.stored_blocks(key, window=window))
+    hits = _nearest(key, per_query, k, store.stored_blocks(key, window=_WINDOW[key.vectors]))
     ids = store.item_index(key).ids
     ranked = [zip(texts(ids.take(ords)), ords.tolist(), scores.tolist(), strict=True) for ords, scores in hits]
     return [[Hit(rank, *hit) for rank, hit in enumerate(of_query, 1)] for of_query in ranked]
-
-
-def build_index(store: EmbeddingStore, *, encoder: str, corpus: str, modality: Modality) -> None:
-    """Makes a cosine index (IVF with RaBitQ codes, under a tenth of the set's size) over a sealed set, once.
-
-    Raises:
-        RequestError: The set is not sealed, was written to since then, or is too small for an index.
-    """
-    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-    name = key.table
-    state = store.sealed(key)
-    if state is None:
-        raise RequestError(f"set {name!r} is not sealed. Run `capim embed` to complete it")
-    if state.n_rows < INDEX_ROWS:
-        raise RequestError(f"set {name!r} has {state.n_rows} rows; below {INDEX_ROWS} exact search is faster")
-    table = store.connection.database.open_table(name)
-    if table.count_rows() != state.n_rows:
-        raise RequestError(
-            f"set {name!r} has {table.count_rows()} rows, it was sealed with {state.n_rows}. "
-            "Run `capim store prune --yes`"
-        )
-    if _is_indexed(table, key):
-        return
-    with storage_faults(f"indexing {name!r}"):
-        table.create_index(
-            metric="cosine", index_type="IVF_RQ", vector_column_name=vector_column(key.vectors), replace=True
-        )
-        store.connection.committed(name, 0)
-
-
-def _is_indexed(table: lancedb.table.Table, key: SetKey) -> bool:
-    return any(vector_column(key.vectors) in index.columns for index in table.list_indices())
 
 
 def _scores(query: NDArray[np.float32], items: Ragged, key: SetKey) -> NDArray[np.float32]:
@@ -159,22 +111,6 @@ def _nearest(
             order = np.lexsort((ords, -scores))[:k]
             best[number] = ords[order], scores[order]
     return best
-
-
-def _candidates(store: EmbeddingStore, key: SetKey, query: NDArray[np.floating], n: int) -> NDArray[np.int32]:
-    """Positions of ``n`` items that an index finds near a query, ascending."""
-    name, column = key.table, vector_column(key.vectors)
-    table = store.connection.database.open_table(name)
-    state = store.sealed(key)
-    if state is None or not _is_indexed(table, key):
-        raise RequestError(f"set {name!r} has no index. Run `capim search` without --index, or build_index() first")
-    # Lance casts a query to the type of the column; casting here avoids distances of mixed precision.
-    stored = query.astype(state.storage)
-    candidates = table.search(stored[0] if key.vectors == "single" else stored, vector_column_name=column)
-    candidates = candidates.metric("cosine").nprobes(50).limit(n).select(["ord"])
-    with storage_faults(f"searching {name!r}"):
-        ords: NDArray[np.int32] = np.unique(candidates.to_arrow().column("ord").to_numpy())
-    return ords
 
 
 # --- LanceDB's vector indexes over a copy of some vectors, to measure what they lose against exact search.

@@ -198,7 +198,6 @@ SPECIAL = {
     "search corpus": Case(
         "search 'a red circle' --encoder tiny-clip", f"--corpus {PAIRS}", without=f"--corpus {SHAPES}"
     ),
-    "search index": Case(BASES["search"], "--index", refused="has 12 rows; below 256 exact search is faster"),
     "duplicates corpus": Case("duplicates", f"--corpus {PAIRS}", without=f"--corpus {SHAPES},{PAIRS}"),
     "duplicates encoder": Case(f"{DUPLICATES} --threshold 0.5", "--encoder tiny-clip"),
     "duplicates threshold": Case(f"{DUPLICATES} --encoder tiny-clip", "--threshold 0.5"),

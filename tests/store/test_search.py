@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 
 from capim.store import RequestError
-from capim.store.sets.search import build_index, search
-from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_spec, states
+from capim.store.sets.search import search
+from tests.store.toy import begin, fill, make_block, make_corpus, make_embeddings, make_spec
 
 
 def maxsim(tokens, patches):
@@ -64,29 +63,6 @@ def test_equal_scores_come_in_corpus_order_and_k_may_exceed_the_corpus(store):
     assert [(hit.ord, hit.score) for hit in hits] == [(number, 1.0) for number in range(5)]
 
 
-@pytest.mark.parametrize("vectors", ["single", "multi"])
-def test_an_index_finds_the_nearest_item_and_its_scores_are_exact(store, vectors):
-    spec = make_spec(vectors=vectors, dim=32)
-    fill(store, make_corpus(400), spec, step=200)
-    images: dict[str, Any] = {"encoder": "enc", "corpus": "toy", "modality": "image"}
-    queries = make_embeddings([3, 77, 399], spec)
-    with pytest.raises(RequestError, match="has no index"):
-        search(store, queries, **images, use_index=True)
-    build_index(store, **images)
-    indexed = store.connection.database.open_table((store.key(**images)).table).version
-    build_index(store, **images)
-    assert store.connection.database.open_table((store.key(**images)).table).version == indexed, "made once"
-    exact = search(store, queries, **images, k=3)
-    approximate = search(store, queries, **images, k=3, use_index=True)
-    assert [hits[0].ord for hits in approximate] == [hits[0].ord for hits in exact]
-    pairs = [
-        (a, b) for one, other in zip(exact, approximate, strict=True) for a in one for b in other if a.ord == b.ord
-    ]
-    assert len(pairs) >= 6
-    assert [found.score for _, found in pairs] == pytest.approx([hit.score for hit, _ in pairs], abs=1e-5)
-    assert states(store) == {"sound"}, "an index changes nothing that is sealed"
-
-
 def test_what_does_not_fit_is_refused(store):
     spec = make_spec()
     fill(store, make_corpus(10), spec)
@@ -94,5 +70,3 @@ def test_what_does_not_fit_is_refused(store):
         queries = make_embeddings([1], make_spec(dim=8, vectors="multi"))
         search(store, queries, encoder="enc", corpus="toy", modality="image", k=0)
     assert len(caught.value.faults) == 3
-    with pytest.raises(RequestError, match="has 10 rows; below 256"):
-        build_index(store, encoder="enc", corpus="toy", modality="image")
