@@ -69,11 +69,9 @@ from capim.tasks.runtime.prefects import (
 from capim.tasks.runtime.references import Missing, library_versions, named, this_host
 from capim.tasks.runtime.task import (
     artifact_key,
-    forget_kept,
     hide_prefects_lines,
     send_logs,
     shown_progress,
-    with_assets,
 )
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
@@ -211,7 +209,6 @@ def _served(name: str, n_corpora: int) -> Iterator[None]:
             yield
     finally:
         _MADE.reset(before)
-    forget_kept()
 
 
 def _with_deployed(config: RunConfig) -> RunConfig:
@@ -301,7 +298,7 @@ def _task_run(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[Task
     given = bound.arguments
     made = _MADE.get() or {}
     states = [made[each] for each in dict.fromkeys(named([given, _AFTER.get()])) if each in made]
-    return with_assets(_limited(task), given), {**given, "wait_for": states}
+    return _limited(task), {**given, "wait_for": states}
 
 
 class _NoResults(dict[int, Any]):

@@ -19,16 +19,12 @@ from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime import encoding
 from capim.tasks.runtime.open_corpora import OpenCorpora, store_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
-from capim.tasks.runtime.task import asset, may_pass, task
+from capim.tasks.runtime.task import may_pass, task
 
 SHOWN = 5  # images that were skipped
 
 
-def _sets(work: encoding.EncodeWork, **_: object) -> list[str]:
-    return [asset(work.store_uri, "sets", work.spec.name, corpus.name) for corpus in work.corpora]
-
-
-@task("embed", encodes=True, makes=_sets, run_name="embed-{work.spec.name}")
+@task("embed", encodes=True, run_name="embed-{work.spec.name}")
 def embed_corpora(work: encoding.EncodeWork, shards: Sequence[encoding.Encoded] = ()) -> tuple[EmbedRef, ...]:
     """Encode images and captions of corpora block by block into the store, and seal the sets.
 
@@ -70,7 +66,7 @@ def embed_on_devices(works: Sequence[encoding.EncodeWork]) -> list[encoding.Enco
             ) from error
 
 
-@task("is-complete", fresh=True)
+@task("is-complete")
 def is_complete(
     specs: Sequence[EncoderSpec], corpora: Sequence[CorpusRef], modalities: Sequence[Modality], *, store_uri: str
 ) -> bool:
@@ -121,7 +117,7 @@ def _reference(
     )
 
 
-@task("check-corpora", fresh=True, timeout_hours=12)
+@task("check-corpora", timeout_hours=12)
 def check_corpora(
     corpora: Sequence[str | dict[str, Any]],
     opened: OpenCorpora,
@@ -202,7 +198,7 @@ def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[Row]) -> 
     return tuple(lines)
 
 
-@task("resolve", fresh=True, run_name="resolve-{spec.name}", timeout_hours=1)
+@task("resolve", run_name="resolve-{spec.name}", timeout_hours=1)
 def resolve_encoder(spec: EncoderSpec) -> EncoderSpec:
     """The spec with every revision fixed; see :func:`tasks.encoders.resolve`."""
     return resolve(spec)

@@ -29,7 +29,7 @@ from capim.tasks.runtime.scoring import (
     write_score_part,
 )
 from capim.tasks.runtime.stored import outcome_encoders
-from capim.tasks.runtime.task import asset, task
+from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 
 Named = str | dict[str, Any]
@@ -37,11 +37,7 @@ Row: TypeAlias = Mapping[str, Any]
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
-@task(
-    "score",
-    makes=lambda sets, store_uri, **_: [asset(store_uri, "figures", sets.encoder, sets.corpus)],
-    run_name="score-{sets.encoder}-{sets.corpus}",
-)
+@task("score", run_name="score-{sets.encoder}-{sets.corpus}")
 def score(
     sets: SetsRef,
     *,
@@ -116,7 +112,7 @@ def score_part(
     return sets
 
 
-@task("check-scoring", fresh=True)
+@task("check-scoring")
 def check_scoring(
     sets: Sequence[SetsRef], *, store_uri: str, protocols: Sequence[str], distractors: Sequence[str]
 ) -> None:
@@ -138,7 +134,7 @@ def check_scoring(
         raise RequestError(list(dict.fromkeys(faults)))
 
 
-@task("find-outdated", fresh=True)
+@task("find-outdated")
 def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple[EvaluationRef, ...]:
     """Those of these evaluations that have results by another version of a metric than today's."""
     store = EmbeddingStore.open(store_uri)
@@ -170,7 +166,7 @@ def complete_figures(
     )
 
 
-@task("find-sets", fresh=True)
+@task("find-sets")
 def find_sets(
     store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None = None, seed: int = 0
 ) -> tuple[SetsRef, ...]:
@@ -207,7 +203,7 @@ def find_sets(
     return tuple(found)
 
 
-@task("find-evaluations", fresh=True)
+@task("find-evaluations")
 def find_evaluations(
     store_uri: str,
     *,
@@ -269,7 +265,7 @@ def newest_evaluations(
     return tuple(newest[names] for names in sorted(newest, key=order))
 
 
-@task("find-outcomes", fresh=True)
+@task("find-outcomes")
 def find_outcomes(
     store_uri: str, *, corpora: Sequence[Named], encoders: Sequence[Named], sample: int | None, seed: int
 ) -> tuple[EvaluationRef, ...]:

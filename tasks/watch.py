@@ -62,7 +62,7 @@ Results: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, Any]]
 """Evaluation, protocol and metric -> a row of ``schema.RESULTS``."""
 
 
-@task("check-baseline", fresh=True)
+@task("check-baseline")
 def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) -> list[str]:
     """What is wrong with the run that a watch pins, with runs that can be; empty if nothing is or none is named."""
     if run is None:
@@ -155,7 +155,7 @@ def fresh_vectors(
     return np.split(embeddings.values, np.cumsum(embeddings.counts)[:-1])
 
 
-@task("watch-libraries", fresh=True)
+@task("watch-libraries")
 def watch_libraries(baselines: Sequence[str], *, store_uri: str) -> list[WatchFinding]:
     """Compare library versions with those of the pinned runs."""
     rows = EmbeddingStore.open(store_uri).rows("runs", run=list(baselines)).to_pylist() if baselines else []
@@ -221,7 +221,7 @@ class WatchedFigure:
         return results.get((evaluation, self.protocol.id, self.metric))
 
 
-@task("watch-metrics", fresh=True)
+@task("watch-metrics")
 def watch_metrics(
     evaluated: Sequence[EvaluationRef],
     *,

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from prefect.artifacts import create_table_artifact as create_table_artifact
     from prefect.artifacts import update_progress_artifact as update_progress_artifact
     from prefect.cache_policies import NO_CACHE as NO_CACHE
-    from prefect.cache_policies import CacheKeyFnPolicy as CacheKeyFnPolicy
     from prefect.client.orchestration import get_client as get_client
     from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate as GlobalConcurrencyLimitCreate
     from prefect.concurrency.sync import concurrency as concurrency
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from prefect.exceptions import PrefectException as PrefectException
     from prefect.exceptions import PrefectHTTPStatusError as PrefectHTTPStatusError
     from prefect.exceptions import TerminationSignal as TerminationSignal
-    from prefect.filesystems import LocalFileSystem as LocalFileSystem
     from prefect.logging import get_run_logger as get_run_logger
     from prefect.logging.handlers import APILogHandler as APILogHandler
     from prefect.runtime import deployment as deployment
@@ -49,14 +47,13 @@ if TYPE_CHECKING:
     from prefect.settings import temporary_settings as temporary_settings
     from prefect.task_runners import TaskRunner as TaskRunner
     from prefect.task_runners import ThreadPoolTaskRunner as ThreadPoolTaskRunner
-    from prefect.tasks import MaterializingTask as MaterializingTask
 
 _MODULES = {
     "prefect": ("Flow", "State", "Task", "flow", "tags"),
     "prefect.artifacts": (
         "create_markdown_artifact", "create_progress_artifact", "create_table_artifact", "update_progress_artifact",
     ),
-    "prefect.cache_policies": ("NO_CACHE", "CacheKeyFnPolicy"),
+    "prefect.cache_policies": ("NO_CACHE",),
     "prefect.client.orchestration": ("get_client",),
     "prefect.client.schemas.actions": ("GlobalConcurrencyLimitCreate",),
     "prefect.concurrency.sync": ("concurrency",),
@@ -66,13 +63,11 @@ _MODULES = {
     "prefect.exceptions": (
         "ObjectAlreadyExists", "ObjectNotFound", "PrefectException", "PrefectHTTPStatusError", "TerminationSignal",
     ),
-    "prefect.filesystems": ("LocalFileSystem",),
     "prefect.logging": ("get_run_logger",),
     "prefect.logging.handlers": ("APILogHandler",),
     "prefect.runtime": ("deployment", "flow_run"),
     "prefect.settings": ("PREFECT_API_URL", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "temporary_settings"),
     "prefect.task_runners": ("TaskRunner", "ThreadPoolTaskRunner"),
-    "prefect.tasks": ("MaterializingTask",),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 _FILES = {".env": b"PREFECT_", "prefect.toml": b"", "pyproject.toml": b"[tool.prefect"}
@@ -90,9 +85,8 @@ _NO_RUN = SimpleNamespace(id=None, get=lambda: None, value=lambda: None)
 _STAND_INS: dict[str, Any] = {
     **{name: type(name, (Exception,), {}) for name in _MODULES["prefect.exceptions"]},
     **dict.fromkeys(("FlowRunContext", "TaskRunContext", "flow_run", "deployment", "PREFECT_API_URL"), _NO_RUN),
-    **dict.fromkeys(("Flow", "Task", "MaterializingTask"), _Plain),
+    **dict.fromkeys(("Flow", "Task"), _Plain),
     "flow": lambda **options: lambda fn: _Plain(fn, **options),
-    "CacheKeyFnPolicy": lambda **_: None,
     "ThreadPoolTaskRunner": lambda **_: None,
 }
 """Name -> what stands for it; None stands for the others, which only a run on a server uses."""

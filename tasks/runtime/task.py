@@ -9,15 +9,11 @@ import errno
 import logging
 import os
 import re
-import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from datetime import timedelta
-from functools import partial, wraps
-from pathlib import Path
+from functools import wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -26,15 +22,12 @@ import httpx
 
 from capim.reports.rows.report_data import without_paths
 from capim.store.errors import without_credentials
-from capim.store.types import canonical_json, digest16
+from capim.store.types import digest16
 from capim.tasks.hub.progress import Overall, Progress, current_listener, listening
 from capim.tasks.runtime.prefects import (
     NO_CACHE,
     APILogHandler,
-    CacheKeyFnPolicy,
     FlowRunContext,
-    LocalFileSystem,
-    MaterializingTask,
     PrefectException,
     Task,
     TaskRunContext,
@@ -43,7 +36,6 @@ from capim.tasks.runtime.prefects import (
     create_table_artifact,
     update_progress_artifact,
 )
-from capim.tasks.runtime.references import library_versions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,20 +60,15 @@ def task(
     name: str,
     *,
     encodes: bool = False,
-    fresh: bool = False,
-    makes: Makes | None = None,
     run_name: str | None = None,
     timeout_hours: float | None = None,
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
     """Make a function a Prefect task that can be repeated: what it makes is in the store, it returns a reference.
 
-    A flow run that is retried takes the reference that the task returned before, if it gets the same: Prefect shows the
-    task as Cached.
+    In a flow run that is retried it runs again, and finds in the store what it made before.
 
     Args:
         name: Name of the task.
-        fresh: Whether it also runs in a retried flow run, because it looks at what may have changed.
-        makes: The keys of the assets that it materializes (:func:`asset`), from its arguments.
         encodes: Whether ``prefect concurrency-limit create capim-encode 1`` limits it together with all others that
             encode: it gets this tag, without which ``flows.execution`` runs it where there is no such limit.
         run_name: Name of its runs, a template over the parameters.
@@ -96,16 +83,13 @@ def task(
                 send_logs()
             return function(*args, **kwargs)
 
-        if makes is not None:
-            _MAKES[name] = makes
-        return (Task if makes is None else partial(MaterializingTask, assets=[]))(
+        return Task(
             fn=run,
             name=name,
             task_run_name=run_name,
             tags=["capim-encode"] if encodes else None,
-            cache_policy=NO_CACHE if fresh else KEPT,
-            cache_expiration=timedelta(days=1),  # later, `prune` may have removed what a reference names
-            persist_result=not fresh,
+            cache_policy=NO_CACHE,
+            persist_result=False,
             retries=len(DELAYS_SECONDS),
             retry_delay_seconds=DELAYS_SECONDS,
             retry_jitter_factor=JITTER,
@@ -114,66 +98,6 @@ def task(
         )
 
     return declare
-
-
-Makes = Callable[..., Iterable[str]]
-_MAKES: dict[str, Makes] = {}  # name of a task -> the keys of the assets that it makes, from its arguments
-
-
-def asset(store_uri: str, *path: str) -> str:
-    """The key of an asset of one workspace.
-
-    Examples:
-        >>> asset("/home/ada/My work/store", "sets", "tiny-clip", "my photos")
-        'capim://my-work-56c3/sets/tiny-clip/my-photos'
-    """
-    return "/".join(["capim:/", _workspace(store_uri), *(re.sub(r"[^\w.@-]+", "-", part) for part in path)])
-
-
-def with_assets(task: Task[P, R], arguments: Mapping[str, Any]) -> Task[P, R]:
-    """The task, which materializes what it makes from these arguments."""
-    if not isinstance(task, MaterializingTask):
-        return task
-    return cast("Task[P, R]", task.with_options(assets=[*_MAKES[task.name](**arguments)]))
-
-
-def _key(context: TaskRunContext, arguments: Mapping[str, Any]) -> str | None:
-    """What a task returns, as long as it gets the same, in one flow run; what the store already has is not its matter.
-
-    None, which keeps nothing: for a task outside a flow run, and one that gets a function.
-    """
-    flow_run = context.task_run.flow_run_id
-    try:
-        about = canonical_json([context.task.name, library_versions(), _plain(dict(arguments))])
-    except TypeError:
-        return None
-    return None if flow_run is None else f"{_kept_in(flow_run)}/{digest16([about])}"
-
-
-KEPT = CacheKeyFnPolicy(cache_key_fn=_key)
-_OF_ATTEMPT = ("run", "opened")  # arguments, and fields of arguments, that another attempt has others of
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON has it, without what each attempt has of its own; TypeError if JSON has no such value."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {"": type(value).__name__, **_plain({each.name: getattr(value, each.name) for each in fields(value)})}
-    if isinstance(value, Mapping):
-        return {str(name): _plain(each) for name, each in value.items() if name not in _OF_ATTEMPT}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _kept_in(flow_run: UUID) -> str:
-    """The folder of Prefect's storage that holds what the tasks of a flow run returned."""
-    return f"capim/{flow_run}"
-
-
-def forget_kept() -> None:
-    """Remove what the tasks of this flow run returned, which has ended well; of local storage only."""
-    context = FlowRunContext.get()
-    storage = None if context is None else context.result_store.result_storage
-    if context is not None and context.flow_run is not None and isinstance(storage, LocalFileSystem):
-        shutil.rmtree(Path(storage.basepath or ".").expanduser() / _kept_in(context.flow_run.id), ignore_errors=True)
 
 
 def may_help(_task: object, _run: object, state: Any) -> bool:
