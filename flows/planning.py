@@ -168,12 +168,7 @@ class _Planning:
                 if lacking:
                     advice += lacking[:1]
                     continue
-                sets = SetsRef(
-                    encoder=spec.name,
-                    encoder_fingerprint=spec.fingerprint,
-                    corpus=corpus.name,
-                    corpus_fingerprint=corpus.fingerprint,
-                )
+                sets = SetsRef.of(key.columns)
                 protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
                 pairs.append(scored_sets(self.store, sets, corpus, protocols, sealed, spec.vectors))
             if any(part.to_do for part in self.parts if part.encoder == spec.name) and (files := downloads_of(spec)):

@@ -468,7 +468,7 @@ EXPORTS = {
     "trec": _BY_NAME,
     "paper": _BY_NAME,
     "embeddings": ("encoder", "corpus", "modality"),
-    "embedding-atlas": ("encoder", "corpus", "modality", "protocol", "projection"),
+    "embedding-atlas": ("encoder", "corpus", "modality", "protocol"),
     "mlflow": _BY_NAME,
     "wandb": _BY_NAME,
 }
@@ -485,7 +485,6 @@ def export(
     corpus: Annotated[tuple[str, ...], "A,B"] = (),
     protocol: Annotated[tuple[str, ...], "P,Q"] = (),
     modality: Modality | None = None,
-    projection: Literal["pca", "umap"] | None = None,
 ) -> None:
     """Export embeddings, outcomes or results to files for other programs (docs/exports.md).
 
@@ -508,10 +507,9 @@ def export(
         corpus: only these corpora (embeddings: one)
         protocol: only these protocols (embeddings have none)
         modality: modality of the embeddings or of the atlas
-        projection: projection of the atlas to two dimensions (default: pca)
     """
     named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
-    given = {"as": kind, **named, "modality": modality, "projection": projection}
+    given = {"as": kind, **named, "modality": modality}
     unused = {f"--{name}": value for name, value in given.items() if name not in EXPORTS[what]}
     refuse_unused(f"on `capim export {what}`", **unused)
     store, path = open_store(workspace), Path(to)
@@ -530,7 +528,7 @@ def export(
             from capim.tasks.runtime.exports import export_atlas
 
             of["protocols"] = wanted_rows(store, "outcomes", protocol=protocol).get("protocol", ())
-            count = export_atlas(store, path, encoders=encoder, projection=projection or "pca", **of)
+            count = export_atlas(store, path, encoders=encoder, **of)
         say(f"{count:,} rows written to {to}")
     elif what == "outcomes":
         from capim.store.files import write_row_file

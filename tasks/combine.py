@@ -244,7 +244,7 @@ class TextToImage:
         if members:
             self.store.write_encoder(spec)
             self.store.write_rows("outcomes", ordered, replace="evaluation")
-            sets = SetsRef(**{name: identity[name] for name in SetsRef.__dataclass_fields__})
+            sets = SetsRef.of(identity)
             kept = EvaluationRef(sets=sets, evaluations={self.protocol.id: identity["evaluation"]}, n_scored=0)
             scored = stored_evaluations(self.store, kept, ())
             self.uses.extend(derive_figures(scored, resampling=resampling, run=self.run).uses)

@@ -102,9 +102,7 @@ def derive_comparisons(
     wanted = wanted_comparisons(corpus, evaluations, list(chosen), resampling)
     with track(f"{sets.corpus} · comparing", total=len(wanted), unit="figures") as advance:
         keys = derive(store, "comparisons", wanted, compute, run=run, advance=advance)
-    return CompareRef(
-        corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=tuple(chosen), uses=tuple(keys)
-    )
+    return CompareRef(uses=tuple(keys))
 
 
 @task("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
@@ -149,7 +147,7 @@ def derive_combined(
 
     headline = planned_figures(protocols)
     keys = derive(store, "comparisons", wanted_combined(corpus, evaluations, resampling), one_by_one(rows_of), run=run)
-    return CompareRef(corpus=corpus.name, corpus_fingerprint=corpus.fingerprint, protocols=(), uses=tuple(keys))
+    return CompareRef(uses=tuple(keys))
 
 
 def wanted_comparisons(

@@ -192,7 +192,7 @@ def find_sets(
             pair = (key.encoder_fingerprint, key.corpus_fingerprint)
             lacking = [modality for modality in ("image", "caption") if (*pair, modality) not in sealed]
             if not lacking:
-                found.append(SetsRef(**{name: getattr(key, name) for name in SetsRef.__dataclass_fields__}))
+                found.append(SetsRef.of(key.columns))
             elif (encoders and corpora) or len(lacking) == 1:
                 (faults if encoders and corpora else parts).append(missing_sets(store, key, lacking))
     if not found and not faults and (parts or encoded == encoder_names):
@@ -252,7 +252,7 @@ def newest_evaluations(
     for row in results:
         if Protocol.of(row["protocol"]).is_combined:
             continue
-        sets = SetsRef(**{name: row[name] for name in SetsRef.__dataclass_fields__})
+        sets = SetsRef.of(row)
         known = newest.get((sets.encoder, sets.corpus))
         earlier = known.evaluations if known is not None and known.sets == sets else {}
         evaluations = {**earlier, row["protocol"]: row["evaluation"]}

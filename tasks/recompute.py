@@ -141,8 +141,7 @@ def _evaluations(store: EmbeddingStore, ids: Sequence[str]) -> tuple[EvaluationR
     rows = {row["evaluation"]: row for row in store.rows("results", evaluation=ids).to_pylist()}
     found: dict[SetsRef, dict[str, str]] = {}
     for row in (rows[each] for each in ids if each in rows):
-        sets = SetsRef(**{each.name: row[each.name] for each in fields(SetsRef)})
-        found.setdefault(sets, {})[row["protocol"]] = row["evaluation"]
+        found.setdefault(SetsRef.of(row), {})[row["protocol"]] = row["evaluation"]
     return tuple(EvaluationRef(sets=sets, evaluations=of, n_scored=0) for sets, of in found.items())
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,6 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.runs import trec_id
 from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
 
-Projection: TypeAlias = Literal["pca", "umap"]
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _PICTURES = 1000  # whose thumbnails are in memory at once
@@ -47,7 +45,6 @@ def export_atlas(
     corpus: str,
     modality: Modality,
     protocols: Sequence[str] = (),
-    projection: Projection = "pca",
 ) -> int:
     """Writes a Parquet file for Embedding Atlas (github.com/apple/embedding-atlas), the items of one encoder as points.
 
@@ -82,7 +79,7 @@ def export_atlas(
         columns |= {"text": items["text"], "language": items["language"]}
     else:
         columns["text"] = _captions_of(store.items(corpus, "caption"), texts(items["id"]))
-    points = project(vectors.matrix, projection)
+    points = project(vectors.matrix)
     columns |= {"x": points[:, 0], "y": points[:, 1]}
     nearest = nearest_neighbours(vectors.matrix, NEIGHBOURS)
     columns["neighbors"] = pa.StructArray.from_arrays(
@@ -103,24 +100,17 @@ def export_atlas(
     return len(table)
 
 
-def project(vectors: NDArray[np.float32], projection: Projection = "pca") -> NDArray[np.float32]:
-    """Points, shape ``(n, 2)``, of vectors of shape ``(n, dim)``, by one of two methods.
+def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Points, shape ``(n, 2)``, of vectors of shape ``(n, dim)``: the two directions of most variance, about the mean.
 
-    ``pca``: the two directions of most variance, about the mean; needs ``dim`` squared numbers beside the vectors. Each
-    direction points to where its largest component is positive, so that equal vectors give equal points.
-    ``umap``: ``umap-learn`` with its own defaults and the cosine, on one thread, from one seed; distances between far
-    groups mean nothing in it.
-
-    Raises:
-        RequestError: ``umap`` is not installed.
+    It needs ``dim`` squared numbers beside the vectors. Each direction points to where its largest component is
+    positive, so that equal vectors give equal points.
 
     Examples:
         >>> points = project(np.float32([[0, 0, 3], [0, 1, 3], [0, 2, 3], [0, 3, 3]]))
         >>> points[:, 0].round(1).tolist()
         [-1.5, -0.5, 0.5, 1.5]
     """
-    if projection == "umap":
-        return _umap(vectors)
     mean = vectors.mean(axis=0, dtype=np.float64)
     covariance = np.zeros((vectors.shape[1],) * 2)
     for start in range(0, len(vectors), _ROWS):
@@ -132,15 +122,6 @@ def project(vectors: NDArray[np.float32], projection: Projection = "pca") -> NDA
     for start in range(0, len(vectors), _ROWS):
         points[start : start + _ROWS, : axes.shape[1]] = (vectors[start : start + _ROWS] - mean) @ axes
     return points
-
-
-def _umap(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    try:
-        umap = importlib.import_module("umap")
-    except ImportError as fault:
-        raise RequestError("umap is not installed: pip install umap-learn, or take the projection pca") from fault
-    points: NDArray[np.float32] = umap.UMAP(metric="cosine", random_state=0, n_jobs=1).fit_transform(vectors)
-    return points.astype(np.float32)
 
 
 def _asks(protocol: str, modality: Modality) -> bool:

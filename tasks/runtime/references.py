@@ -55,6 +55,11 @@ class SetsRef:
     corpus: str
     corpus_fingerprint: str
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> SetsRef:
+        """Those that a row with these columns is of."""
+        return cls(**{each.name: row[each.name] for each in fields(cls)})
+
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedRef:
@@ -128,11 +133,8 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRef:
-    """Comparisons of one corpus' encoders under these protocols are in the store."""
+    """Comparisons of one corpus' encoders are in the store."""
 
-    corpus: str
-    corpus_fingerprint: str
-    protocols: tuple[str, ...]
     uses: tuple[str, ...]
 
 

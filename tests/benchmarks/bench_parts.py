@@ -98,7 +98,7 @@ def fill(folder: Path, *, n: int, captions: int) -> None:
 
 def _how(store: EmbeddingStore, memory_bytes: int) -> dict[str, Any]:
     key = store.sealed_sets()[0].key
-    sets = SetsRef(**{name: getattr(key, name) for name in SetsRef.__dataclass_fields__})
+    sets = SetsRef.of(key.columns)
     how: dict[str, Any] = {"sets": sets, "store_uri": store.uri, "protocols": ["t2i/all"], "device": "cpu"}
     return how | {"memory_bytes": memory_bytes}
 

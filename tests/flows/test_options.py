@@ -176,11 +176,6 @@ SPECIAL = {
         "--modality image",
         without="--modality caption",
     ),
-    "export projection": Case(
-        f"export embedding-atlas --to {{tmp}}/f.parquet --encoder tiny-clip --corpus {SHAPES} --modality image",
-        "--projection umap",
-        refused="umap is not installed: pip install umap-learn",
-    ),
     "query seconds": Case(
         "query 'SELECT count(*) FROM range(30000) a, range(30000) b WHERE a.range % 7 = b.range % 11'",
         "--seconds 0.02",
@@ -335,8 +330,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for task in (embed_corpora, embed_shard, embed_on_devices, score, score_distractors):
         watched(task, "fn")
     nothing: dict[Any, Any] = {
-        compare_corpus: CompareRef(corpus="", corpus_fingerprint="", protocols=(), uses=()),
-        compare_combined: CompareRef(corpus="", corpus_fingerprint="", protocols=(), uses=()),
+        compare_corpus: CompareRef(uses=()),
+        compare_combined: CompareRef(uses=()),
         custom_metric: MetricRef(left_out=(), uses=()),
         diagnose_corpus: AnalysisRef(corpus="", n_slices=0, uses=()),
         publish_report: "report.html",
