@@ -12,7 +12,7 @@ from capim.store.errors import RequestError
 from capim.store.sets.columns_read import told
 from capim.store.sets.importing import ImportRow
 from capim.tasks.combine import TEXT_TO_IMAGE, fuse, rerank
-from capim.tasks.imports import Identity, import_embedding_files, import_published, import_runs
+from capim.tasks.imports import Identity, import_embedding_files, import_published
 from capim.tasks.imports import import_outcomes as import_source
 from capim.tasks.results.imported.sources import Source
 from capim.tasks.runtime.references import EvaluationRef, by_corpus
@@ -67,9 +67,6 @@ def import_outcomes(
         how: dict[str, Any] = {**task_settings(config, run), "plan": plan, "identity": who, "replace": replace}
         if source.kind == "published":
             shown = call(import_published, source.path, store_uri=config.store_uri, source=who.note, plan=plan, run=run)
-        elif source.kind == "qrels":
-            name = None if corpus is None else str(corpus)
-            shown = call(import_runs, source.path, source.runs, name=name, **how)
         else:
             shown = call(import_source, corpus or "", source, **how)
     return [*columns, *shown.lines]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,6 +25,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import (
+    ComparedFigure,
     compared_figures,
     compared_metrics,
     encoder_key,
@@ -72,7 +75,7 @@ def derive_comparisons(
     """What :func:`compare_corpus` stores."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    headline = planned_figures(protocols_of(corpus))
+    rows_of = _making(corpus, resampling, run)
     chosen = {protocol.id: protocol for protocol in select_protocols(corpus, protocols)}
 
     def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
@@ -89,14 +92,7 @@ def derive_comparisons(
             figures = compared_figures(outcomes, metrics, drawn_clusters(corpus, chosen[protocol]))
             made = dict.fromkeys(places.values(), COMPARISONS.empty_table())
             for each in figures:
-                made[places[each.figure.metric]] = figure_rows(
-                    [each],
-                    corpus=sets.corpus,
-                    corpus_fingerprint=sets.corpus_fingerprint,
-                    run=run,
-                    resampling=resampling,
-                    headline=headline,
-                )
+                made[places[each.figure.metric]] = rows_of([each])
             yield made
 
     wanted = wanted_comparisons(corpus, evaluations, list(chosen), resampling)
@@ -136,18 +132,17 @@ def derive_combined(
                 **rsum_values(outcomes(each, directions), drawn=drawn_images(corpus)),
                 **language_values(parts, reference=corpus.languages_reference),
             }
-        return figure_rows(
-            combined_figures(values),
-            corpus=corpus.name,
-            corpus_fingerprint=corpus.fingerprint,
-            run=run,
-            resampling=resampling,
-            headline=headline,
-        )
+        return _making(corpus, resampling, run)(combined_figures(values))
 
-    headline = planned_figures(protocols)
     keys = derive(store, "comparisons", wanted_combined(corpus, evaluations, resampling), one_by_one(rows_of), run=run)
     return CompareRef(uses=tuple(keys))
+
+
+def _making(corpus: Corpus, resampling: Resampling, run: str) -> Callable[[Iterable[ComparedFigure]], pa.Table]:
+    """What makes the rows of comparisons on a corpus."""
+    of: dict[str, Any] = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
+    of |= {"headline": planned_figures(protocols_of(corpus)), "resampling": resampling, "run": run}
+    return partial(figure_rows, **of)
 
 
 def wanted_comparisons(

@@ -160,33 +160,25 @@ def import_outcomes(
     Everything is checked before the corpus is registered and the first row is written.
     """
     store = EmbeddingStore.open(store_uri, create=True)
-    subject = corpus_for_import(store, described_corpus(source, corpus, stored=texts(store.corpora()["name"])))
-    found = {name: (source.path, each) for name, each in outcomes_of_source(source, subject).items()}
+    if source.kind == "qrels":
+        subject, found = _judged_runs(store, Path(source.path), source.runs, str(corpus), identity)
+    else:
+        subject = corpus_for_import(store, described_corpus(source, corpus, stored=texts(store.corpora()["name"])))
+        found = {name: (source.path, each) for name, each in outcomes_of_source(source, subject).items()}
     return _store(store, subject, found, identity=identity, replace=replace, plan=plan, resampling=resampling, run=run)
 
 
-@task("import-runs", run_name="import-runs-{qrels}")
-def import_runs(
-    qrels: str,
-    runs: Sequence[str],
-    *,
-    name: str | None,
-    store_uri: str,
-    identity: Identity,
-    replace: bool,
-    plan: bool,
-    resampling: Resampling,
-    run: str,
-) -> ImportRef:
-    """Store runs on the documents that qrels judge, without texts and images: trec_eval's figures and ours.
+def _judged_runs(
+    store: EmbeddingStore, qrels: Path, runs: Sequence[str], label: str, identity: Identity
+) -> tuple[Corpus, dict[str, tuple[str, FoundRows]]]:
+    """Runs on the documents that qrels judge, without texts and images: their corpus, and each with its file by name.
 
     The gallery is every document of the qrels and of these runs. A stored corpus of the name that holds them all, with
     the same judgements, is taken as it is.
     """
-    store = EmbeddingStore.open(store_uri, create=True)
     lists = {path: read_run(Path(path)) for path in runs}
-    label = name or corpus_name(Path(qrels))
-    new = corpus_of_qrels(read_qrels(Path(qrels)), lists.values(), label, origin=str(Path(qrels).absolute()))
+    label = label or corpus_name(qrels)
+    new = corpus_of_qrels(read_qrels(qrels), lists.values(), label, origin=str(qrels.absolute()))
     subject = _with_these(store, new) or new
     names = [identity.encoder or tag_of(Path(path)) for path in runs]
     if len({*names}) < len(names) and not identity.encoder:
@@ -195,8 +187,7 @@ def import_runs(
         raise RequestError(
             f"{len(runs)} runs have {len({*names})} names ({', '.join(names)}); import them one at a time"
         )
-    found = {each: (path, outcomes_of_run(lists[path], subject)) for each, path in zip(names, runs, strict=True)}
-    return _store(store, subject, found, identity=identity, replace=replace, plan=plan, resampling=resampling, run=run)
+    return subject, {n: (path, outcomes_of_run(lists[path], subject)) for n, path in zip(names, runs, strict=True)}
 
 
 def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:

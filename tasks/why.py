@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from capim.store import EmbeddingStore
+from capim.store.current import Row
 from capim.store.ledger import OUTCOMES_KIND
 
 COLUMNS = ("what", "corpus", "encoder", "reason", "n", "seconds", "detail")
@@ -37,24 +37,6 @@ class _Group:
         return "; ".join(details[:_SHOWN]) + more
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Entry:
-    """A row of the ledger: what it is of, by names, and what it was made from."""
-
-    kind: str
-    corpus: str
-    encoder: str
-    figure: str  # protocol, metric, analysis
-    identity: Mapping[str, Any]
-    run: str
-    seconds: float
-    created: datetime
-
-    @property
-    def subject(self) -> tuple[str, str, str, str]:
-        return self.kind, self.corpus, self.encoder, self.figure
-
-
 def reasons(store: EmbeddingStore, run: str) -> list[dict[str, Any]]:
     """One row per kind, corpus, encoder and reason: what the run encoded, derived, and found stored.
 
@@ -68,64 +50,62 @@ def reasons(store: EmbeddingStore, run: str) -> list[dict[str, Any]]:
         seconds = sum(row[f"{part}_seconds"] or 0.0 for part in ("decode", "preprocess", "forward", "write"))
         group = groups["embedding", row["corpus"], row["encoder"], "new input"]
         group.add(row["n_items"], seconds, [f"{row['modality']}s that had no vectors"])
-    used, newest = store.keys_of(run), dict[tuple[str, str, str, str], _Entry]()
-    for key, entry in sorted(entries.items(), key=lambda item: item[1].created):
-        if entry.run == run:
-            found = [*_differences(newest.get(entry.subject), entry)]
+    used, newest = store.keys_of(run), dict[tuple[str, ...], Row]()
+    for entry in sorted(entries, key=lambda entry: entry["created"]):
+        about = entry["kind"], entry["corpus"], entry["encoder"]
+        if entry["run"] == run:
+            found = [*_differences(newest.get((*about, entry["figure"])), entry)]
             reason = ", ".join(dict.fromkeys(name for name, _ in found))
-            group = groups[entry.kind, entry.corpus, entry.encoder, reason]
-            group.add(1, entry.seconds, (detail for _, detail in found))
+            groups[*about, reason].add(1, entry["seconds"], (detail for _, detail in found))
         else:
-            newest[entry.subject] = entry
-            if key in used:
-                groups[entry.kind, entry.corpus, entry.encoder, "stored"].add(1, None, [])
+            newest[*about, entry["figure"]] = entry
+            if entry["key"] in used:
+                groups[*about, "stored"].add(1, None, [])
     return [
         dict(zip(COLUMNS, (*names, group.n, group.seconds, group.detail), strict=True))
         for names, group in groups.items()
     ]
 
 
-def _entries(store: EmbeddingStore) -> dict[str, _Entry]:
-    """The ledger, by key, with names for fingerprints and evaluations."""
+def _entries(store: EmbeddingStore) -> list[Row]:
+    """The ledger with names for fingerprints and evaluations, and in ``figure`` the protocol, metric or analysis."""
     columns = ["evaluation", "encoder", "corpus", "corpus_fingerprint"]
     results = store.rows("results").select(columns).to_pylist()
     evaluations = {row["evaluation"]: (row["corpus"], row["encoder"]) for row in results}
     corpora = {row["corpus_fingerprint"]: row["corpus"] for row in results}
-    found = {}
+    found = []
     for row in store.rows("derived").to_pylist():
         if row["kind"] == OUTCOMES_KIND:
             continue
         identity = json.loads(row["identity"])
         subject, first = identity["subject"], next(iter(identity["inputs"]), "").partition(" ")[0]
         corpus, encoder = evaluations.get(first, ("", "")) if "corpus" not in subject else ("", "")
-        found[row["key"]] = _Entry(
-            kind=row["kind"],
-            corpus=corpora.get(subject["corpus"], subject["corpus"]) if "corpus" in subject else corpus,
-            encoder=subject.get("encoder", encoder if row["kind"] in ("result", "replicates") else ""),
-            figure=", ".join(value for name, value in subject.items() if value and name not in ("corpus", "encoder")),
-            identity=identity,
-            run=row["run"],
-            seconds=row["seconds"],
-            created=row["created"],
-        )
+        about = {
+            "corpus": corpora.get(subject["corpus"], subject["corpus"]) if "corpus" in subject else corpus,
+            "encoder": subject.get("encoder", encoder if row["kind"] in ("result", "replicates") else ""),
+            "figure": ", ".join(
+                value for name, value in subject.items() if value and name not in ("corpus", "encoder")
+            ),
+        }
+        found.append({**row, **about, "identity": identity})
     return found
 
 
-def _differences(then: _Entry | None, now: _Entry) -> Iterator[tuple[str, str]]:
+def _differences(then: Row | None, now: Row) -> Iterator[tuple[str, str]]:
     """Reason and detail of each thing that differs from the newest earlier entry."""
     if then is None:
-        of = (now.encoder and f"by {now.encoder}", now.corpus and f"on {now.corpus}")
-        yield "new input", " ".join(filter(None, ("the first", now.kind, *of)))
+        of = (now["encoder"] and f"by {now['encoder']}", now["corpus"] and f"on {now['corpus']}")
+        yield "new input", " ".join(filter(None, ("the first", now["kind"], *of)))
         return
-    before, after = then.identity, now.identity
+    before, after = then["identity"], now["identity"]
     if before["inputs"] != after["inputs"]:
-        details = [*_input_differences(before["inputs"], after["inputs"], now.figure)]
+        details = [*_input_differences(before["inputs"], after["inputs"], now["figure"])]
         yield from (("new input", detail) for detail in details or ["the same encoders in another order"])
     for name in sorted({*before["settings"], *after["settings"]}):
         old, new = (_shown(each["settings"].get(name)) for each in (before, after))
         if old != new:
             yield "other setting", f"{name}: {old} -> {new}"
-    figure = now.identity["subject"].get("metric") or now.identity["subject"].get("analysis") or now.kind
+    figure = after["subject"].get("metric") or after["subject"].get("analysis") or now["kind"]
     for name in _VERSIONS:
         if before[name] != after[name]:
             yield "newer code", f"{figure if name == 'version' else name}: {before[name]} -> {after[name]}"

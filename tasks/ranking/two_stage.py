@@ -56,18 +56,11 @@ def two_stage(first: Outcomes, task: RetrievalTask, second: SecondScores, depths
         One entry per N, in the order given. ``seconds_per_query`` is measured on the largest N and proportional to N.
 
     Raises:
-        ValueError: A list is shorter than the largest N, or the outcomes are not of the task, or have no lists.
+        ValueError: The outcomes have no lists.
     """
-    if len(first) != len(task.queries) or first.protocol.id != task.protocol.id:
-        raise ValueError(
-            f"expected outcomes of protocol {task.protocol.id!r}, {len(task.queries)} queries; "
-            f"got {first.protocol.id!r}, {len(first)} queries"
-        )
     if first.top_ords is None or first.top_scores is None:
         raise ValueError(f"protocol {first.protocol.id!r} has no lists to re-rank")
-    deepest, width = max(depths), first.top_ords.shape[1]
-    if min(depths) < 1 or deepest > width:
-        raise ValueError(f"depths must be 1 to {width}, the length of the stored lists, got {sorted(depths)}")
+    deepest = max(depths)
     lists = first.top_ords[:, :deepest]
     begun = time.perf_counter()
     scores = np.where(lists < 0, -np.inf, second(task.queries, np.maximum(lists, 0))).astype(np.float32)
@@ -205,14 +198,7 @@ def weighted_sum(
         members: Per encoder, its scores (:func:`tasks.ranking.cosine.dense_score_rows`, :func:`scores_per_token`).
         weights: Per encoder, not negative, at least one positive.
         shape: Queries and items of the corpus; sums that take more than 1 GiB are kept in a temporary file.
-
-    Raises:
-        ValueError: Not one weight for each encoder, or weights that are negative, not finite or all 0.
     """
-    if len(weights) != len(members):
-        raise ValueError(f"expected one weight for each of {len(members)} encoders, got {len(weights)}")
-    if not np.isfinite(weights).all() or min(weights) < 0 or max(weights) <= 0:
-        raise ValueError(f"weights must be finite, not negative and not all 0, got {list(weights)}")
     table = score_table(shape)
     table[:] = 0
     for member, weight in zip(members, weights, strict=True):

@@ -25,7 +25,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.store.errors import RequestError
 from capim.tasks.metrics import metrics_of, version_of
 from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
 from capim.tasks.metrics.metric import Ties
@@ -59,13 +58,7 @@ class LanguagePart(NamedTuple):
 
 
 def part_of(outcomes: Outcomes, *, drawn: SamplingFrame) -> LanguagePart:
-    """The part that these outcomes belong to.
-
-    Raises:
-        ValueError: Their protocol is not of one language by one translator.
-    """
-    if not outcomes.protocol.is_of_language:
-        raise ValueError(f"protocol {outcomes.protocol.id!r} is not of one language by one translator")
+    """The part that these outcomes, of one language by one translator, belong to."""
     clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
     metrics = [metric for metric in metrics_of(outcomes) if metric.name in SUMMARISED]
     return LanguagePart(
@@ -217,9 +210,6 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
     Both directions share the draws, so the interval is that of the sum: narrower than the sum of six intervals. They
     must be of the same encoder and corpus, and the ``evaluation`` of ``source`` must identify the two together.
 
-    Raises:
-        RequestError: ``t2i`` or ``i2t`` is of another direction.
-
     Examples:
         >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> t2i = outcomes_of([[1], [2], [3], [20]], protocol="t2i/all")
@@ -230,11 +220,6 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
         >>> row["protocol"][0].as_py(), row["value"][0].as_py()  # 25 + 75 + 75 and 75 + 75 + 100
         ('t2i/all+i2t/any', 425.0)
     """
-    if (t2i.protocol.direction, i2t.protocol.direction) != ("t2i", "i2t"):
-        raise RequestError(
-            f"RSUM adds one t2i and one i2t protocol, got {t2i.protocol.id!r} ({t2i.protocol.direction}) "
-            f"and {i2t.protocol.id!r} ({i2t.protocol.direction})"
-        )
     both = [Evaluated(outcomes=outcomes, metrics=RECALLS, source=source, drawn=drawn) for outcomes in (t2i, i2t)]
     means = stacked_statistic([sample for each in both for _, sample in each.samples])
 
