@@ -108,6 +108,19 @@ def test_check_and_list_refuse_what_they_do_not_take(words: str, said: str, tmp_
     assert said in command(words.format(folder=tmp_path), code=2).err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("fuse --encoders a,b --weights 1", "--weights must be one number per encoder: expected 2, got 1"),
+        ("fuse --encoders a,b --weights 0,0", "--weights must be finite, at least 0 and not all 0, got 0, 0"),
+        ("fuse --encoders a,b --weights nan,1", "--weights must be finite"),
+        ("rerank --first a --second b --depths 5,101", "--depths must be between 1 and 100"),
+    ],
+)
+def test_weights_and_depths_that_say_nothing_are_refused(words: str, said: str) -> None:
+    assert said in command(words, code=2).err
+
+
 def test_check_says_what_it_takes_a_name_or_a_path_for(tmp_path: Path) -> None:
     (tmp_path / "captions.csv").write_text("image,caption\na.png,red\n")
     said = command(f"check {tmp_path}", code=2)
