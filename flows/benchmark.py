@@ -304,7 +304,7 @@ def benchmark(config: RunConfig, report: Literal["run", "all", "none"] = "run") 
         others = [each for each in evaluations if each.sets not in own]  # the report compares with them
         call_each(scoring.complete_figures, [{"evaluation": each, **_settings(config, run)} for each in others])
         shown = (compare_step(config, run, evaluations), analyse_step(config, run, evaluations))
-        record_end(config, run, missing)
+        record_end(EmbeddingStore.open(config.store_uri), run, missing)
         with after(shown):
             page = "" if report == "none" else publish_step(config, run, of_run=report == "run")
         done = BenchmarkRef(run=run, embedded=embedded, report=page)

@@ -259,19 +259,13 @@ def _each(task: Task[P, R], calls: Sequence[Mapping[str, Any]], end: Callable[[C
 
 def _begun(task: Task[P, R], arguments: Mapping[str, Any]) -> Callable[[], R]:
     """What waits for the result of a task that was handed to the task runner; outside a flow run, what runs it."""
-    if FlowRunContext.get() is None:
-        return lambda: _noted(cast("Callable[..., R]", task.fn)(**arguments))
-    if _is_one_thread():  # a pool thread would hear of neither a cancel, nor the time limit, nor Ctrl-C
+    context = FlowRunContext.get()
+    # the pool's only thread would hear of neither a cancel, nor the time limit, nor Ctrl-C
+    if context is None or context.task_runner == ThreadPoolTaskRunner(max_workers=1):
         return lambda: call(cast("Task[..., R]", task), **arguments)
     begin, words = _task_run(cast("Task[..., R]", task), **arguments)
     future = begin.submit(**words)
     return lambda: _noted(future.result(), future.state)
-
-
-def _is_one_thread() -> bool:
-    """True if the flow's task runner is the default one, which would run one task at a time."""
-    context = FlowRunContext.get()
-    return context is not None and context.task_runner == ThreadPoolTaskRunner(max_workers=1)
 
 
 # --- The order of tasks in a flow run, as the server shows it.
@@ -506,7 +500,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     try:
         yield run
     except IncompleteError as error:
-        _end(store, run, error.missing)
+        record_end(store, run, error.missing)
         raise
     except BaseException as error:
         context = FlowRunContext.get()
@@ -520,7 +514,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
             discard_if_empty(store)
         raise
     else:
-        _end(store, run, ())
+        record_end(store, run, ())
     finally:
         _USED.reset(before)
 
@@ -537,11 +531,6 @@ class IncompleteError(WorkError):
         return (type(self), (self.done, self.missing))
 
 
-def record_end(config: RunConfig, run: str, missing: Sequence[Missing]) -> None:
-    """Write into the record of a run how it ended and which of its encoders failed, before its report is made."""
-    _end(EmbeddingStore.open(config.store_uri), run, missing)
-
-
 def record_note(config: RunConfig, run: str, note: str) -> None:
     """Write into the record of a run what its outcome lacks, unless it has a message already."""
     store = EmbeddingStore.open(config.store_uri)
@@ -550,8 +539,8 @@ def record_note(config: RunConfig, run: str, note: str) -> None:
     store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
 
 
-def _end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
-    """Write how a run ended and what it used, unless that is written."""
+def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
+    """Write how a run ended, which of its encoders failed, and what it used, unless that is written."""
     [row] = store.rows("runs", run=run).to_pylist()
     if row["state"] in ("running", "interrupted"):  # taken for dead by a process with other numbers, in a container
         message = f"{_failures(missing)}: {'; '.join(_reasons(missing))}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,32 +173,12 @@ class StoreServices:
         self._models: dict[str, Encoder] = {}
         self._encoding = Lock()
 
-    def search(
-        self,
-        *,
-        encoder: str,
-        corpus: str,
-        text: str | None = None,
-        image: bytes | None = None,
-        like: tuple[Modality, int] | None = None,
-        modality: Modality | None = None,
-        k: int = 10,
-    ) -> Found:
-        """The nearest items, as ``capim search`` finds them; ``like``: to a stored item, by its position."""
-        vector = None if like is None else self._stored(encoder, corpus, *like)
+    def search(self, *, encoder: str, corpus: str, like: tuple[Modality, int] | None = None, **query: Any) -> Found:
+        """What :func:`find` finds; ``like``: nearest to a stored item, by its position."""
+        query |= {"encoder": encoder, "corpus": corpus, "device": self.device, "load": self._model}
+        query["vector"] = None if like is None else self._stored(encoder, corpus, *like)
         with self._encoding:
-            return find(
-                self.store,
-                text,
-                image=image,
-                vector=vector,
-                encoder=encoder,
-                corpus=corpus,
-                modality=modality,
-                k=k,
-                device=self.device,
-                load=self._model,
-            )
+            return find(self.store, **query)
 
     def loaded(self, encoder: str) -> bool:
         """Whether the model of an encoder is in memory."""
