@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 
@@ -75,7 +73,6 @@ def derive_comparisons(
     """What :func:`compare_corpus` stores."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    rows_of = _making(corpus, resampling, run)
     chosen = {protocol.id: protocol for protocol in select_protocols(corpus, protocols)}
 
     def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
@@ -92,7 +89,7 @@ def derive_comparisons(
             figures = compared_figures(outcomes, metrics, drawn_clusters(corpus, chosen[protocol]))
             made = dict.fromkeys(places.values(), COMPARISONS.empty_table())
             for each in figures:
-                made[places[each.figure.metric]] = rows_of([each])
+                made[places[each.figure.metric]] = _rows([each], corpus, resampling, run)
             yield made
 
     wanted = wanted_comparisons(corpus, evaluations, list(chosen), resampling)
@@ -132,17 +129,17 @@ def derive_combined(
                 **rsum_values(outcomes(each, directions), drawn=drawn_images(corpus)),
                 **language_values(parts, reference=corpus.languages_reference),
             }
-        return _making(corpus, resampling, run)(combined_figures(values))
+        return _rows(combined_figures(values), corpus, resampling, run)
 
     keys = derive(store, "comparisons", wanted_combined(corpus, evaluations, resampling), one_by_one(rows_of), run=run)
     return CompareRef(uses=tuple(keys))
 
 
-def _making(corpus: Corpus, resampling: Resampling, run: str) -> Callable[[Iterable[ComparedFigure]], pa.Table]:
-    """What makes the rows of comparisons on a corpus."""
-    of: dict[str, Any] = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
-    of |= {"headline": planned_figures(protocols_of(corpus)), "resampling": resampling, "run": run}
-    return partial(figure_rows, **of)
+def _rows(figures: Iterable[ComparedFigure], corpus: Corpus, resampling: Resampling, run: str) -> pa.Table:
+    """The rows of comparisons on a corpus."""
+    of = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
+    headline = planned_figures(protocols_of(corpus))
+    return figure_rows(figures, **of, headline=headline, resampling=resampling, run=run)
 
 
 def wanted_comparisons(
