@@ -72,6 +72,7 @@ from capim.tasks.runtime.task import (
     hide_prefects_lines,
     send_logs,
     shown_progress,
+    with_assets,
 )
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
@@ -292,7 +293,7 @@ def _task_run(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[Task
     given = bound.arguments
     made = _MADE.get() or {}
     states = [made[each] for each in dict.fromkeys(named([given, _AFTER.get()])) if each in made]
-    return _limited(task), {**given, "wait_for": states}
+    return with_assets(_limited(task), given), {**given, "wait_for": states}
 
 
 class _NoResults(dict[int, Any]):

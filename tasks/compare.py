@@ -42,13 +42,19 @@ from capim.tasks.results.suite import (
 )
 from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus, inputs_of
 from capim.tasks.runtime.stored import read_all_outcomes, read_outcomes
-from capim.tasks.runtime.task import task
+from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA
 
 
-@task("compare", run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}")
+@task(
+    "compare",
+    makes=lambda evaluations, protocols, store_uri, **_: [
+        asset(store_uri, "comparisons", evaluations[0].sets.corpus, each) for each in protocols
+    ],
+    run_name="compare-{evaluations[0].sets.corpus}-{protocols[0]}",
+)
 def compare_corpus(
     evaluations: tuple[EvaluationRef, ...],
     *,
@@ -175,7 +181,7 @@ def wanted_combined(corpus: Corpus, evaluations: Sequence[EvaluationRef], resamp
     ]
 
 
-@task("rank")
+@task("rank", makes=lambda store_uri, **_: [asset(store_uri, "ranking")])
 def rank_suite(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> RankingRef:

@@ -19,12 +19,16 @@ from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime import encoding
 from capim.tasks.runtime.open_corpora import OpenCorpora, store_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
-from capim.tasks.runtime.task import may_pass, task
+from capim.tasks.runtime.task import asset, may_pass, task
 
 SHOWN = 5  # images that were skipped
 
 
-@task("embed", encodes=True, run_name="embed-{work.spec.name}")
+def _sets(work: encoding.EncodeWork, **_: object) -> list[str]:
+    return [asset(work.store_uri, "sets", work.spec.name, corpus.name) for corpus in work.corpora]
+
+
+@task("embed", encodes=True, makes=_sets, run_name="embed-{work.spec.name}")
 def embed_corpora(work: encoding.EncodeWork, shards: Sequence[encoding.Encoded] = ()) -> tuple[EmbedRef, ...]:
     """Encode images and captions of corpora block by block into the store, and seal the sets.
 

@@ -29,7 +29,7 @@ from capim.tasks.runtime.scoring import (
     write_score_part,
 )
 from capim.tasks.runtime.stored import outcome_encoders
-from capim.tasks.runtime.task import task
+from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 
 Named = str | dict[str, Any]
@@ -37,7 +37,11 @@ Row: TypeAlias = Mapping[str, Any]
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
-@task("score", run_name="score-{sets.encoder}-{sets.corpus}")
+@task(
+    "score",
+    makes=lambda sets, store_uri, **_: [asset(store_uri, "figures", sets.encoder, sets.corpus)],
+    run_name="score-{sets.encoder}-{sets.corpus}",
+)
 def score(
     sets: SetsRef,
     *,

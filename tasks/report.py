@@ -31,11 +31,15 @@ from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_re
 from capim.tasks.runtime.references import AnalysisRef, EvaluationRef, inputs_of
 from capim.tasks.runtime.results import SETTINGS
 from capim.tasks.runtime.stored import explain_pairs, item_reader, read_all_outcomes, read_truncated, vector_reader
-from capim.tasks.runtime.task import artifact_key, in_a_run, show_table, show_text, task
+from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
 
 
-@task("diagnose", run_name="diagnose-{evaluations[0].sets.corpus}")
+@task(
+    "diagnose",
+    makes=lambda evaluations, store_uri, **_: [asset(store_uri, "slices", evaluations[0].sets.corpus)],
+    run_name="diagnose-{evaluations[0].sets.corpus}",
+)
 def diagnose_corpus(
     evaluations: tuple[EvaluationRef, ...],
     *,
@@ -207,7 +211,11 @@ def _is_diagnosed(protocol: Protocol) -> bool:
     return protocol.is_main or protocol.kind in ("pairs", "images") or protocol.is_all_quadruples or all_judged
 
 
-@task("publish", run_name="publish-{run}")
+@task(
+    "publish",
+    makes=lambda store_uri, run, **_: [asset(store_uri, "reports", run)],
+    run_name="publish-{run}",
+)
 def publish_report(
     *,
     store_uri: str,

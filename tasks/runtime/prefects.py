@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from prefect.settings import temporary_settings as temporary_settings
     from prefect.task_runners import TaskRunner as TaskRunner
     from prefect.task_runners import ThreadPoolTaskRunner as ThreadPoolTaskRunner
+    from prefect.tasks import MaterializingTask as MaterializingTask
 
 _MODULES = {
     "prefect": ("Flow", "State", "Task", "flow", "tags"),
@@ -68,6 +69,7 @@ _MODULES = {
     "prefect.runtime": ("deployment", "flow_run"),
     "prefect.settings": ("PREFECT_API_URL", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "temporary_settings"),
     "prefect.task_runners": ("TaskRunner", "ThreadPoolTaskRunner"),
+    "prefect.tasks": ("MaterializingTask",),
 }  # fmt: skip
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 _FILES = {".env": b"PREFECT_", "prefect.toml": b"", "pyproject.toml": b"[tool.prefect"}
@@ -85,7 +87,7 @@ _NO_RUN = SimpleNamespace(id=None, get=lambda: None, value=lambda: None)
 _STAND_INS: dict[str, Any] = {
     **{name: type(name, (Exception,), {}) for name in _MODULES["prefect.exceptions"]},
     **dict.fromkeys(("FlowRunContext", "TaskRunContext", "flow_run", "deployment", "PREFECT_API_URL"), _NO_RUN),
-    **dict.fromkeys(("Flow", "Task"), _Plain),
+    **dict.fromkeys(("Flow", "Task", "MaterializingTask"), _Plain),
     "flow": lambda **options: lambda fn: _Plain(fn, **options),
     "ThreadPoolTaskRunner": lambda **_: None,
 }

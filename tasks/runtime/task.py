@@ -11,9 +11,9 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -28,6 +28,7 @@ from capim.tasks.runtime.prefects import (
     NO_CACHE,
     APILogHandler,
     FlowRunContext,
+    MaterializingTask,
     PrefectException,
     Task,
     TaskRunContext,
@@ -60,6 +61,7 @@ def task(
     name: str,
     *,
     encodes: bool = False,
+    makes: Makes | None = None,
     run_name: str | None = None,
     timeout_hours: float | None = None,
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
@@ -69,6 +71,7 @@ def task(
 
     Args:
         name: Name of the task.
+        makes: The keys of the assets that it materializes (:func:`asset`), from its arguments.
         encodes: Whether ``prefect concurrency-limit create capim-encode 1`` limits it together with all others that
             encode: it gets this tag, without which ``flows.execution`` runs it where there is no such limit.
         run_name: Name of its runs, a template over the parameters.
@@ -83,7 +86,9 @@ def task(
                 send_logs()
             return function(*args, **kwargs)
 
-        return Task(
+        if makes is not None:
+            _MAKES[name] = makes
+        return (Task if makes is None else partial(MaterializingTask, assets=[]))(
             fn=run,
             name=name,
             task_run_name=run_name,
@@ -98,6 +103,27 @@ def task(
         )
 
     return declare
+
+
+Makes = Callable[..., Iterable[str]]
+_MAKES: dict[str, Makes] = {}  # name of a task -> the keys of the assets that it makes, from its arguments
+
+
+def asset(store_uri: str, *path: str) -> str:
+    """The key of an asset of one workspace.
+
+    Examples:
+        >>> asset("/home/ada/My work/store", "sets", "tiny-clip", "my photos")
+        'capim://my-work-56c3/sets/tiny-clip/my-photos'
+    """
+    return "/".join(["capim:/", _workspace(store_uri), *(re.sub(r"[^\w.@-]+", "-", part) for part in path)])
+
+
+def with_assets(task: Task[P, R], arguments: Mapping[str, Any]) -> Task[P, R]:
+    """The task, which materializes what it makes from these arguments."""
+    if not isinstance(task, MaterializingTask):
+        return task
+    return cast("Task[P, R]", task.with_options(assets=[*_MAKES[task.name](**arguments)]))
 
 
 def may_help(_task: object, _run: object, state: Any) -> bool:
