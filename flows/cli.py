@@ -102,6 +102,7 @@ GONE = {
     "store compact": "`capim store prune --yes`",
     "store diff": "`capim why RUN` says what a run changed; docs/recipes.md compares two embedding sets",
     "--isolated": "run models and metrics of strangers in a container (docs/own_model.md)",
+    "export --projection": "`capim export embeddings`, and a projection of your own; the atlas has two main directions",
     "search --html": '`capim serve`, and there "Save as one HTML file"',
 }
 """Commands and options of earlier releases -> what to type now; what is still a command is not looked up here."""
