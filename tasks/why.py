@@ -73,7 +73,7 @@ def _entries(store: EmbeddingStore) -> list[Row]:
     results = store.rows("results").select(columns).to_pylist()
     evaluations = {row["evaluation"]: (row["corpus"], row["encoder"]) for row in results}
     corpora = {row["corpus_fingerprint"]: row["corpus"] for row in results}
-    found = []
+    found: list[Row] = []
     for row in store.rows("derived").to_pylist():
         if row["kind"] == OUTCOMES_KIND:
             continue
