@@ -146,8 +146,6 @@ def _planned(config: RunConfig, *, quiet: bool) -> Rows:
 def run_command(
     config: Annotated[RunConfig, RunOptions],
     *,
-    suite: str | None,
-    workspace: str | None,
     plan: bool,
     form: Form,
     quiet: bool,
@@ -156,11 +154,7 @@ def run_command(
     if not plan:
         form.refuse("without --plan")
     done = run(config, quiet=quiet, show=terminal.print_report, plan=plan)
-    if isinstance(done, Rows):
-        return done
-    words = [*([suite] if suite else []), *(["--workspace", workspace] if workspace else [])]
-    terminal.print_own_report(done.report, {reference.sets.corpus for reference in done.embedded}, words)
-    return None
+    return done if isinstance(done, Rows) else None
 
 
 def embed(

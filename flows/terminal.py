@@ -9,11 +9,10 @@ import codecs
 import io
 import json
 import os
-import shlex
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -116,16 +115,6 @@ def print_report(page: str) -> None:
     """What the report recommends, on standard error; and its path, alone on standard output, for scripts."""
     print_answer(page)
     sys.stdout.write(f"{link(page, sys.stdout)}\n")
-
-
-def print_own_report(page: str, corpora: Collection[str], words: Sequence[str]) -> None:
-    """The command that reports these corpora of a run alone, on standard error, where its report has more of them."""
-    from capim.reports.rows.snapshot import corpora_of
-
-    n_corpora = len(corpora_of(page))
-    if n_corpora > len(corpora):
-        alone = shlex.join(["capim", "report", *words, "--corpora", ",".join(sorted(corpora))])
-        sys.stderr.write(f"the report has all {n_corpora} corpora of the store; those of this run alone: `{alone}`\n")
 
 
 def terminal_width(out: TextIO) -> int | None:

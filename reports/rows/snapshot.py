@@ -100,12 +100,11 @@ def _by_figure(rows: Iterable[Mapping[str, Any]]) -> dict[FigureKey, Mapping[str
 
 def answer_lines(page: str) -> list[str]:
     """The answer of the report of a page (path or URI), sentence first; none where it cannot be read."""
-    return [str(line) for line in _part_of_results(page, "answer")]
-
-
-def corpora_of(page: str) -> list[str]:
-    """The names of the corpora in the report of a page (path or URI); none where it cannot be read."""
-    return list(_part_of_results(page, "corpora"))
+    try:
+        found = _remembered(page) if "://" in page else _results(page)
+        return [str(line) for line in found["answer"]]
+    except (OSError, ValueError, KeyError):  # the report is written: no reason to fail
+        return []
 
 
 def first_screen(page: str) -> str:
@@ -115,14 +114,6 @@ def first_screen(page: str) -> str:
     except (OSError, ValueError):
         return ""
     return "\n## ".join(text.split("\n## ")[:2]).strip()
-
-
-def _part_of_results(page: str, part: str) -> Iterable[str]:
-    try:
-        found: Iterable[str] = _remembered(page)[part] if "://" in page else _results(page)[part]
-    except (OSError, ValueError, KeyError):  # the report is written: no reason to fail
-        return ()
-    return found
 
 
 def _results(page: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from capim.flows import cli, terminal
-from capim.flows.terminal import print_own_report
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.hub.progress import track
 from tests.command import command
@@ -180,23 +179,3 @@ def test_a_redirected_run_says_at_once_that_it_has_begun_and_every_minute_how_lo
     lines = capsys.readouterr().err.splitlines()
     assert 1 <= len(lines) < 9, "not one for each piece of work"
     assert all(re.fullmatch(r"\d+% in \d+ s, about \d+ s left: tiny-clip · shapes", line) for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("stored", "said"),
-    [
-        (
-            '{"corpora": {"shapes-sample12": {}, "pages": {}}}',
-            "2 corpora of the store; those of this run alone: `capim report --workspace w --corpora shapes-sample12`",
-        ),
-        ('{"corpora": {"shapes-sample12": {}}}', ""),
-    ],
-)
-def test_a_run_into_a_store_with_other_corpora_names_the_report_of_its_own(
-    stored: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "results.json").write_text(stored)
-    print_own_report(str(tmp_path / "report.html"), {"shapes-sample12"}, ["--workspace", "w"])
-    shown = capsys.readouterr().err
-    assert said in shown
-    assert bool(said) == bool(shown)
