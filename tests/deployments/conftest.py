@@ -125,12 +125,10 @@ class Installation:
         filters = {"deployments": {"id": {"any_": [found["id"]]}}, "sort": "EXPECTED_START_TIME_ASC"}
         return list(self.post("/flow_runs/filter", filters))
 
-    def begin(self, deployment: str, config: dict[str, Any], *, hours: float | None = None, **more: Any) -> str:
-        """A run of a deployment with these fields of its configuration, and time limit; returns its id."""
+    def begin(self, deployment: str, config: dict[str, Any]) -> str:
+        """A run of a deployment with these fields of its configuration; returns its id."""
         found = self.get(f"/deployments/name/{deployment}")
-        asked: dict[str, Any] = {"parameters": {**more, "config": config}}
-        if hours is not None:
-            asked["job_variables"] = {"env": {"CAPIM_TIMEOUT_HOURS": str(hours)}}
+        asked = {"parameters": {"config": config}}
         return str(self.post(f"/deployments/{found['id']}/create_flow_run", asked)["id"])
 
     def state(self, run: str) -> str | None:

@@ -12,25 +12,10 @@ from capim.store import EmbeddingStore
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.check import encodable, encoding_fault
 from tests.command import command
-from tests.encoders.own_module import write_module, write_suite, write_weights
+from tests.encoders.own_module import write_module, write_suite
 
 NAMED = 'files = ["weights.npy"]\n'
 GAP = "its identity is model.py alone"
-
-
-@pytest.mark.slow
-def test_a_module_is_encoded_again_when_the_weights_beside_it_change(tmp_path: Path) -> None:
-    write_module(tmp_path, NAMED)
-    embed = f"embed {write_suite(tmp_path)} --quiet"
-    first = command(embed, tmp_path / "w").err
-    assert re.search(r"own on shapes-sample4: \d+ items encoded, 0 were already stored", first)
-    assert GAP not in first
-    for seed, n_encoded in ((0, 0), (1, 24), (0, 0)):
-        write_weights(tmp_path, seed=seed)
-        assert f"own on shapes-sample4: {n_encoded} items encoded" in command(embed, tmp_path / "w").err
-    (tmp_path / "weights.npy").unlink()
-    said = command(embed, tmp_path / "w", code=2).err
-    assert "needs the file 'weights.npy', which does not exist" in said
 
 
 @pytest.mark.slow

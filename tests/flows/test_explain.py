@@ -78,15 +78,6 @@ def test_maps_point_at_the_thing_that_a_token_names(store: EmbeddingStore) -> No
     assert game.hits > 2 * game.any_patch
 
 
-def test_maps_point_at_the_line_that_answers_a_question(tmp_path: Path) -> None:
-    command("embed --corpora pages --encoders tiny-colpali-pages --sample 24 --device cpu --quiet", tmp_path)
-    store = EmbeddingStore.open(tmp_path / "store")
-    game = pointing_game(store, encoder="tiny-colpali-pages", corpus="pages-sample24")
-    assert game.difference.low is not None
-    assert game.difference.low > 0.2
-    assert game.hits > 2 * game.any_patch
-
-
 @pytest.mark.parametrize("suffix", [".png", ".json"])
 def test_the_command_writes_a_picture_or_data(
     small_demo: Path, store: EmbeddingStore, suffix: str, tmp_path: Path

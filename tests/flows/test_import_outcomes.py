@@ -14,7 +14,7 @@ import pytest
 from capim.reports.elements.page import Table
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import without_paths
-from capim.reports.sections import leaderboard, provenance
+from capim.reports.sections import provenance
 from capim.store import EmbeddingStore
 from capim.store.types import EncoderSpec
 from tests.command import command
@@ -247,35 +247,6 @@ def test_published_figures_stand_in_the_report_beside_the_best_of_ours(workspace
     task = "text to image (t2i/all) | R@1"
     table = f"| theirs-2 | thirty | {task} | 70.0 | 50.0 (theirs) | the same protocol | their page |"
     assert table in page.with_name("report.md").read_text()
-
-
-def test_bivlc_by_one_command_each_and_a_test_for_every_type(shared_data: Path, tmp_path: Path) -> None:
-    expected = {"ViT-B-32": (0.7583, 0.5240, 0.4906), "CLIP_TROHN-Text": (0.7818, 0.6219, 0.5748)}
-    for model in expected:
-        file = shared_data / "bivlc" / f"{model}.csv"
-        command(f"import --outcomes {file} --encoder {model} --corpus bivlc {QUICK}", tmp_path / "workspace")
-    store = EmbeddingStore.open(tmp_path / "workspace" / "store")
-    for model, scores in expected.items():
-        found = {row["metric"]: row for row in store.rows("results", encoder=model, protocol="winoground").to_pylist()}
-        assert tuple(round(found[f"winoground_{s}"]["value"], 4) for s in ("text", "image", "group")) == scores
-        assert found["winoground_group"]["ci_low"] < scores[2] < found["winoground_group"]["ci_high"]
-        assert found["winoground_group"]["tie_share"] is None
-    command(f"compare {QUICK} --quiet", tmp_path / "workspace")
-    compared = {
-        row["protocol"]: row
-        for row in store.rows("comparisons", metric="winoground_group").to_pylist()
-        if row["protocol"].startswith("winoground")
-    }
-    assert {"winoground", "winoground/replace", "winoground/swap", "winoground/add"} <= set(compared)
-    assert compared["winoground"]["n_queries"] == 2933
-    by_type = [compared[f"winoground/{kind}"] for kind in ("replace", "swap", "add")]
-    assert [row["n_queries"] for row in by_type] == [2099, 359, 475]
-    for row in by_type:
-        assert row["p_adjusted"] is not None
-        assert row["ci_low"] < row["difference"] < row["ci_high"]
-    data = read_report_data(store)
-    tables = [block for block in leaderboard.compositional_section(data).blocks if isinstance(block, Table)]
-    assert "winoground-tags-bivlc" in {table.id for table in tables}
 
 
 @pytest.mark.slow

@@ -53,16 +53,6 @@ def test_figures_equal_pytrec_eval_on_the_exported_run_and_qrels(workspace: Path
         assert ours[name] == pytest.approx(mean, abs=1e-9), name
 
 
-def test_an_exported_run_is_imported_again_with_the_same_figures(workspace: Path, tmp_path: Path) -> None:
-    command(f"export trec --to {tmp_path}", workspace)
-    run = tmp_path / "finance" / "t2i-judged" / "random.run"
-    command(f"import --run {run} --encoder again --corpus finance {QUICK}", workspace)
-    rows = EmbeddingStore.open(workspace / "store").rows("results").to_pylist()
-    value = {(row["encoder"], row["metric"]): row["value"] for row in rows if row["protocol"] == "t2i/judged"}
-    for metric in ("nDCG@10", "recall@5", "AP", "unjudged@10"):
-        assert value["again", metric] == pytest.approx(value["random", metric], abs=1e-12), metric
-
-
 def test_encoders_are_compared_by_the_headline_of_judged_documents(workspace: Path) -> None:
     command(f"compare --corpora finance --encoders random,mirrored {QUICK} --permutations 1000", workspace)
     query = "SELECT metric, family, n_clusters FROM comparisons WHERE protocol = 't2i/judged'"

@@ -90,33 +90,6 @@ def test_a_path_that_import_took_is_found_by_every_other_command(
 
 
 @pytest.mark.slow
-def test_an_unknown_name_is_an_error_with_the_nearest_and_leaves_no_run_behind(imported: Path, tmp_path: Path) -> None:
-    command(f"evaluate {QUICK}", imported)
-    before = EmbeddingStore.open(imported / "store").rows("runs").num_rows
-    (tmp_path / "metric.py").write_text("def hit(outcomes):\n    return outcomes.rank_worst <= 2\n")
-    near = {"coco-karpaty": "coco-karpathy", "theris": "theirs", "t2i/al": "t2i/all", "R@11": "R@1"}
-    to = f"--to {tmp_path}/out.csv"
-    wrong = [
-        f"{words} {option}"
-        for words in ("compare", "report", "evaluate", f"evaluate --metric {tmp_path}/metric.py:hit")
-        for option in ("--corpora coco-karpaty", "--encoders theris", "--protocols t2i/al")
-    ]
-    wrong += [
-        f"{words} {option}"
-        for words in ("results", f"export results {to}", f"export outcomes {to}")
-        for option in ("--corpus coco-karpaty", "--encoder theris", "--protocol t2i/al")
-    ]
-    wrong += ["results --metric R@11", "search x --encoder theirs --corpus coco-karpaty"]
-    wrong += ["store drop --corpus coco-karpaty", "store drop --encoder theris"]
-    wrong += ["analyse --corpora coco-karpaty", "rerank --first theris --second theirs"]
-    for words in wrong:
-        meant = next(right for typed, right in near.items() if typed in words.split())
-        assert f"did you mean '{meant}'?" in command(words, imported, code=2).err, words
-    assert EmbeddingStore.open(imported / "store").rows("runs").num_rows == before
-    assert not (tmp_path / "out.csv").exists()
-
-
-@pytest.mark.slow
 def test_two_folders_of_the_same_name_are_told_apart_in_one_run_and_over_several(
     two: tuple[Path, Path], tmp_path: Path
 ) -> None:

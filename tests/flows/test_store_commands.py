@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from capim.flows.config import run_config
-from capim.flows.execution import prune
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.tasks.results.summary import result_rows
 from capim.tasks.runtime import results
 from tests.command import command
 from tests.reports.pages import readable
-
-ROOT = Path(__file__).resolve().parents[2]
-PAUSED_RUN = """
-import pathlib, sys, time
-from capim.flows.cli import main
-from capim.tasks.runtime import results
-
-place, rows = pathlib.Path(sys.argv[1]), results.result_rows
-
-def after_a_pause(*args, **kwargs):
-    (place / "paused").touch()
-    while not (place / "go").exists():
-        time.sleep(0.02)
-    return rows(*args, **kwargs)
-
-results.result_rows = after_a_pause
-sys.exit(main(sys.argv[2:]))
-"""
 
 
 @pytest.mark.parametrize("words", ["report", "compare", "evaluate", "results", "store info"])
@@ -90,32 +66,17 @@ def outcomes_are_complete(workspace: Path) -> bool:
 
 def test_prune_leaves_the_outcomes_of_a_step_that_is_at_work(embedded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It removed what had no results yet, and the step ended with results without outcomes."""
-    config, removed = run_config({"workspace": str(embedded)}), []
+    said = []
 
     def after_a_prune(*args: Any) -> pa.Table:
-        removed.append(prune.fn(config, keep=1).rows.get("outcomes", 0))
+        said.append(command("store prune --keep 1 --yes", embedded).err)
         return result_rows(*args)
 
     monkeypatch.setattr(results, "result_rows", after_a_prune)
     command("evaluate --replicates 100 --quiet", embedded)
-    assert removed
-    assert not any(removed)
+    assert said
+    assert all("-evaluate-" in pruned and "is running" in pruned for pruned in said), "it says which run is not over"
     assert outcomes_are_complete(embedded)
-
-
-def test_prune_leaves_the_outcomes_of_a_run_in_another_process(embedded: Path, tmp_path: Path) -> None:
-    evaluate = ["evaluate", "--replicates", "100", "--quiet", "--workspace", str(embedded)]
-    words = [sys.executable, "-c", PAUSED_RUN, str(tmp_path), *evaluate]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as run:
-        while not (tmp_path / "paused").exists() and run.poll() is None:
-            time.sleep(0.02)
-        pruned = command("store prune --keep 1 --yes", embedded).err
-        (tmp_path / "go").touch()
-        _, errors = run.communicate(timeout=120)
-    assert run.returncode == 0, errors
-    assert outcomes_are_complete(embedded)
-    assert "-evaluate-" in pruned, "it says which run is not over"
     assert "is running" not in command("store prune --keep 1 --yes", embedded).err
     assert outcomes_are_complete(embedded)
 

@@ -27,19 +27,6 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstHour]:
         yield made
 
 
-def test_who_is_refused_reads_one_line_and_nothing_is_stored(hour: FirstHour) -> None:
-    gated = [("datasets", "facebook/winoground"), ("models", CLIP), ("models", COLPALI)]
-    for each in gated:
-        hour.hub.repositories[each].gate = "terms"  # type: ignore[index]
-    done = hour.capim(*WORDS, "coco-karpathy,winoground", token="")
-    assert done.code == 2 or done.code == 1, done.err
-    assert len([line for line in done.err.splitlines() if line.strip()]) <= 3, done.err
-    assert f"{CLIP} is gated: accept its terms at https://huggingface.co/{CLIP}" in done.err
-    assert not (hour.place / "ws" / "store").exists()
-    for each in gated:
-        hour.hub.repositories[each].gate = ""  # type: ignore[index]
-
-
 def test_a_plan_says_what_would_be_downloaded_and_how_much_room_there_is(hour: FirstHour) -> None:
     done = hour.capim("run", "--plan", "--corpora", "shapes", "--sample", "4", *WORDS[1:-1])
     assert done.code == 0, done.err

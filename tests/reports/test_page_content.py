@@ -80,6 +80,7 @@ def test_results_json_is_json_where_a_figure_is_no_number(demo_store: StandIn, t
 def test_results_json_is_json_whatever_the_captions(hostile_report: Path) -> None:
     document = json.loads((hostile_report / "results.json").read_text("utf-8"))
     assert document["results"]
+    assert document["digest"] in (hostile_report / "report.html").read_text("utf-8")
     assert HOSTILE[3] not in json.dumps(document, ensure_ascii=False), "results without the texts of the page"
 
 

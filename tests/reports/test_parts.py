@@ -78,8 +78,11 @@ def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
     store = StandIn(specs={"a": spec("a")}, contents={"s": corpus("s", n_images=4)})
     for protocol, chance in (("sugarcrepe-pp/swap_att", 1 / 3), ("negbench/hybrid", 1 / 4)):
         result(store, "a", "s", protocol, "pair_accuracy", 0.5, chance=chance)
+    for protocol, value in (("winoground", 0.25), ("winoground/swap-att", 0.5)):
+        result(store, "a", "s", protocol, "winoground_group", value)
     made = leaderboard.compositional_section(read_report_data(store))
     assert texts(block(made, "pairs-s"))[-1] == ["chance", "25.0", "33.3"]
+    assert texts(block(made, "winoground-tags-s"))[0][:2] == ["a", "50.0"]
 
 
 def test_a_part_that_differs_between_encoders_shows_the_queries_of_each(two_models: StandIn) -> None:

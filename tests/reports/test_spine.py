@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -64,13 +63,3 @@ def test_every_figure_carries_interval_and_protocol_and_skipped_images_their_rea
     assert "binding (winoground) text score" in markdown
     assert "1 image of shapes could not be used" in markdown
     assert "broken0.jpg | not an image: truncated file" in markdown
-
-
-def test_files_of_an_older_report_are_replaced_and_orphans_removed(demo_store: StandIn, tmp_path: Path) -> None:
-    page = Path(write_report(demo_store, tmp_path))
-    (tmp_path / "figures" / "gone.svg").write_text("old")
-    page.write_text("old")
-    write_report(demo_store, tmp_path)
-    assert page.read_text("utf-8").startswith("<!doctype html>")
-    assert not (tmp_path / "figures" / "gone.svg").exists()
-    assert json.loads((tmp_path / "results.json").read_text("utf-8"))["digest"] in page.read_text("utf-8")
