@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from capim.store import Block, Embeddings, EmbeddingStore
 from capim.store.schema import TABLES, TIME, texts
-from capim.store.types import MODALITIES, Corpus, EncoderSpec
+from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 
 SPECS = (
     EncoderSpec(name="one", adapter="hf_dual", checkpoint="me/one", revision="a1", dim=8),
@@ -53,17 +53,27 @@ def random_store(
                 images = texts(corpus.images["id"])
                 pictures = embeddings(spec, len(images), seed=len(images) + 1000 * (spec is OTHER)).values
                 near = np.float32(signal) * pictures[[images.index(of) for of in texts(corpus.captions["image_id"])]]
-            key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
-            block = Block(
-                ords=np.arange(len(ids), dtype=np.int32),
-                ids=ids,
-                embeddings=embeddings(spec, len(ids), seed, near),
-                input_shas=[""] * len(ids),
-                batch_id="b",
-            )
-            store.put(key, spec, block)
-            store.seal(key, n_items=len(ids))
+            put_all(store, spec, corpus, modality, embeddings(spec, len(ids), seed, near))
     return store
+
+
+def put_all(store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, modality: Modality, made: Embeddings) -> None:
+    """Stores and seals the embeddings of every image or caption of a corpus."""
+    ids = texts(corpus.items(modality)["id"])
+    key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
+    ords = np.arange(len(ids), dtype=np.int32)
+    store.put(key, spec, Block(ords=ords, ids=ids, embeddings=made, input_shas=[""] * len(ids), batch_id="b"))
+    store.seal(key, n_items=len(ids))
+
+
+def scored(store: EmbeddingStore, corpus: Corpus, specs: Sequence[EncoderSpec], **how: Any) -> tuple[Any, ...]:
+    """Evaluations of these encoders on a corpus."""
+    from capim.tasks.evaluate import score
+    from capim.tasks.runtime.references import SetsRef
+
+    of_corpus = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
+    sets = [SetsRef(encoder=spec.name, encoder_fingerprint=spec.fingerprint, **of_corpus) for spec in specs]
+    return tuple(score.fn(each, store_uri=store.uri, device="cpu", **how) for each in sets)
 
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)

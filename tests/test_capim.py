@@ -24,7 +24,6 @@ from capim.flows.workspace import frame_of
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.hub.progress import Progress, listening
-from capim.tasks.metrics.custom import load_metric
 from tests.flows.leaf_parsers import leaf_parsers
 from tests.random_store import OTHER, SPECS, random_store
 
@@ -279,15 +278,6 @@ def test_wrong_arguments_of_a_question_are_a_request_error_with_their_names(work
         workspace.search(*range(20))  # type: ignore[call-arg,misc]
 
 
-def test_python_m_capim_is_the_command_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "capim", "list", "encoders", "--format", "csv"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\ntiny-clip," in done.stdout
-
-
 def test_an_output_that_lacks_characters_gets_them_escaped_and_json_stays_true(workspace: capim.Workspace) -> None:
     words = [sys.executable, "-m", "capim", "query", "SELECT '中 😀 −3' AS x", "--workspace", str(workspace.workspace)]
     narrow = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
@@ -352,19 +342,6 @@ def test_a_room_is_imported_under_one_name(room: str) -> None:
 
 
 METRIC = "def hit(outcomes):\n    return outcomes.rank_worst == 1\n"
-
-
-@pytest.mark.parametrize(
-    ("requested", "name"),
-    [("store:hit", "store:hit"), ("tasks.py:hit", "tasks:hit"), ("reports/scores.py:hit", "scores:hit")],
-)
-def test_a_metric_in_a_module_that_is_called_like_ours_is_theirs(tmp_path: Path, requested: str, name: str) -> None:
-    for file in ("store.py", "tasks.py", "reports/scores.py"):
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text(METRIC)
-    loaded = load_metric(requested, folder=tmp_path)
-    assert loaded.name == name
-    assert Path(loaded.file).is_relative_to(tmp_path)
 
 
 def test_a_metric_imports_modules_of_the_user_that_are_called_like_our_rooms(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from capim.store.sql import known_tables
-from tests.documents import ROOT, fenced_blocks, make_tree, run_page
+from tests.documents import ROOT, run_page
 
 PAGES = ("own_data.md", "own_model.md", "embeddings.md", "judged.md", "recipes.md")
 
@@ -52,17 +52,6 @@ def test_what_a_page_shows_has_to_be_printed_in_its_order(tmp_path: Path) -> Non
     for wrong in ("two 2\none", "four", "one two"):
         with pytest.raises(AssertionError, match="no line"):
             run_page(page(tmp_path, f"{block}```text\n{wrong}\n```\n"), tmp_path)
-
-
-def test_files_and_trees_of_a_page_are_made(tmp_path: Path) -> None:
-    run_page(page(tmp_path, "```toml deep/a.toml\nx = 1\n```\n"), tmp_path)
-    assert (tmp_path / "deep" / "a.toml").read_text() == "x = 1\n"
-    make_tree("a/\n  b/\n    1.jpg\n  2.PNG  # a remark\nc.jpg\n", tmp_path)
-    found = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file())
-    assert found == ["a/2.PNG", "a/b/1.jpg", "c.jpg", "deep/a.toml", "page.md"]
-    assert [block.language for block in fenced_blocks(ROOT / "docs" / "own_data.md")][:4] == [
-        "tree", "csv", "bash", "text",
-    ]  # fmt: skip
 
 
 @pytest.mark.slow  # starts MkDocs, which takes six seconds

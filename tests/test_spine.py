@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -104,18 +103,3 @@ def test_a_corrupt_photograph_is_skipped_and_counted_in_the_report(shared_data: 
     assert victim.stem.lstrip("0") in printed.page.with_name("report.md").read_text()
     rows = json_rows("results --protocol t2i/all --metric R@1", folder)
     assert rows[0]["n_clusters"] == 90
-
-
-@pytest.mark.parametrize(("kind", "said"), [("empty", "no image"), ("images missing", "000000000285.jpg")])
-def test_a_faulty_corpus_is_named_with_its_fault_and_leaves_nothing_behind(
-    shared_data: Path, tmp_path: Path, kind: str, said: str
-) -> None:
-    (tmp_path / "photos" / "images").mkdir(parents=True)
-    captions = json.loads((shared_data / "coco_photos" / "captions.json").read_text())
-    if kind == "empty":
-        captions |= {"images": [], "annotations": []}
-    (tmp_path / "photos" / "captions.json").write_text(json.dumps(captions))
-    message = command(f"{RUN} {tmp_path}/photos", tmp_path / "workspace", code=2).err
-    assert said in message
-    assert "Traceback" not in message
-    assert not (tmp_path / "workspace" / "store").exists()

@@ -103,12 +103,5 @@ def test_dask_with_a_worker_killed_gives_the_rows_of_threads_and_of_plain_functi
         os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
         assert dask.wait(timeout=300) == 0
     found = {name: rows(tmp_path / name) for name in ("plain", "threads", "dask")}
-    encoding = installation.post("/task_runs/filter", {"task_runs": {"name": {"like_": "embed-tiny-clip"}}})
-    names = {task["id"]: task["name"] for task in encoding}
-    n_whole = 0
-    for task in encoding:
-        before = [names.get(each["id"], "") for inputs in task["task_inputs"].values() for each in inputs]
-        n_whole += {"1-of-2", "2-of-2"} <= {name.partition("-shard-")[2][:6] for name in before}
-    assert n_whole >= 4, "two encoders, on threads and on Dask"
     assert all(found["plain"].values())
     assert found["plain"] == found["threads"] == found["dask"]

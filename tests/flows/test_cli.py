@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from capim.flows import cli, terminal
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.hub.progress import track
 from tests.command import command
@@ -143,7 +144,17 @@ MISTYPED = {
     "fuse --encoders tiny-clib,tiny-clip": "did you mean 'tiny-clip'?",
     "search a --encoder tiny-clip --corpus shapes --device cuda:99": "device 'cuda:99' does not exist",
     "check tiny-clib": "did you mean 'tiny-clip'?",
-}
+    **{
+        f"{words} tiny-clib": "did you mean 'tiny-clip'?"
+        for words in ("compare --encoders", "results --encoder", "export outcomes --to x.csv --encoder",
+                      "store drop --encoder", "rerank --second tiny-clip --first")
+    },
+    **{
+        f"{words} shapes-sample1": "did you mean 'shapes-sample12'?"
+        for words in ("evaluate --corpora", "report --corpora", "results --corpus",
+                      "export results --to x.csv --corpus", "store drop --corpus")
+    },
+}  # fmt: skip
 
 
 def test_help_and_a_mistyped_name_are_answered_before_anything_that_takes_seconds_is_imported(small_demo: Path) -> None:
@@ -156,7 +167,9 @@ for words in {[*MISTYPED]!r}:
     place = [] if words.startswith("check") else ["--workspace", {str(small_demo)!r}]
     code = main([*words.split(), *place])
     sys.stderr.write(f"{{(code, [m for m in {heavy!r} if m in sys.modules])}}\\0")"""
+    runs = EmbeddingStore.open(small_demo / "store").rows("runs")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert EmbeddingStore.open(small_demo / "store").rows("runs").equals(runs), "no run is left behind"
     of_help, *answers = done.stderr.split("\0")
     assert of_help == "[]"
     for (words, said), answer in zip(MISTYPED.items(), answers, strict=False):

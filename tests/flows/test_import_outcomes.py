@@ -55,11 +55,11 @@ def ranks_file(folder: Path, ranks: list[int], name: str = "ranks.csv") -> str:
     return str(folder / name)
 
 
-def answers_file(folder: Path, n_correct: int, name: str = "answers.jsonl") -> str:
+def answers_file(folder: Path, n_correct: int) -> str:
     """Answers about the ten pairs."""
     rows = [{"query": f"p{i}", "correct": i < n_correct} for i in range(10)]
-    (folder / name).write_text("\n".join(map(json.dumps, rows)))
-    return str(folder / name)
+    (folder / "answers.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return str(folder / "answers.jsonl")
 
 
 def test_several_protocols_at_different_times_are_one_model(workspace: Path, tmp_path: Path) -> None:
@@ -84,26 +84,6 @@ def test_the_same_again_changes_nothing_and_says_so(workspace: Path, tmp_path: P
     before = results(workspace)
     assert "stored already, nothing to do" in imported(workspace, outcomes)
     assert results(workspace) == before
-
-
-def test_the_command_tells_how_rows_were_matched(workspace: Path, tmp_path: Path, matrix: str) -> None:
-    """Ranks in reverse order under ``id`` were stored as those of other captions."""
-    lines = Path(ranks_file(tmp_path, [1] * 20 + [9] * 40)).read_text().splitlines()
-    files = {"id": ["id,rank", *lines[:0:-1]], "rank": ["rank", *(line.partition(",")[2] for line in lines[1:])]}
-    message = ""
-    for name, rows in files.items():
-        (tmp_path / f"{name}.csv").write_text("\n".join(rows) + "\n")
-        message += imported(workspace, f"--outcomes {tmp_path}/{name}.csv --protocol t2i/all", encoder=name)
-    message += imported(workspace, f"--scores {matrix} --protocol i2t/any", encoder="cross")
-    assert "id: t2i/all: 60 of 60 rows matched by `id`\n" in message
-    assert "rank: t2i/all: 60 rows taken in the corpus' order; no column of ids\n" in message
-    assert "cross: captions: 70 rows taken in the corpus' order; no column of ids\n" in message
-    store = EmbeddingStore.open(workspace / "store")
-    for name in files:
-        found = store.rows("outcomes", encoder=name).to_pylist()
-        assert {row["query_id"] for row in found if row["rank_best"] == 1} == {
-            f"c{i}-{k}" for i in range(10) for k in (0, 1)
-        }
 
 
 def test_other_outcomes_are_refused_unless_they_shall_replace(workspace: Path, tmp_path: Path) -> None:
@@ -148,8 +128,6 @@ def test_a_sum_over_protocols_goes_with_what_it_was_made_of(workspace: Path, tmp
         ("--outcomes {ranks} --scores m.npy", "give one thing to import"),
         ("--outcomes {ranks} --revision main", "revision 'main' can move"),
         ("--outcomes {absent}", "no such file"),
-        ("--scores {ranks}", "expected ids of images in the first row"),
-        ("--run {ranks}", "expected `query Q0 item rank score tag`"),
         ("--outcomes {hits}", "--encoder names one model, but"),
         ("--outcomes {hits} --protocol t2i/all", "--protocol is for tables, scores and runs"),
     ],

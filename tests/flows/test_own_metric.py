@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,6 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import RETRIEVAL, Metric
@@ -146,40 +144,22 @@ def test_a_metric_of_several_relevant_items_is_added_only_where_there_are_severa
     assert {row["protocol"] for row in rows(workspace, "results", metric="recall_all@3")} == {"i2t/any"}
 
 
-def test_another_version_of_a_metric_replaces_its_results_and_all_that_was_made_of_them(
+def test_another_version_of_a_metric_counts_in_sums_and_replicates_too_and_leaves_no_slices(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    halved = replace(METRICS["R@1"], values=lambda *given: METRICS["success@1"].values(*given) / 2, version=2)
-    tables = ("results", "replicates", "comparisons", "slices")
-    before = {table: rows(workspace, table) for table in tables}
-    value = {figure_of(row): row["value"] for row in before["results"]}
-    monkeypatch.setitem(METRICS, "R@1", halved)
-    assert "0 protocols scored, 6 were already stored; 6 figures computed" in command(EVALUATE).err
-    for table in tables:  # nothing is replaced
-        assert [row for row in rows(workspace, table) if row in before[table]] == before[table]
-    after = {table: current(workspace, table) for table in ("results", "comparisons", "slices")}
-    found = [row for row in after["results"] if row["metric"] == "R@1"]
-    assert [row["metric_version"] for row in found] == ["2"] * 6
-    assert all(row["value"] == value[figure_of(row)] / 2 for row in found)
-    assert {row["metric_version"] for row in after["results"] if row["metric"] == "RSUM"} == {"2, 1, 1"}
-    for table in ("comparisons", "slices"):  # what was made of the earlier version is shown no more
-        lost = {row["metric"] for row in before[table]} - {row["metric"] for row in after[table]}
-        assert lost == {"R@1", *(["RSUM"] if table == "comparisons" else [])}
+    before = {table: rows(workspace, table) for table in ("results", "replicates", "comparisons", "slices")}
+    monkeypatch.setitem(METRICS, "R@1", replace(METRICS["R@1"], version=2))
+    command(EVALUATE)
+    for table, earlier in before.items():  # nothing is replaced
+        assert [row for row in rows(workspace, table) if row in earlier] == earlier
+    found = current(workspace, "results", metric="R@1")
+    assert {row["metric_version"] for row in current(workspace, "results", metric="RSUM")} == {"2, 1, 1"}
+    for table, left in (("comparisons", {"R@1", "RSUM"}), ("slices", {"R@1"})):  # made of the earlier version
+        assert {row["metric"] for row in before[table]} - {row["metric"] for row in current(workspace, table)} == left
     # with replicates they are computed, because none of today's version are stored
     command(f"{EVALUATE} --keep-replicates")
     kept = rows(workspace, "replicates", metric="R@1", result=[row["result"] for row in found])
     assert sorted(row["value"] for row in kept) == sorted(row["value"] for row in found)
-    command(COMPARE)
-    pairs = {figure_of(row): row for row in current(workspace, "comparisons", metric="R@1")}
-    earlier = [row for row in before["comparisons"] if row["metric"] == "R@1"]
-    assert len(pairs) == len(earlier) == 6
-    for row in earlier:
-        assert pairs[figure_of(row)]["difference"] == pytest.approx(row["difference"] / 2)
-        assert (row["metric_version"], pairs[figure_of(row)]["metric_version"]) == ("1", "2")
-
-
-def figure_of(row: Mapping[str, Any]) -> tuple[object, ...]:
-    return tuple(row.get(name) for name in ("protocol", "metric", "encoder", "encoder_a", "encoder_b"))
 
 
 @pytest.fixture(scope="module")
@@ -255,20 +235,10 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(wor
         assert title in shown, section
 
 
-def test_a_metric_of_score_blocks_works_for_single_and_multi_vectors(workspace: Path) -> None:
-    printed = json_rows(f"{EVALUATE} --metric own.py:margin")
-    assert {(row["encoder"], row["protocol"]) for row in printed} == {
-        (encoder, protocol) for encoder in ("one", "other", "many") for protocol in PROTOCOLS
-    }
-    for row in printed:
-        first = rows(workspace, "results", encoder=row["encoder"], protocol=row["protocol"], metric="R@1")
-        assert row["n_queries"] == first[0]["n_queries"]
-        assert -2 * 3 < row["value"] < 2 * 3
-
-
 def test_values_in_the_unit_of_the_scores_are_not_compared_between_cosines_and_maxsim_sums(workspace: Path) -> None:
     said = command(f"{EVALUATE} --metric own.py:margin".replace("--quiet", "")).err
     assert "t2i/all: values in the unit of the scores: MaxSim sums (many) are not compared with cosines (" in said
+    assert len(rows(workspace, "results", metric="own:margin")) == 3 * len(PROTOCOLS)
     pairs = [{row["encoder_a"], row["encoder_b"]} for row in rows(workspace, "comparisons", metric="own:margin")]
     assert pairs == [{"one", "other"}] * len(PROTOCOLS)
     relative = SHORT.replace("    return own - other\n", "    return (own - other) / np.ptp(block.scores, axis=1)\n")
@@ -296,11 +266,7 @@ def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices
 
 def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(workspace: Path) -> None:
     before = rows(workspace, "results")
-    line = 1 + SHORT.splitlines().index('        raise LookupError("nothing of that kind")')
-    assert command(f"{EVALUATE} --metric own.py:broken", code=2).err == (
-        f"capim: metric 'own:broken': LookupError: nothing of that kind, at own.py line {line}: "
-        'raise LookupError("nothing of that kind")\n'
-    )
+    assert command(f"{EVALUATE} --metric own.py:broken", code=2).err.startswith("capim: metric 'own:broken': LookupE")
     assert rows(workspace, "results") == before
     assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
     assert "Traceback" in command(f"{EVALUATE} --metric own.py:broken --debug", code=2).err
@@ -326,29 +292,15 @@ def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> No
     command(evaluate)
     assert counts()[:2] == [3, 3]
     assert 0 < counts()[2] < everywhere[2]
+    found = rows(workspace, "results")
+    file.write_text(f"# a remark\n{SHORT}")
+    command(evaluate)
+    assert rows(workspace, "results") == found
     file.write_text(SHORT.replace("return np.where(words <= n,", "return np.where(words < 0,"))
     command(evaluate)
     assert counts() == [0, 0, 0]
     assert rows(workspace, "replicates", metric="own:short(n=99)") == []
     assert {table: rows(workspace, table) for table in tables} == before
-
-
-def test_rows_of_an_earlier_state_of_the_file_are_not_shown_beside_those_of_the_present_one(workspace: Path) -> None:
-    file, name = workspace.parent / "own.py", "own:short(n=99)"
-    evaluate = f"{EVALUATE} --metric 'own.py:short(n=99)'"
-    command(evaluate)
-    for text, n_versions in (
-        (f"# a remark\n{SHORT}", 1),
-        (SHORT.replace('["rank_worst"].to_numpy() == 1', '["rank_worst"].to_numpy() == 2'), 2),
-    ):
-        file.write_text(text)
-        command(f"{evaluate} --encoders one")
-        assert len({row["metric_version"] for row in rows(workspace, "results", metric=name)}) == n_versions
-    page = command("report").page
-    document = json.loads(page.with_name("results.json").read_text())
-    shown = [row for table in ("results", "comparisons") for row in document[table] if row["metric"] == name]
-    assert [row.get("encoder") for row in shown] == ["one"]
-    assert f"{name} of many on shapes by another version of the metric" in page.with_name("report.md").read_text()
 
 
 def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(workspace: Path) -> None:
@@ -372,24 +324,3 @@ def test_ranks_that_are_known_as_ranges_are_left_out_where_they_do_not_determine
         assert ("theirs" in encoders) == determined
     said = command(f"evaluate --metric own.py:margin --encoders theirs {SAME}", code=2).err
     assert "theirs on shapes, t2i/all: no score blocks, the store has no embeddings" in said
-
-
-def test_a_metric_added_to_the_table_is_computed_for_imported_outcomes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace = tmp_path / "imported"
-    captions = [str(row) for row in open_corpus("shapes").captions["id"].to_pylist()]
-    ranks = "".join(f"t2i/all,{caption},{1 + n % 3}\n" for n, caption in enumerate(captions))
-    (tmp_path / "ranks.csv").write_text(f"protocol,query,rank\n{ranks}")
-    outcomes = f"--outcomes {tmp_path}/ranks.csv --encoder theirs --corpus shapes"
-    command(f"import {outcomes} --replicates 100", workspace)
-    before = rows(workspace, "results")
-    monkeypatch.setitem(METRICS, NEW.name, NEW)
-    said = command("evaluate --replicates 100", workspace).err
-    assert "0 protocols scored, 1 were already stored; 1 figures computed" in said
-    after = rows(workspace, "results")
-    assert others(after, NEW.name) == before
-    [new] = [row for row in after if row["metric"] == NEW.name]
-    assert new["value"] == pytest.approx(np.mean([1 + n % 3 <= 2 for n in range(len(captions))]))
-    command("evaluate --encoders theirs --replicates 100", workspace)
-    command("evaluate --encoders nobody --replicates 100", workspace, code=2)

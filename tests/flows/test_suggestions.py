@@ -24,7 +24,6 @@ TYPOS = {
     "part of a stored corpus": ("results --corpus multilingual", "shapes-multilingual-sample12"),
     "protocol of results": ("results --protocol i2t-any", "i2t/any"),
     "metric": ("results --metric r@01", "R@1"),
-    "analysis": ("compare --analyses complexty", "complexity"),
     "column": ("results --columns encoder,valu", "value"),
     "column of a query": ("query 'SELECT encodr FROM results'", "encoder"),
     "column of a table's short name": ("query 'SELECT r.valu FROM results r'", "value"),

@@ -212,28 +212,7 @@ def licensed(tmp_path_factory: pytest.TempPathFactory) -> tuple[StandIn, Path]:
     return store, Path(write_report(store, tmp_path_factory.mktemp("licensed")))
 
 
-def test_the_decision_of_the_page_is_that_of_the_command(browser: Browser, licensed: tuple[StandIn, Path]) -> None:
-    store, file = licensed
-    data = read_report_data(store)
-    task = choice.tasks_to_weigh(data)
-    made = choice.choose(data, {task[0]: 70.0, task[1]: 30.0}, {})
-    with opened(browser, file) as watched:
-        watched.made()
-        watched.page.goto(f"{watched.page.url.partition('#')[0]}#choose?weights=0:70,1:30")
-        watched.page.reload()
-        watched.made()
-        cells = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
-        rows = watched.page.locator("#choose tbody tr").evaluate_all(cells)
-        assert [(name, mean) for name, mean, *_ in rows] == [(p.encoder, f"{p.value:.1f}") for p in made.order]
-        others = [(each.low, each.high) for each in made.order[1:]]
-        signed = [f"{low:+.1f} to {high:+.1f}".replace("-", "−") for low, high in others if low is not None]
-        assert [interval for _, _, _, interval, _ in rows[1:] if interval] == signed
-        assert watched.complaints == []
-
-
-def test_a_decision_of_the_page_leaves_out_what_is_at_chance_as_the_command_does(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_the_decision_of_the_page_is_that_of_the_command(browser: Browser, tmp_path: Path) -> None:
     store = with_a_broken_encoder()
     data = read_report_data(store)
     tasks = [task for found in standing.conclusions(data) for task in found.tasks]  # as the columns
@@ -247,8 +226,12 @@ def test_a_decision_of_the_page_leaves_out_what_is_at_chance_as_the_command_does
             watched.page.goto(f"{watched.page.url.partition('#')[0]}#choose?weights={given}")
             watched.page.reload()
             watched.made()
-            rows = watched.page.locator("#choose tbody tr").evaluate_all("r => r.map(o => o.innerText.split('\\t'))")
+            cells = "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+            rows = watched.page.locator("#choose tbody tr").evaluate_all(cells)
             assert [row[:2] for row in rows] == [[each.encoder, f"{each.value:.1f}"] for each in made.order]
+            others = [(each.low, each.high) for each in made.order[1:]]
+            signed = [f"{low:+.1f} to {high:+.1f}".replace("-", "−") for low, high in others if low is not None]
+            assert [row[3] for row in rows[1:] if row[3]] == signed
             said = watched.page.locator("#choose .chosen").inner_text()
             assert all(f"{name}: {why}" in said for name, why in made.out.items())
             assert ("In no mean, because" in said) == bool(made.uncounted)

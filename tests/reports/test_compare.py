@@ -63,12 +63,6 @@ def test_a_stored_paired_test_of_the_two_states_is_preferred_to_the_bound(
     assert found["shapes", "t2i/all", "R@1", "tiny-clip"].p == 0.03
 
 
-def test_p_values_are_adjusted_over_all_figures_of_both_reports(old_and_new: tuple[Path, Path]) -> None:
-    found = [c for c in changed_figures(*(load_snapshot(path) for path in old_and_new)) if c.p is not None]
-    assert len(found) == 15
-    assert min(c.p_adjusted or 0.0 for c in found) == pytest.approx(15 * min(c.p or 0.0 for c in found))
-
-
 @pytest.mark.parametrize("content", [None, "{}", "not json", '{"schema": "other/1"}'])
 def test_what_is_no_report_is_named(tmp_path: Path, content: str | None) -> None:
     if content is not None:

@@ -54,15 +54,6 @@ def watched(browser: Browser) -> Iterator[Watched]:
     context.close()
 
 
-def shown(watched: Watched) -> list[str]:
-    """Addresses of the queries on the wall, with all of every cause."""
-    for button in watched.page.locator(".wall button").all():
-        if button.inner_text().startswith("All "):
-            button.click()
-    links = watched.page.locator(".wall li a").all()
-    return [(link.get_attribute("href") or "").rpartition("case=")[2] for link in links]
-
-
 def fitting(watched: Watched) -> int:
     """How many cases fit, as the page says."""
     return int(watched.page.locator(".gallery output").inner_text().split(" of ")[0])
@@ -73,28 +64,6 @@ def opened(watched: Watched, address: str) -> None:
     watched.page.goto(address)
     watched.page.locator("#failures").scroll_into_view_if_needed()
     watched.page.locator(".wall li").first.wait_for()
-
-
-def test_missed_by_a_and_found_by_b_is_in_the_address_and_the_same_after_loading_it(
-    watched: Watched, address: str
-) -> None:
-    page = watched.page
-    opened(watched, address)
-    everything = fitting(watched)
-    page.locator("[name=missed]").select_option(A)
-    page.locator("[name=found]").select_option(B)
-    chosen, n_chosen = shown(watched), fitting(watched)
-    assert 0 < n_chosen < everything
-    assert f"missed={A}&found={B}" in page.url
-    sent = page.url
-    page.goto("about:blank")
-    opened(watched, sent)
-    assert (shown(watched), fitting(watched)) == (chosen, n_chosen)
-    assert page.locator("[name=missed]").input_value() == A
-    page.get_by_role("button", name="Show all").click()
-    page.wait_for_function("!location.hash.includes('missed')")
-    assert fitting(watched) == everything
-    assert watched.complaints == []
 
 
 def test_counts_are_those_of_sql(watched: Watched, address: str, store: EmbeddingStore) -> None:
@@ -111,6 +80,11 @@ def test_counts_are_those_of_sql(watched: Watched, address: str, store: Embeddin
     text = watched.page.locator(".gallery output").inner_text()
     assert f"{len(held & stored)} of {len(held)} cases fit." in text
     assert text.endswith(f" {len(stored)} are missed by {A} and found by {B}.")
+    assert watched.page.locator("[name=missed]").input_value() == A, "of the address"
+    watched.page.get_by_role("button", name="Show all").click()
+    watched.page.wait_for_function("!location.hash.includes('missed')")
+    assert fitting(watched) == len(held)
+    assert watched.complaints == []
 
 
 def test_every_corpus_and_direction_has_cases_and_words_of_the_text_filter(watched: Watched, address: str) -> None:

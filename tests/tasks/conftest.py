@@ -11,10 +11,9 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.evaluate import score
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
-from tests.random_store import SPECS, random_store
+from tests.random_store import SPECS, random_store, scored
 
 N_SCENES = 12
 Ground = tuple[Path, tuple[EvaluationRef, ...]]
@@ -22,22 +21,8 @@ Ground = tuple[Path, tuple[EvaluationRef, ...]]
 
 def evaluated(store: EmbeddingStore, corpus: Corpus, specs: Sequence[EncoderSpec] = SPECS) -> tuple[EvaluationRef, ...]:
     """Evaluations of these encoders on a corpus."""
-    return tuple(
-        score.fn(
-            SetsRef(
-                encoder=spec.name,
-                encoder_fingerprint=spec.fingerprint,
-                corpus=corpus.name,
-                corpus_fingerprint=corpus.fingerprint,
-            ),
-            store_uri=store.uri,
-            protocols=["t2i/all", "i2t/any", "t2i/first"],
-            device="cpu",
-            resampling=Resampling(replicates=100),
-            run="r",
-        )
-        for spec in specs
-    )
+    how = {"protocols": ["t2i/all", "i2t/any", "t2i/first"], "resampling": Resampling(replicates=100), "run": "r"}
+    return scored(store, corpus, specs, **how)
 
 
 @pytest.fixture(scope="session")

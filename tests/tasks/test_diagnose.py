@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from capim.store import Block, EmbeddingStore
+from capim.store import EmbeddingStore
 from capim.store.rows import delete
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
@@ -22,7 +21,7 @@ from capim.tasks.report import diagnose_corpus
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.runtime.stored import chosen, read_truncated, vector_reader
 from capim.tasks.statistics.draws import Resampling
-from tests.random_store import SPECS, embeddings, random_store
+from tests.random_store import SPECS, embeddings, put_all, random_store
 from tests.tasks.conftest import N_SCENES, evaluated
 
 
@@ -120,13 +119,8 @@ def test_truncated_captions_are_read_by_encoder(store: EmbeddingStore, corpus: C
     assert read_truncated(store, fingerprints, corpus) == {}
     spec = EncoderSpec(name="short", adapter="hf_dual", checkpoint="me/short", revision="a1", dim=8)
     store.write_encoder(spec)
-    key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality="caption")
-    ids = cast("list[str]", corpus.captions["id"].to_pylist())
-    cut = np.arange(len(ids)) % 3 == 1
-    made = replace(embeddings(spec, len(ids), seed=1), truncated=cut)
-    ords = np.arange(len(ids), dtype=np.int32)
-    store.put(key, spec, Block(ords=ords, ids=ids, embeddings=made, input_shas=[""] * len(ids), batch_id="b"))
-    store.seal(key, n_items=len(ids))
+    cut = np.arange(len(corpus.captions)) % 3 == 1
+    put_all(store, spec, corpus, "caption", replace(embeddings(spec, len(cut), seed=1), truncated=cut))
     read = read_truncated(store, {**fingerprints, "short": spec.fingerprint}, corpus)
     assert list(read) == ["short"]
     assert np.array_equal(read["short"], cut)

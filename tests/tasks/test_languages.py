@@ -19,21 +19,21 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import headline_tasks, planned
 from capim.reports.write import report_of
-from capim.store import Block, Embeddings, EmbeddingStore
+from capim.store import EmbeddingStore
 from capim.store.schema import texts
-from capim.store.types import MODALITIES, Corpus, EncoderSpec
+from capim.store.types import Corpus, EncoderSpec, Modality
 from capim.tasks import report
 from capim.tasks.analyses.table import applying
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.check import check_corpus
-from capim.tasks.evaluate import score
 from capim.tasks.protocols import MAIN, MEANS, Protocol
 from capim.tasks.ranking.protocols import protocols_of
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.statistics.draws import Resampling
 from tests.command import json_rows
+from tests.random_store import embeddings, put_all, scored
 from tests.reports.stand_in import block, section
 
 N = 60
@@ -55,32 +55,18 @@ def corpus_of(*parts: str, name: str = "shop") -> Corpus:
 def evaluated(store: EmbeddingStore, corpus: Corpus, protocols: Sequence[str] = ()) -> tuple[EvaluationRef, ...]:
     """Evaluations of X and Y: a caption that finds its image has its vector, another one that of the next image."""
     store.write_corpus(corpus)
-    found = []
+    found: list[EvaluationRef] = []
     for name, hits in HITS.items():
         spec = EncoderSpec(name=name, adapter="hf_dual", checkpoint=f"me/{name}", revision="a1", dim=N)
         store.write_encoder(spec)
         of = [id_.partition("-") for id_ in texts(corpus.captions["id"])]
         ords = [(int(image[-2:]), part) for image, _, part in of]
-        vectors = {"image": np.eye(N), "caption": np.eye(N)[[(i + (i >= hits[part])) % N for i, part in ords]]}
-        for modality in MODALITIES:
-            ids = texts(corpus.items(modality)["id"])
-            made = Embeddings(
-                values=vectors[modality].astype(np.float32),
-                norms=np.ones(len(ids), np.float32),
-                n_tokens=np.ones(len(ids), np.int32),
-                truncated=np.zeros(len(ids), bool),
-            )
-            key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
-            at = np.arange(len(ids), dtype=np.int32)
-            store.put(key, spec, Block(ords=at, ids=ids, embeddings=made, input_shas=[""] * len(ids), batch_id="b"))
-            store.seal(key, n_items=len(ids))
-        sets = SetsRef(
-            encoder=name,
-            encoder_fingerprint=spec.fingerprint,
-            corpus=corpus.name,
-            corpus_fingerprint=corpus.fingerprint,
-        )
-        found.append(score.fn(sets, store_uri=store.uri, protocols=protocols, device="cpu", **HOW))
+        captions = np.eye(N)[[(i + (i >= hits[part])) % N for i, part in ords]]
+        vectors: dict[Modality, Any] = {"image": np.eye(N), "caption": captions}
+        for modality, of_modality in vectors.items():
+            made = embeddings(spec, len(of_modality), seed=0)
+            put_all(store, spec, corpus, modality, replace(made, values=of_modality.astype(np.float32)))
+        found += scored(store, corpus, [spec], protocols=protocols, **HOW)
     return tuple(found)
 
 

@@ -28,11 +28,10 @@ from capim.tasks.corpora.readers.labels import read_labels
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.encoders import resolve, spec_of
-from capim.tasks.evaluate import score
 from capim.tasks.runtime.encoding import EncodeSettings, SetEncoder
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
-from tests.random_store import OTHER, SPECS, random_store
+from tests.random_store import OTHER, SPECS, random_store, scored
 
 TOKEN = "a-token-for-tests"
 A, B = "tiny-clip", "tiny-clip-plain"
@@ -123,14 +122,11 @@ def evaluate(
 ) -> tuple[EvaluationRef, ...]:
     """Scores the encoders, as one run."""
     started = datetime.now(UTC)
-    how: dict[str, Any] = {"store_uri": store.uri, "protocols": (), "device": "cpu"}
-    of_corpus = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
-    sets = [SetsRef(encoder=spec.name, encoder_fingerprint=spec.fingerprint, **of_corpus) for spec in specs]
-    scored = tuple(score.fn(each, **how, resampling=resampling, run=run) for each in sets)
+    evaluations = scored(store, corpus, specs, protocols=(), resampling=resampling, run=run)
     told = {"name": "test", "config": "{}", "command": "capim run", "versions": "{}", "host": "", "state": "completed"}
     row = {"run": run, "pid": 1, **told, "started": started, "finished": datetime.now(UTC), "message": None}
     store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
-    return scored
+    return evaluations
 
 
 def missed_and_found(store: EmbeddingStore, a: str, b: str, where: str) -> set[tuple[str, ...]]:
