@@ -77,21 +77,6 @@ def test_results_computed_anew_from_stored_outcomes_are_the_same_to_the_last_dig
 
 
 @pytest.mark.slow
-def test_outcomes_of_which_some_were_lost_are_scored_again(copy: Path) -> None:
-    before = _figures(copy)
-    outcomes = EmbeddingStore.open(copy / "store").connection.find("outcomes")
-    assert outcomes is not None
-    n_rows = outcomes.count_rows()
-    outcomes.delete("query_ord = 7 AND encoder = 'tiny-clip' AND protocol LIKE 't2i/%'")
-    assert outcomes.count_rows() < n_rows
-    assert "outcomes: what was damaged is removed" in command("store verify --drop", copy).err
-    command(f"{EVALUATE} 500", copy)
-    assert outcomes.checkout_latest() is None
-    assert outcomes.count_rows() == n_rows
-    assert _figures(copy) == before
-
-
-@pytest.mark.slow
 def test_a_corrupt_photograph_is_skipped_and_counted_in_the_report(shared_data: Path, tmp_path: Path) -> None:
     photos, folder = tmp_path / "photos", tmp_path / "workspace"
     shutil.copytree(shared_data / "coco_photos", photos)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,12 @@ HOLDER = """import time; from capim.tasks.runtime.encoding import held
 with held('cpu:0'):
     print('held', flush=True); time.sleep(250)
 """
+
+
+def config_of(workspace: Path, *, n_scenes: int, **more: Any) -> RunConfig:
+    """An encode of rendered scenes by one model."""
+    corpora = ({"name": "few", "reader": "shapes", "n_scenes": n_scenes},)
+    return RunConfig(workspace=str(workspace), corpora=corpora, encoders=("tiny-clip",), **more)
 
 
 @pytest.mark.slow
@@ -50,13 +57,7 @@ def test_shards_on_two_devices_give_the_store_of_one(tmp_path: Path, monkeypatch
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     matrices = {}
     for device in ("cpu", "cpu,cpu"):
-        config = RunConfig(
-            workspace=str(tmp_path / device),
-            corpora=({"name": "few", "reader": "shapes", "n_scenes": 8},),
-            encoders=("tiny-clip",),
-            batch_size=4,
-            device=device,
-        )
+        config = config_of(tmp_path / device, n_scenes=8, batch_size=4, device=device)
         [done] = start(embed, config)
         assert done.n_encoded == done.n_items == 48
         [again] = start(embed, config)
@@ -75,13 +76,7 @@ def test_parts_of_a_set_are_runs_of_their_own_and_the_last_one_seals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    config = RunConfig(
-        workspace=str(tmp_path),
-        corpora=({"name": "few", "reader": "shapes", "n_scenes": 10},),
-        encoders=("tiny-clip",),
-        device="cpu",
-        shards=2,
-    )
+    config = config_of(tmp_path, n_scenes=10, device="cpu", shards=2)
     with pytest.raises(RequestError, match=r"between 1 and 2 \(--shards\), got 3"):
         start(embed, config, shard=3)
     assert start(embed, config, shard=2) == ()

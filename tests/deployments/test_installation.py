@@ -69,13 +69,6 @@ def is_whole(installation: Any, corpus: str) -> bool:
     return True
 
 
-def begun(installation: Any, run: str, corpus: str) -> int:
-    """Wait until a slow encode is well under way; how many items the store has then."""
-    installation.until("progress is shown", lambda: installation.artifacts(run))
-    installation.until("items are stored", lambda: _some(installation, corpus))
-    return stored(installation, corpus)
-
-
 def tasks_of(installation: Any, run: str) -> dict[str, dict[str, Any]]:
     """The tasks of a run by their names."""
     found = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
@@ -219,7 +212,9 @@ def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(in
 def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: Any) -> None:
     with installation.worker("capim-gpu") as worker:
         run = installation.begin("embed/encode-on-gpu", slow("killed"))
-        kept = begun(installation, run, "killed")
+        installation.until("progress is shown", lambda: installation.artifacts(run))
+        installation.until("items are stored", lambda: _some(installation, "killed"))
+        kept = stored(installation, "killed")
         installation.kill(worker)
     assert 0 < kept <= stored(installation, "killed") < ITEMS
     with temporary_settings({PREFECT_API_URL: installation.api}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,12 @@ Made = Callable[[str, Callable[[Path], object]], Path]
 def small_demo(made_once: Made) -> Path:
     """A workspace with the corpora of the demo, of twelve images each, and two of its encoders; not to be changed."""
     return made_once("small-demo", lambda workspace: command(RUN, workspace))
+
+
+@pytest.fixture
+def own_demo(small_demo: Path, tmp_path: Path) -> Path:
+    """A copy of ``small_demo`` to change."""
+    return Path(shutil.copytree(small_demo, tmp_path / "workspace", symlinks=True))
 
 
 @pytest.fixture(scope="session")

@@ -78,14 +78,6 @@ def test_several_protocols_at_different_times_are_one_model(workspace: Path, tmp
     assert json.loads(row["spec"])["revision"] == "v2"
 
 
-def test_the_same_again_changes_nothing_and_says_so(workspace: Path, tmp_path: Path) -> None:
-    outcomes = f"--outcomes {ranks_file(tmp_path, [1] * 60)}"
-    assert "t2i/all of thirty, 60 queries: R@1, R@5, R@10, MRR" in imported(workspace, outcomes)
-    before = results(workspace)
-    assert "stored already, nothing to do" in imported(workspace, outcomes)
-    assert results(workspace) == before
-
-
 def test_other_outcomes_are_refused_unless_they_shall_replace(workspace: Path, tmp_path: Path) -> None:
     first, second = ranks_file(tmp_path, [1, 2] * 30), ranks_file(tmp_path, [2, 3] * 30, "second.csv")
     imported(workspace, f"--outcomes {first}")

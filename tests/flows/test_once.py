@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -29,11 +28,6 @@ OTHER_SAMPLE = f"{QUICK} --sample 9 --replicates 100"
 OTHER_SETTINGS = f"{QUICK} --sample 12 --replicates 120"
 
 
-@pytest.fixture
-def workspace(small_demo: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(small_demo, tmp_path / "workspace", symlinks=True))
-
-
 def pages(workspace: Path) -> list[Path]:
     """The report of every run, oldest first."""
     return [folder.resolve() for folder in sorted((workspace / "reports").glob("2*"))]
@@ -46,9 +40,9 @@ def versions(workspace: Path) -> dict[str, int]:
 
 
 def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
+    own_demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, size = versions(workspace), disk_bytes(workspace)
+    before, size = versions(own_demo), disk_bytes(own_demo)
     for module, name in (
         (results, "result_rows"),
         (compare, "figure_rows"),
@@ -57,10 +51,10 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
         monkeypatch.setattr(module, name, None)
     for module, name in ((compare, "read_outcomes"), (compare, "read_all_outcomes"), (report, "read_all_outcomes")):
         monkeypatch.setattr(module, name, None)  # no outcomes are read
-    assert command(RUN, workspace).err.count(": 0 items encoded, ") == 6
-    assert versions(workspace) == before
-    assert disk_bytes(workspace) - size < 20_000
-    first, second = pages(workspace)
+    assert command(RUN, own_demo).err.count(": 0 items encoded, ") == 6
+    assert versions(own_demo) == before
+    assert disk_bytes(own_demo) - size < 20_000
+    first, second = pages(own_demo)
     assert first == second
 
 
@@ -73,11 +67,11 @@ print(capim.main(), *(name for name in ("prefect", *{HEAVY}) if name in sys.modu
 
 
 def test_such_a_run_imports_no_library_that_it_does_not_need_and_prefect_where_a_server_may_be_named(
-    workspace: Path, tmp_path: Path
+    own_demo: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "place").mkdir()
     settings = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    words = [sys.executable, "-c", IMPORTED, *shlex.split(RUN), "--workspace", str(workspace)]
+    words = [sys.executable, "-c", IMPORTED, *shlex.split(RUN), "--workspace", str(own_demo)]
 
     def imported() -> str:
         done = subprocess.run(
@@ -95,43 +89,43 @@ def test_such_a_run_imports_no_library_that_it_does_not_need_and_prefect_where_a
     assert {*imported().split()} & {"0", "prefect", "torch", "altair"} == {"0", "prefect"}
 
 
-def test_another_sample_and_other_settings_change_no_later_report(workspace: Path) -> None:
-    shown = json_rows("results", workspace)
+def test_another_sample_and_other_settings_change_no_later_report(own_demo: Path) -> None:
+    shown = json_rows("results", own_demo)
     for words in (OTHER_SAMPLE, OTHER_SETTINGS, RUN):
-        command(words, workspace)
-    first, sample, settings, again = pages(workspace)
+        command(words, own_demo)
+    first, sample, settings, again = pages(own_demo)
     assert first == again
     assert len({first, sample, settings}) == 3
     for page, n_images, replicates in ((sample, 9, 100), (settings, 12, 120)):
         found = json.loads((page / "results.json").read_text("utf-8"))
         assert [corpus["images"] for corpus in found["corpora"].values()] == [n_images]
         assert {row["replicates"] for row in found["results"]} == {replicates}
-    now = json_rows("results", workspace)
+    now = json_rows("results", own_demo)
     assert [row for row in now if row in shown] == shown
     assert {row["corpus"] for row in now if row not in shown} == {"shapes-sample9"}
 
 
-def test_a_run_that_made_nothing_is_a_baseline_an_export_and_a_report(workspace: Path) -> None:
-    command(RUN, workspace)
-    store = EmbeddingStore.open(workspace / "store")
+def test_a_run_that_made_nothing_is_a_baseline_an_export_and_a_report(own_demo: Path) -> None:
+    command(RUN, own_demo)
+    store = EmbeddingStore.open(own_demo / "store")
     made, found = sorted(texts(store.rows("runs")["run"]))
     assert store.keys_of(made) == store.keys_of(found)
     assert {row["run"] for row in store.rows_of_run("results", found)} == {made}
     said = command(
-        f"watch --corpora shapes-sample12 --encoders tiny-clip --baseline {found} --replicates 100", workspace
+        f"watch --corpora shapes-sample12 --encoders tiny-clip --baseline {found} --replicates 100", own_demo
     )
     assert found in said.out + said.err
-    command("store prune --keep 1 --yes", workspace)
-    assert {row["run"] for row in json_rows("results", workspace)} == {made}
-    assert len(pages(workspace)) == 0  # the watch is the newest run
+    command("store prune --keep 1 --yes", own_demo)
+    assert {row["run"] for row in json_rows("results", own_demo)} == {made}
+    assert len(pages(own_demo)) == 0  # the watch is the newest run
 
 
-def test_pages_go_when_no_run_points_to_them(workspace: Path) -> None:
-    command(OTHER_SETTINGS, workspace)
-    assert len({*pages(workspace)}) == len([*(workspace / "reports" / "pages").iterdir()]) == 2
-    command("store prune --keep 1 --yes", workspace)
-    [page] = pages(workspace)
-    assert [*(workspace / "reports" / "pages").iterdir()] == [page]
+def test_pages_go_when_no_run_points_to_them(own_demo: Path) -> None:
+    command(OTHER_SETTINGS, own_demo)
+    assert len({*pages(own_demo)}) == len([*(own_demo / "reports" / "pages").iterdir()]) == 2
+    command("store prune --keep 1 --yes", own_demo)
+    [page] = pages(own_demo)
+    assert [*(own_demo / "reports" / "pages").iterdir()] == [page]
     assert (page / "report.html").is_file()
 
 

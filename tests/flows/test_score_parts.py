@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,16 +34,15 @@ def outcomes(store: EmbeddingStore) -> pa.Table:
 
 
 @pytest.fixture
-def unscored(small_demo: Path, tmp_path: Path) -> tuple[Path, pa.Table]:
+def unscored(own_demo: Path) -> tuple[Path, pa.Table]:
     """A workspace with the vectors of an evaluated one, and the outcomes that its evaluation stored."""
-    shutil.copytree(small_demo, tmp_path / "workspace")
-    store = EmbeddingStore.open(tmp_path / "workspace" / "store")
+    store = EmbeddingStore.open(own_demo / "store")
     expected = outcomes(store)
     expected = expected.filter(pc.is_in(expected["corpus"], pa.array(CORPORA)))
     for table in ("outcomes", "results"):
         store.connection.drop(table)
         delete(store.connection, "derived", "table_name", [table])
-    return tmp_path / "workspace", expected
+    return own_demo, expected
 
 
 def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(

@@ -32,10 +32,8 @@ def test_drop_lists_first_and_drops_with_yes(tmp_path: Path) -> None:
     assert store.encoders().num_rows == 0
 
 
-def test_after_a_drop_everything_else_goes_on(small_demo: Path, tmp_path: Path) -> None:
+def test_after_a_drop_everything_else_goes_on(own_demo: Path, tmp_path: Path) -> None:
     """Results are kept, and nothing that reads them needs the vectors or the corpus again."""
-    workspace = tmp_path / "workspace"
-    shutil.copytree(small_demo / "store", workspace / "store")
     compare = "compare --quiet --replicates 100 --permutations 1000"
     rest = ["results", f"{compare} --analyses hubs", "report --quiet"]
     for dropped, commands in (
@@ -43,8 +41,8 @@ def test_after_a_drop_everything_else_goes_on(small_demo: Path, tmp_path: Path) 
         ("--corpus shapes-winoground-sample12", [*rest, f"export results --to {tmp_path}/results.csv"]),
     ):
         for words in (f"store drop {dropped} --yes", *commands):
-            command(words, workspace)
-        page = readable(max((workspace / "reports").glob("*/report.html")).read_text("utf-8"))
+            command(words, own_demo)
+        page = readable(max((own_demo / "reports").glob("*/report.html")).read_text("utf-8"))
         told = "on corpus shapes-winoground-sample12, which was dropped" in page
         assert told == dropped.startswith("--corpus")
 
@@ -82,10 +80,10 @@ def test_prune_leaves_the_outcomes_of_a_step_that_is_at_work(embedded: Path, mon
 
 
 @pytest.fixture
-def damaged(small_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def damaged(own_demo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace to damage; no command waits for another process to write what is missing."""
     monkeypatch.setattr("capim.store.rows._PAUSES", (0.0,))
-    return Path(shutil.copytree(small_demo, tmp_path / "workspace"))
+    return own_demo
 
 
 def test_a_changed_figure_stops_who_reads_figures_until_it_is_dropped_and_made_again(damaged: Path) -> None:

@@ -63,11 +63,9 @@ def spec_for(stub: Stub, revision: str = "main", **options: object) -> EncoderSp
     return resolve(spec_of(stub, revision=revision, image_form="input", **options))
 
 
-def encode(
-    store: EmbeddingStore, corpus: Corpus, spec: EncoderSpec, *, run: str = "first", size: int = 16
-) -> EncodedSet:
+def encode(store: EmbeddingStore, corpus: Corpus, spec: EncoderSpec, *, run: str = "first") -> EncodedSet:
     store.write_encoder(spec)
-    return SetEncoder(spec, store, EncodeSettings(device="cpu", caption_batch=size), run).encode(corpus, "caption")
+    return SetEncoder(spec, store, EncodeSettings(device="cpu", caption_batch=16), run).encode(corpus, "caption")
 
 
 def asked(stub: Stub) -> Counter[str]:
