@@ -117,23 +117,6 @@ def test_without_annotations_categories_are_inferred_and_say_so() -> None:
     }
 
 
-def test_why_winoground_is_hard_by_its_own_tags(shared_data: Path) -> None:
-    """The counts of "Why is Winoground Hard?" come back as the n of each tag; a right scorer is right in each."""
-    assigned = json.loads((shared_data / "winoground_tags" / "new_tag_assignments.json").read_text())
-    slices = list(tags(subject(quadruples(assigned), np.tile(RIGHT, (400, 1)), "winoground")))
-    group = {s.feature: s.n_queries for s in slices if s.metric == "winoground_group"}
-    assert group == {
-        "Ambiguously Correct": 46,
-        "Complex Reasoning": 78,
-        "Non Minimal": 30,
-        "Unusual Image": 56,
-        "Unusual Text": 50,
-        "Visually Difficult": 38,
-        "no tag": 172,
-    }
-    assert {s.interval.value for s in slices if s.metric == "winoground_group"} == {1.0}
-
-
 def test_parts_are_languages_kinds_numbers_of_documents_and_pages() -> None:
     """Query 0: three pages, the best of grade 2 on page 3; query 1: one page, the first; query 2: no page number."""
     judgements = (("q0", "a", 1), ("q0", "b", 2), ("q0", "c", 2), ("q1", "a", 1), ("q2", "d", 1))

@@ -28,18 +28,16 @@ from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.shapes import Scene, parse_scene, read_shapes, wordings
 from capim.tasks.ranking.outcomes import Outcomes
-from tests.results.thirty import analysed, captioned, ranked
+from capim.tasks.ranking.ranker import score_given
+from tests.results.thirty import analysed, captioned, ranked, retrieval_task
 
 N = 12
 TWELVE = captioned(N)
 
 
 def outcomes_of(scores: np.ndarray, of: Corpus = TWELVE, protocol: str = "t2i/all") -> Outcomes:
-    """Outcomes whose score matrix (captions by images) is, up to a shift, the given one."""
-    n_captions, n_images = scores.shape
-    captions = np.concatenate([scores, np.ones((n_captions, 1))], axis=1)
-    images = np.concatenate([np.eye(n_images), np.full((n_images, 1), 0.5)], axis=1)
-    return ranked(of, images, captions, protocol)
+    """Outcomes of this score matrix (captions by images)."""
+    return score_given(scores.astype(np.float32), [retrieval_task(of, protocol)])[protocol]
 
 
 def subject(of: Corpus = TWELVE, **encoders: np.ndarray) -> AnalysisInput:

@@ -11,9 +11,9 @@ import pytest
 
 from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.gallery import resampled_gallery
-from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
+from capim.tasks.ranking.ranker import score_given
 from capim.tasks.statistics.draws import Resampling, count_blocks
 from tests.results.thirty import captioned
 
@@ -33,13 +33,8 @@ def scores() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def outcomes(scores: np.ndarray) -> dict[str, Outcomes]:
-    """As capim's own scorer gives them: captions are unit rows over the images' axes."""
-    # one more axis makes all captions equally long, so that cosines keep the order and the ties within a row …
-    length = np.sqrt((scores**2).sum(axis=1).max() + 1)
-    rest = np.sqrt(length**2 - (scores**2).sum(axis=1))[:, None]
-    captions = (np.hstack([scores, rest]) / length).astype(np.float32)
-    images = np.eye(N_IMAGES, N_IMAGES + 1, dtype=np.float32)
-    return score_dense(images, captions, build_tasks(CORPUS, select_protocols(CORPUS, ["t2i/all", "i2t/any"])))
+    tasks = build_tasks(CORPUS, select_protocols(CORPUS, ["t2i/all", "i2t/any"]))
+    return score_given(scores.astype(np.float32), tasks)
 
 
 def expected_hit(scores: np.ndarray, relevant: np.ndarray, k: int) -> float:

@@ -150,7 +150,7 @@ def crepe(root: Path) -> Copy:
     name = "prod_vg_hard_negs_atom_complexity_4"
     box = {"y": 0, "width": 10, "height": 8}
     rows = [
-        {"": k, "image_id": 5, "x": k, **box, "caption": f"cat {k}", "hard_negs": repr([f"dog {k}", f"it's {k}"])}
+        {"": k, "image_id": "5.0", "x": k, **box, "caption": f"cat {k}", "hard_negs": repr([f"dog {k}", f"it's {k}"])}
         for k in range(2)
     ]
     write(root, images("VG_100K_2/5.jpg"))

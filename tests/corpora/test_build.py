@@ -43,13 +43,6 @@ def refused(*args: object, **kwargs: object) -> str:
     return str(caught.value)
 
 
-def test_ordinals_count_within_image_language_and_translator() -> None:
-    parts = ["a en human", "b en human", "a de human", "a de google", "a en human"]
-    places = [part.split() for part in parts]
-    rows = [CaptionRow(str(n), image, "x", None, language, by) for n, (image, language, by) in enumerate(places)]
-    assert build_corpus("c", TWO, rows, source=None).captions["ordinal"].to_pylist() == [0, 0, 0, 0, 1]
-
-
 def test_every_kind_of_fault_is_named_at_once() -> None:
     message = refused(
         [ImageRow("a"), ImageRow("a"), ImageRow("")],

@@ -181,20 +181,6 @@ def test_many_changes_of_one_kind_are_one_line(n: int) -> None:
     assert line.endswith("and 6 more") == (n == 9)
 
 
-def test_what_a_store_kept_is_compared_with_what_is_there_now(coco_folder: Path, tmp_path: Path) -> None:
-    from capim.store import EmbeddingStore
-
-    store = EmbeddingStore.open(tmp_path / "store", create=True)
-    store.write_corpus(index_images(open_corpus(coco_folder), known={}, sink=store.write_image_index))
-    assert describe_change(store.corpus("three"), open_corpus(coco_folder)) == []
-    (coco_folder / "images" / "red.png").write_bytes((coco_folder / "images" / "blue.png").read_bytes())
-    changed = open_corpus(coco_folder)
-    assert changed.fingerprint != store.corpus("three").fingerprint
-    assert describe_change(store.corpus("three"), changed) == ["images with other contents: '10'"]
-    store.write_corpus(changed)  # kept beside the first, not over it
-    assert len(store.corpora()) == 2
-
-
 def test_a_check_says_that_prompts_call_classes_by_their_numbers(tmp_path: Path) -> None:
     rows = "image,label\n" + "".join(f"{n}.png,{n % 2}\n" for n in range(4))
     write(tmp_path, {**{f"{n}.png": None for n in range(4)}, "labels.csv": rows})

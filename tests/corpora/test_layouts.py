@@ -73,15 +73,6 @@ def test_captions_of_flickr8k_keep_their_number(put: Put) -> None:
     assert files(corpus) == ["Images/a.png", "Images/b.png"]
 
 
-def test_parquet_with_file_names_and_with_images_in_it(put: Put) -> None:
-    root = put(None, "a.png", "b.png")
-    pq.write_table(pa.table({"path": ["a.png", "b.png"], "text": ["red", "blue"]}), root / "any.parquet")
-    assert texts(open_corpus(root)) == TWO
-    cells = [{"bytes": png(colour), "path": None} for colour in ("red", "blue")]
-    pq.write_table(pa.table({"image": cells, "text": ["red", "blue"]}), root / "any.parquet")
-    assert texts(open_corpus(root)) == texts(open_corpus(root / "any.parquet")) == IN_CELLS
-
-
 def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(put: Put) -> None:
     root = put({"00000_stats.json": "{}"})
     downloads: list[list[bytes | None]] = [[png("red"), None], [png("blue")]]

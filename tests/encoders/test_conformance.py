@@ -40,18 +40,6 @@ def test_trained_models_pass_every_check(name) -> None:
     assert {v.check for v in results if v.result != "pass"} <= untrained
 
 
-def with_mask(encoder: Any) -> None:
-    prepare = encoder.prepare_captions
-
-    def prepared(captions):
-        batch = prepare(captions)
-        mask = torch.zeros_like(batch.inputs["input_ids"])
-        mask[:, : int(batch.n_tokens.max())] = 1  # as a tokenizer would: by the longest of the batch
-        return replace(batch, inputs={**batch.inputs, "attention_mask": mask})
-
-    encoder.prepare_captions = prepared
-
-
 def squashing(encoder: Any) -> None:
     encoder.pixel_pipeline = replace(encoder.pixel_pipeline, fit=lambda image: image.resize((56, 56)))
 
@@ -93,7 +81,6 @@ def without_its_adapter(encoder: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "spoil", "checks"),
     [
-        ("siglip", with_mask, ["independent of batch"]),
         ("clip", squashing, ["resizing as declared"]),
         ("dfn", cropping, ["resizing as declared"]),
         ("clip", not_normalised, ["shapes and norms"]),

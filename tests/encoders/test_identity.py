@@ -28,7 +28,7 @@ from capim.tasks.encoders.identity import prompts_of
 from tests.encoders.families.hub import commit
 from tests.encoders.families.sentence import PROMPTS
 from tests.encoders.families.table import CASES
-from tests.encoders.own_module import write_module, write_weights
+from tests.encoders.own_module import write_module
 
 PLAIN_PROMPT = "<|vision_start|><|image_pad|><|vision_end|>"
 NAMED = 'files = ["weights.npy"]\n'
@@ -45,30 +45,6 @@ sys.addaudithook(_note)  # stays until the process ends
 
 def module(file: Path, **fields: object) -> EncoderSpec:
     return entry_from("own", {"adapter": "module", "checkpoint": str(file), "dim": 8, **fields}).spec
-
-
-@pytest.mark.parametrize("in_module", [True, False])
-def test_other_weights_beside_a_module_are_another_model_and_the_same_are_not(in_module, tmp_path) -> None:
-    file = write_module(tmp_path, NAMED if in_module else "")
-    spec = module(file) if in_module else module(file, files=["weights.npy"])
-    first = resolve(spec)
-    assert first.options == {"revision:weights.npy": digest_of(tmp_path / "weights.npy")}
-    assert first.revision == digest_of(file)
-    write_weights(tmp_path, seed=0)
-    assert resolve(spec) == resolve(first) == first
-    write_weights(tmp_path, seed=1)
-    assert resolve(spec).fingerprint != first.fingerprint
-    with pytest.raises(RequestError, match=r"weights\.npy has digest .* the files have changed"):
-        load_encoder(first)
-
-
-def test_a_folder_that_a_module_names_counts_with_all_its_files(tmp_path) -> None:
-    (tmp_path / "vocabulary").mkdir()
-    (tmp_path / "vocabulary" / "words.txt").write_text("a")
-    spec = module(write_module(tmp_path, 'files = ["weights.npy", "vocabulary"]\n'))
-    first = resolve(spec)
-    (tmp_path / "vocabulary" / "words.txt").write_text("b")
-    assert resolve(spec).fingerprint != first.fingerprint
 
 
 @pytest.mark.parametrize(

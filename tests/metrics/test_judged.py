@@ -102,9 +102,9 @@ def test_a_constant_scorer_gets_the_chance_value_of_every_metric() -> None:
     assert METRICS["recall@5"].value(constant) == pytest.approx(5 / 12)
 
 
-@pytest.fixture(scope="module")
-def random_case() -> tuple[NDArray[np.float32], list[list[int | None]]]:
-    """Scores without ties of 60 queries and 150 documents, and up to twelve judgements of each query."""
+def test_without_ties_every_metric_equals_pytrec_eval() -> None:
+    """60 queries, 150 documents, and up to twelve judgements of each query; negative grades are 0 to the peer."""
+    trec = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
     rng = np.random.default_rng(5)
     scores = rng.permuted(np.tile(np.arange(150, dtype=np.float32) / 256, (60, 1)), axis=1)
     grades: list[list[int | None]] = [[None] * 150 for _ in range(60)]
@@ -112,46 +112,17 @@ def random_case() -> tuple[NDArray[np.float32], list[list[int | None]]]:
         for document in rng.choice(150, rng.integers(2, 12), replace=False):
             row[document] = int(rng.integers(-1, 4))
         row[int(rng.integers(150))] = 2
-    return scores, grades
-
-
-def _peers(grades: Grades, scores: NDArray[np.float32]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The judgements and the scores as the peers take them; negative grades as 0."""
+    outcomes = outcomes_of_scores(scores, grades)
     judged = {
         f"q{q}": {f"d{d}": max(grade, 0) for d, grade in enumerate(row) if grade is not None}
         for q, row in enumerate(grades)
     }
-    return judged, {f"q{q}": {f"d{d}": float(s) for d, s in enumerate(row)} for q, row in enumerate(scores)}
-
-
-def test_without_ties_every_metric_equals_pytrec_eval(
-    random_case: tuple[NDArray[np.float32], list[list[int | None]]],
-) -> None:
-    trec = pytest.importorskip("pytrec_eval", reason="the peers extra is not installed")
-    scores, grades = random_case
-    outcomes = outcomes_of_scores(scores, grades)
-    judged, run = _peers(grades, scores)
+    run = {f"q{q}": {f"d{d}": float(s) for d, s in enumerate(row)} for q, row in enumerate(scores)}
     measures = {"map", "recip_rank", "ndcg_cut.5,10", "recall.1,5,10", "success.1,5,10"}
     theirs = trec.RelevanceEvaluator(judged, measures).evaluate(run)
     for name, measure in TREC.items():
         found = METRICS[name].per_query(outcomes)
         np.testing.assert_allclose(found, [theirs[f"q{q}"][measure] for q in range(60)], atol=1e-9, err_msg=name)
-
-
-@pytest.mark.peers
-@pytest.mark.slow
-def test_without_ties_metrics_equal_those_of_mtebs_evaluator(
-    random_case: tuple[NDArray[np.float32], list[list[int | None]]],
-) -> None:
-    mteb = pytest.importorskip("mteb._evaluators.retrieval_metrics", reason="the peers extra is not installed")
-    scores, grades = random_case
-    outcomes = outcomes_of_scores(scores, grades)
-    judged, run = _peers(grades, scores)
-    theirs = mteb.calculate_retrieval_scores(run, judged, [1, 5, 10]).all_scores
-    for name, measure in TREC.items():
-        if measure in theirs["q0"]:  # not AP of the whole list, and MRR only as a mean
-            found = METRICS[name].per_query(outcomes)
-            np.testing.assert_allclose(found, [theirs[f"q{q}"][measure] for q in range(60)], atol=1e-6, err_msg=name)
 
 
 def test_dense_and_late_interaction_are_ranked_alike() -> None:

@@ -14,17 +14,13 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.images.source import crop_key
-from capim.tasks.corpora.readers.negatives import read_aro, read_crepe
+from capim.tasks.corpora.readers.negatives import read_aro
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.corpora.readers.quadruples import read_bivlc
-from capim.tasks.corpora.readers.shapes import read_shapes_winoground
-from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import cluster_robust_error
-from tests.ranking.conftest import tasks_of, unit
 
 
 def clusters(corpus: Corpus, protocol_id: str) -> NDArray[np.int32]:
@@ -56,11 +52,6 @@ def test_quadruples_that_share_a_photograph_are_one_cluster_named_by_the_first()
     assert clusters(bytes_, "winoground").tolist() == [0, 1, 0]
 
 
-def test_winogrounds_own_form_has_a_cluster_for_every_quadruple() -> None:
-    corpus = read_shapes_winoground(n_quadruples=20)
-    assert clusters(corpus, "winoground").tolist() == list(range(20))
-
-
 def test_bivlcs_quadruples_of_one_photograph_are_one_cluster(shared_data: Path) -> None:
     """2,933 quadruples were resampled as independent, though a COCO photograph stands in up to five of them."""
     corpus = read_bivlc(shared_data / "bivlc" / "ViT-B-32.csv")
@@ -77,18 +68,6 @@ def test_bivlcs_quadruples_of_one_photograph_are_one_cluster(shared_data: Path) 
     assert together > 1.02 * alone
     adding = [k for k, row in enumerate(rows) if row["type"] == "add"]
     assert clusters(corpus, "winoground/add").tolist() == found[adding].tolist()
-
-
-def test_captions_of_bivlc_are_those_of_one_photograph_in_sugarcrepe(shared_data: Path) -> None:
-    """What stands for the photograph where BiVLC's images are absent, against the file names of the same items."""
-    files: dict[str, set[str]] = {}
-    for file in (shared_data / "sugar_crepe").glob("*.json"):
-        for item in json.loads(file.read_text()).values():
-            files.setdefault(item["caption"], set()).add(item["filename"])
-    with (shared_data / "bivlc" / "ViT-B-32.csv").open(newline="") as rows:
-        known = [row["caption"] for row in csv.DictReader(rows) if row["caption"] in files]
-    assert len(known) == 1976
-    assert sum(len(files[caption]) > 1 for caption in set(known)) == 8  # such captions join two photographs
 
 
 PARTS_OF_PP = ("replace_att", "replace_rel", "swap_att")
@@ -125,42 +104,3 @@ def test_boxes_of_one_photograph_are_one_cluster_in_aro(tmp_path: Path, protocol
     (tmp_path / "visual_genome_relation.json").write_text(json.dumps(items))
     corpus = read_aro(tmp_path, part="relation")
     assert clusters(corpus, protocol).tolist() == {"aro/micro": [0, 1, 0, 3, 0], "aro/on": [0, 1, 0]}[protocol]
-
-
-def test_boxes_of_one_photograph_are_one_cluster_in_crepe(tmp_path: Path) -> None:
-    rows = [
-        {"image_id": image, "x": x, "y": 0, "width": 4, "height": 4, "caption": "a", "hard_negs": "['b', 'c']"}
-        for image, x in (("5.0", 0), ("7.0", 0), ("5.0", 9))
-    ]
-    with (tmp_path / "prod_vg_hard_negs_atom_complexity_4.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    assert clusters(read_crepe(tmp_path), "crepe/all-negatives").tolist() == [0, 1, 0]
-
-
-def test_both_captions_of_sugarcrepe_pp_must_beat_the_negative(shared_data: Path) -> None:
-    """``cos_p1 > cos_neg and cos_p2 > cos_neg`` (VLMs/test_Variants_CLIP.py of github.com/Sri-Harsha/scpp)."""
-    corpus = table_reader("sugarcrepe-pp")(shared_data / "sugarcrepe_pp", categories=PARTS_OF_PP)
-    rng = np.random.default_rng(0)
-    images, captions = (unit(rng.standard_normal((len(items), 16))) for items in (corpus.images, corpus.captions))
-    found = score_dense(images, captions, tasks_of(corpus))
-    assert list(found) == [f"sugarcrepe-pp/{part}" for part in (*PARTS_OF_PP, "macro", "micro")]
-
-    image_of = dict(zip(corpus.images["id"].to_pylist(), images, strict=True))
-    caption_of = dict(zip(corpus.captions["id"].to_pylist(), captions, strict=True))
-    won: dict[str, list[bool]] = {category: [] for category in PARTS_OF_PP}
-    for row in corpus.pairs.to_pylist()[::2]:
-        item, image = row["caption_id"], image_of[row["image_id"]]
-        first, second, negative = (float(image @ caption_of[f"{item}{end}"]) for end in ("", "/2", "/negative"))
-        won[row["category"]].append(first > negative and second > negative)
-    accuracy = METRICS["pair_accuracy"]
-    for category in PARTS_OF_PP:
-        outcomes = found[f"sugarcrepe-pp/{category}"]
-        assert accuracy.per_query(outcomes).tolist() == won[category]
-        assert accuracy.chance(outcomes) == pytest.approx(1 / 3)
-    means = [np.mean(won[category]) for category in PARTS_OF_PP]
-    every = [each for category in PARTS_OF_PP for each in won[category]]
-    assert accuracy.value(found["sugarcrepe-pp/macro"]) == pytest.approx(np.mean(means))
-    assert accuracy.value(found["sugarcrepe-pp/micro"]) == pytest.approx(np.mean(every))
-    assert np.mean(every) == pytest.approx(1 / 3, abs=0.03)  # random vectors guess

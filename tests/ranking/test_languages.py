@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from capim.tasks.metrics import METRICS, metrics_of
-from capim.tasks.ranking.best_lists import TieSpan
 from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_part
-from capim.tasks.ranking.languages import expected_measures, rank_biased_overlap, shared_items
+from capim.tasks.ranking.languages import expected_measures
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols, with_orientations
@@ -158,19 +155,3 @@ def test_parts_of_the_gallery_and_orientations_of_late_interaction_in_several_la
     by_image = by_definition(late["images"], late["captions"])[:, :120]
     nearest = np.argsort(-by_image, axis=1, kind="stable")[:, :100]
     np.testing.assert_array_equal(whole["i2t/any@image-as-query"].top_ords, nearest)
-
-
-def overlap(one: NDArray[np.int32], other: NDArray[np.int32]) -> float:
-    """Rank-biased overlap of two lists without ties."""
-    shared = shared_items(one, other)
-    own, theirs = (TieSpan(place, place + 1) for place in (shared.place, shared.other_place))
-    return float(rank_biased_overlap(shared.row, own, theirs, 1, one.shape[1])[0])
-
-
-@given(st.permutations(range(8)), st.permutations(range(8)))
-def test_rank_biased_overlap_is_symmetric_and_one_only_for_equal_lists(one: list[int], other: list[int]) -> None:
-    a, b = np.array([one], np.int32), np.array([other], np.int32)
-    value = overlap(a, b)
-    assert value == pytest.approx(overlap(b, a))
-    assert (value == pytest.approx(1)) == (one == other)
-    assert 0 <= value <= 1 + 1e-12

@@ -165,6 +165,7 @@ def test_a_caption_can_be_compared_with_all_its_negatives_at_once() -> None:
 
 
 def test_sugarcrepe_pp_compares_both_captions_with_their_negative() -> None:
+    """``cos_p1 > cos_neg and cos_p2 > cos_neg`` (VLMs/test_Variants_CLIP.py of github.com/Sri-Harsha/scpp)."""
     rows = ("p0", "i0", "c0", "n0", "swap_att"), ("p0/2", "i0", "n1", "n0", "swap_att")
     task = task_of(pairs_corpus("sugarcrepe-pp", *rows), "sugarcrepe-pp/swap_att")
     assert (task.query_ids.tolist(), task.captions.tolist(), task.n_right) == (["p0"], [[0, 3, 2]], 2)
