@@ -309,10 +309,3 @@ def test_slices_are_computed_with_and_without_the_ambiguous_misses() -> None:
     assert fewer
     for without, of_all in fewer:
         assert without.level_name != "with" or without.interval.value >= of_all.interval.value
-
-
-def test_errors_count_as_many_false_negatives_as_there_are_ambiguous_misses() -> None:
-    slices = list(diagnose(in_shapes(read_shapes(), 1), ["errors", "ambiguous"]))
-    [kind] = [s for s in slices if s.feature == "false negative"]
-    expected = row(slices, "annotation", SHARE).detail["ambiguous"]
-    assert kind.interval.value * kind.n_queries == pytest.approx(expected)

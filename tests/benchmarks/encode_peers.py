@@ -43,14 +43,15 @@ def opened(files: Sequence[Path]) -> list[object]:
 
 
 def peers_of(folder: Path, device: str) -> Any:
-    """The CLIP in ``st/0_CLIPModel`` as sentence-transformers loads it; written for open_clip beside it."""
+    """The CLIP in ``st/0_CLIPModel`` as sentence-transformers loads it; for open_clip one of its size beside it."""
     from sentence_transformers import SentenceTransformer
 
-    from tests.encoders.families.openclip import from_transformers_clip
+    from tests.encoders.families.openclip import build_like_clip
 
     modules = [{"idx": 0, "name": "0", "path": "0_CLIPModel", "type": "sentence_transformers.models.CLIPModel"}]
     (folder / "st" / "modules.json").write_text(json.dumps(modules))
-    from_transformers_clip(folder / "st" / "0_CLIPModel", folder / "openclip")
+    (folder / "openclip").mkdir()
+    build_like_clip(folder / "openclip", folder / "st" / "0_CLIPModel")
     return SentenceTransformer(str(folder / "st"), device=device)
 
 
@@ -90,7 +91,7 @@ def their_loop(model: Any, loader: Any, tokenizer: Any) -> object:
 
 
 def open_clip_model(folder: Path) -> tuple[Any, Any, Any]:
-    """The same weights as an open_clip model."""
+    """The open_clip model that :func:`peers_of` has written."""
     import open_clip
 
     model, transform = open_clip.create_model_from_pretrained(f"local-dir:{folder}")

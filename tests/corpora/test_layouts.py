@@ -196,11 +196,6 @@ def test_folders_of_images_without_captions_are_classes(put: Put) -> None:
     assert texts(corpus) == [(None, "a photo of a cat."), (None, "a photo of a dog.")]
 
 
-def test_a_table_of_images_and_labels_has_classes(put: Put) -> None:
-    table = open_corpus(put({"labels.csv": "image,label\na.png,red fox\nb.png,owl\n"}, "a.png", "b.png"))
-    assert texts(table) == [(None, "a photo of a owl."), (None, "a photo of a red fox.")]
-
-
 def test_one_folder_of_images_without_captions_gets_an_error_with_what_is_missing(put: Put) -> None:
     message = refusal(put(None, "only/1.png", "only/2.png"))
     assert "has 2 images in the folders only, and no captions: write captions.csv" in message

@@ -18,9 +18,8 @@ from capim.reports.rows.gallery import relevant_documents
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput
-from capim.tasks.analyses.table import ANALYSES, applying
+from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.labels import PROMPTS, read_labels
-from capim.tasks.corpora.readers.shapes import read_shapes_labels
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import Figure, headline_of
 from capim.tasks.protocols import Protocol
@@ -217,18 +216,6 @@ def test_folders_are_classes(tmp_path: Path) -> None:
     read = read_labels(tmp_path, classes={"tabby": "tabby cat"})
     assert read.captions["text"].to_pylist() == ["a photo of a great dane.", "a photo of a tabby cat."]
     assert read.images["id"].to_pylist() == ["great_dane/1.png", "tabby/1.png"]
-
-
-def test_every_analysis_of_the_built_in_corpus_runs_on_every_protocol() -> None:
-    """Images of the same bytes ended the analysis of images that search images with an index that was out of bounds."""
-    corpus = read_shapes_labels(n_scenes=60)
-    rng, shas = np.random.default_rng(3), corpus.images["sha"].to_pylist()
-    sides = {"images": drawn(rng, len(shas)), "captions": drawn(rng, len(corpus.captions))}
-    sides["images"] = sides["images"][[shas.index(sha) for sha in shas]]  # equal bytes, equal vectors
-    for protocol in protocols_of(corpus):
-        data = input_of(corpus, protocol.id, sides)
-        found = {each.analysis for analysis in applying(protocol) for each in analysis.run(data)}
-        assert {"errors", "class"} <= found, protocol.id
 
 
 def test_classes_and_prompts_have_the_share_of_hits_of_their_images(corpus: Corpus, vectors: dict[str, Any]) -> None:

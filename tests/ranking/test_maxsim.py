@@ -21,9 +21,8 @@ from capim.tasks.ranking.maxsim_products import (
     token_similarities,
 )
 from capim.tasks.ranking.protocols import build_tasks, select_protocols, with_orientations
-from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from tests.ranking.conftest import assert_same, small_corpus, tasks_of
+from tests.ranking.conftest import small_corpus, tasks_of
 
 
 class Items:
@@ -154,16 +153,6 @@ def test_score_blocks_are_of_the_captions_that_a_protocol_uses_and_score_as_all_
     [ords] = asked
     assert ords is not None
     assert len(ords) == (6 if "first" in id_ else 18)
-
-
-def test_scores_that_do_not_fit_memory_are_the_same() -> None:
-    corpus = small_corpus([2] * 20)
-    images, captions = Items(0, 20), Items(1, 40)
-    tasks = tasks_of(corpus)
-    roomy, tight = (
-        score_maxsim(images, captions, tasks, resources=Resources(memory_bytes=m)) for m in (1 << 30, 1 << 8)
-    )
-    assert_same(tight, roomy)
 
 
 def test_small_sets_are_scored_exactly(winoground_form: Corpus) -> None:

@@ -10,7 +10,6 @@ import pytest
 from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.content import categories, complexity, content_of
 from capim.tasks.analyses.misses import error_kinds
-from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED
 from tests.results.thirty import analysed
 
 CATEGORY_COUNTS = {"person": 2764, "furniture": 1540, "vehicle": 1206, "animal": 1085}
@@ -60,30 +59,6 @@ def test_real_captions_with_places_colours_and_counts_are_easier_not_harder(by_c
         assert difference.interval.low > 0
         assert difference.p_adjusted < 0.05
     assert find(by_complexity, encoder, "negation", "difference").interval.high < 0
-
-
-def test_longer_captions_find_their_image_more_often(by_complexity) -> None:
-    bins = ("1-8", "9-10", "11-12", "13-15", "16+")
-    values = [find(by_complexity, "TCL", f"{words} words", "with").interval.value for words in bins]
-    assert values == sorted(values)
-
-
-def test_sport_is_the_hardest_supercategory_for_both(by_category) -> None:
-    for encoder in ("ALBEF", "TCL"):
-        asked = (encoder, "supercategory", "with")
-        of = {s.feature: s.interval.value for s in by_category if (s.encoder, s.analysis, s.level_name) == asked}
-        assert len(of) == 12
-        assert min(of, key=lambda name: of[name]) == "sports"
-
-
-def test_every_row_has_its_n_and_an_interval_around_its_value(by_complexity, by_category) -> None:
-    for each in by_complexity + by_category:
-        assert each.n_queries > 0
-        if each.interval.reason in (FEW_CLUSTERS, FEW_EXPECTED):  # nine images with a hair drier, ten sixth captions
-            assert each.interval.low is None
-            assert each.n_queries <= 50 or each.feature == "caption 5"
-        elif each.analysis != "agreement":
-            assert each.interval.low <= each.interval.value <= each.interval.high
 
 
 def test_brackets_tell_near_misses_and_no_hubs(data) -> None:

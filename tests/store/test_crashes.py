@@ -85,14 +85,6 @@ def test_killed_writers_lose_and_double_nothing(tmp_path):
     assert {finding.state for finding in verify(torn) if finding.what != "temporary files"} == {"sound"}
 
 
-@pytest.mark.slow
-def test_two_writers_at_once_leave_every_row_once(tmp_path):
-    wait_for(*(start(tmp_path / "store", 480, seed) for seed in (1, 2)))
-    store = EmbeddingStore.open(tmp_path / "store")
-    assert [sealed.n_rows for sealed in store.sealed_sets()] == [480, 480]
-    assert states(store) == {"sound"}
-
-
 def test_what_is_left_of_a_table_without_a_version_is_no_damage(store):
     """A process was killed while it removed the files, or before the first version was there."""
     key = fill(store, make_corpus(20), make_spec())

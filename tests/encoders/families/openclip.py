@@ -95,36 +95,12 @@ def build_over_xlm_roberta(folder: Path, tower: Path, *, name: str = "xlm-robert
     (folder / "open_clip_config.json").write_text(json.dumps(config))
 
 
-def from_transformers_clip(source: Path, folder: Path) -> None:
-    """The same weights as a transformers CLIP, in open_clip's form."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    config, state = json.loads((source / "config.json").read_text()), load_file(source / "model.safetensors")
+def build_like_clip(folder: Path, source: Path) -> None:
+    """A model of the size and with the tokenizer of a transformers CLIP, and weights of its own."""
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(source / name, folder / name)
+    config = json.loads((source / "config.json").read_text())
     text, vision = config["text_config"], config["vision_config"]
-    named = {
-        "logit_scale": state["logit_scale"],
-        "text_projection": state["text_projection.weight"].T,
-        "visual.proj": state["visual_projection.weight"].T,
-        "token_embedding.weight": state["text_model.embeddings.token_embedding.weight"],
-        "positional_embedding": state["text_model.embeddings.position_embedding.weight"],
-        "visual.class_embedding": state["vision_model.embeddings.class_embedding"],
-        "visual.conv1.weight": state["vision_model.embeddings.patch_embedding.weight"],
-        "visual.positional_embedding": state["vision_model.embeddings.position_embedding.weight"],
-    }
-    norms = {"visual.ln_pre": "vision_model.pre_layrnorm", "visual.ln_post": "vision_model.post_layernorm"}
-    for ours, theirs in (norms | {"ln_final": "text_model.final_layer_norm"}).items():
-        named |= {f"{ours}.{s}": state[f"{theirs}.{s}"] for s in ("weight", "bias")}
-    parts = {"ln_1": "layer_norm1", "ln_2": "layer_norm2", "mlp.c_fc": "mlp.fc1", "mlp.c_proj": "mlp.fc2"}
-    for prefix, tower, layers in (("", "text_model", text), ("visual.", "vision_model", vision)):
-        for k in range(layers["num_hidden_layers"]):
-            ours, theirs = f"{prefix}transformer.resblocks.{k}.", f"{tower}.encoder.layers.{k}."
-            for s in ("weight", "bias"):
-                stacked = [state[f"{theirs}self_attn.{q}_proj.{s}"] for q in "qkv"]
-                named[f"{ours}attn.in_proj_{s}"] = torch.cat(stacked)
-                named[f"{ours}attn.out_proj.{s}"] = state[f"{theirs}self_attn.out_proj.{s}"]
-                named |= {f"{ours}{a}.{s}": state[f"{theirs}{b}.{s}"] for a, b in parts.items()}
-    pixels = json.loads((source / "preprocessor_config.json").read_text())
     model = {
         "embed_dim": config["projection_dim"],
         "quick_gelu": text.get("hidden_act", "quick_gelu") == "quick_gelu",
@@ -139,12 +115,4 @@ def from_transformers_clip(source: Path, folder: Path) -> None:
             "mlp_ratio": text["intermediate_size"] / text["hidden_size"], "hf_tokenizer_name": "own",
         },
     }  # fmt: skip
-    preprocess = {"mean": pixels["image_mean"], "std": pixels["image_std"], "interpolation": "bicubic"}
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "open_clip_config.json").write_text(
-        json.dumps({"model_cfg": model, "preprocess_cfg": preprocess | {"resize_mode": "shortest"}})
-    )
-    tensors = {name: tensor.float().contiguous() for name, tensor in named.items()}
-    save_file(tensors, folder / "open_clip_model.safetensors", metadata={"format": "pt"})
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(source / name, folder / name)
+    _write(folder, model, OPENAI | {"interpolation": "bicubic", "resize_mode": "shortest"}, pickle=False)
