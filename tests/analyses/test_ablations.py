@@ -6,20 +6,23 @@ Other forms of vectors, against torch and against their definitions; low-precisi
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from capim.store.schema import BATCHES
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Ragged
 from capim.tasks.analyses import ablations
 from capim.tasks.analyses.ablations import FITTED_ON, hits_scored_in
-from capim.tasks.analyses.analysis import AnalysisInput, Matrix, SingleVectors
+from capim.tasks.analyses.analysis import AnalysisInput, LateInteractionVectors, Matrix, SingleVectors
 from capim.tasks.analyses.calibration import SCALES, temperatures, thresholds
 from capim.tasks.analyses.gallery import centre_distance, mean_cosine
 from capim.tasks.analyses.transforms import (
@@ -49,7 +52,7 @@ def vectors() -> SingleVectors:
     images = normalised((rng.normal(size=(N, DIM)) + 1).astype(np.float32))
     noise = rng.normal(size=(N * K, DIM)).astype(np.float32)
     captions = normalised(images[IMAGE_OF] + np.float32(0.35) * noise - np.float32(0.3))
-    norms = {"image_norms": np.ones(N, np.float32), "caption_norms": np.ones(N * K, np.float32)}
+    norms = {"image_norms": rng.uniform(1, 2, N).astype(np.float32), "caption_norms": np.ones(N * K, np.float32)}
     return SingleVectors(images=images, captions=captions, **norms)
 
 
@@ -157,6 +160,75 @@ def test_confidence_comes_from_the_scores_of_the_ranks_whatever_the_number_of_th
         others = np.exp(np.float32(scale) * (top - top[:, :1])).sum(axis=1, dtype=np.float64)
         expected = (1 / others).mean()
         assert rows[f"{scale:g}"].detail["mean_confidence"] == pytest.approx(expected, rel=1e-13, abs=0)
+
+
+def test_forms_that_change_nothing_have_the_hits_of_the_stored_vectors_and_shorter_ones_fewer(data, vectors) -> None:
+    slices: dict[Any, Any] = {(s.analysis, s.feature, s.level_name): s for s in ablations.vector_forms(data)}
+    values = {name: each.interval.value for name, each in slices.items()}
+    hits = METRICS["R@1"].value(data.outcomes["a"])
+    for name in (
+        *(("precision", f"{verb} in", "float32") for verb in ("stored", "scored")),
+        *(("truncation", "", f"{DIM} components"), ("normalisation", "", "L2"), ("pca", "", f"{DIM} components")),
+    ):
+        assert values[name] == pytest.approx(hits), name
+    assert values["precision", "stored in", "binary"] < hits
+    as_encoded = vectors.captions @ (vectors.images * vectors.image_norms[:, None]).T
+    assert values["normalisation", "", "none"] == (as_encoded.argmax(axis=1) == IMAGE_OF).mean() < hits
+    sizes = {level: s.detail["bytes_per_item"] for (_, feature, level), s in slices.items() if feature == "stored in"}
+    assert sizes == {"float32": 48, "float16": 24, "bfloat16": 24, "int8": 12, "binary": 1.5}
+    ties = {level: s.detail["n_tied"] for (_, feature, level), s in slices.items() if feature == "scored in"}
+    assert ties["float32"] == 0 < ties["bfloat16"]
+
+
+def test_late_interaction_on_a_part_of_the_images_says_so_and_is_smaller_when_pooled(data: AnalysisInput) -> None:
+    rng = np.random.default_rng(8)
+    images, captions = (Ragged.from_counts(unit(rng, 6 * n, DIM), np.full(n, 6)) for n in (N, N * K))
+    part = LateInteractionVectors(images=images.take(np.arange(0, N, 4, dtype=np.int32)), captions=captions)
+    rows: list[Any] = list(ablations.vector_forms(replace(data, vectors=lambda _: part)))
+    assert {(s.metric, s.n_queries) for s in rows} == {("R@1 among 10 images", 10 * K)}
+    sizes = {s.level_name: s.detail["bytes_per_item"] for s in rows if s.analysis == "pooling"}
+    assert sizes == {f"1 of {factor}": 6 * DIM * 4 / factor for factor in (1, 2, 3, 6)} | {"1 of 4": sizes["1 of 4"]}
+
+
+def test_a_forward_pass_in_another_precision_is_compared_pairwise(data: AnalysisInput, vectors: SingleVectors) -> None:
+    images, captions = (normalised(rounded(side, "bfloat16")) for side in (vectors.images, vectors.captions))
+    of_coarse = ranked(data.corpus, images, captions)
+    specs = {"a": data.specs["a"], "half": replace(data.specs["a"], name="half", precision="bfloat16")}
+    both = {"a": vectors, "half": replace(vectors, images=images, captions=captions)}
+    subject = replace(data, outcomes={**data.outcomes, "half": of_coarse}, specs=specs, vectors=both.__getitem__)
+    rows = {(s.feature, s.level_name): s for s in ablations.forward_precision(subject)}
+    assert {s.encoder for s in rows.values()} == {"half"}
+    assert abs(rows["minus a", ""].interval.value) < 0.05
+    assert 0.99 < rows["cosine with a", "images"].interval.value < 1
+
+
+def test_a_sample_of_queries_keeps_its_gallery_and_answers() -> None:
+    judgement = retrieval_task(captioned(N, K))
+    few = ablations.sample_queries(judgement, 30, seed=1)
+    assert len(few.queries) == 30
+    assert np.array_equal(few.galleries[0], judgement.galleries[0])
+    assert few.relevant.tolist() == IMAGE_OF[few.queries].tolist()
+
+
+def test_a_part_of_the_gallery_is_searched_by_the_captions_of_its_images_alone() -> None:
+    part = ablations.restricted(retrieval_task(captioned(N, K)), np.array([3, 8, 30], np.int32))
+    assert part.clusters.tolist() == [3, 3, 8, 8, 30, 30]
+    assert part.relevant.tolist() == [0, 0, 1, 1, 2, 2]
+    assert part.galleries[0].tolist() == [0, 1, 2]
+
+
+def test_throughput_is_given_per_device() -> None:
+    def batch(device: str, seconds: float, warmup: bool = False) -> dict[str, object]:
+        row: dict[str, object] = {field.name: "x" for field in BATCHES if pa.types.is_string(field.type)}
+        row |= {"batch_id": device, "device": device, "modality": "image", "n_items": 10, "batch_size": 10}
+        return row | {"warmup": warmup, "forward_seconds": seconds, "created": datetime.now(UTC)}
+
+    rows = [batch("fast", 0.1), batch("fast", 0.2), batch("fast", 9, warmup=True), batch("slow", 1), batch("slow", 2)]
+    corpus = captioned(2)
+    table = ablations.device_rows(pa.Table.from_pylist(rows, schema=BATCHES), corpus=corpus, run="r")
+    assert {row["level_name"]: row["value"] for row in table.to_pylist()} == {"fast": 75, "slow": 7.5}
+    alone = ablations.device_rows(pa.Table.from_pylist(rows[:2], schema=BATCHES), corpus=corpus, run="r")
+    assert alone.num_rows == 0
 
 
 # --- Forms of vectors.

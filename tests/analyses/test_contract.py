@@ -86,3 +86,20 @@ def test_an_analysis_counts_photographs_where_images_repeat_or_are_named_by_noth
             for found in slices:
                 assert found.analysis in OF_VECTORS or found.n_clusters <= n_photographs, found
     assert any(made.values()), "it has no slices of these corpora: add to `inputs` what it looks at"
+
+
+@pytest.mark.parametrize("name", [name for name, analysis in ANALYSES.items() if analysis.function])
+def test_an_analysis_reads_and_gives_what_its_row_says(data: list[AnalysisInput], name: str) -> None:
+    """What it does not need is missing here, and so are the other encoders where it is of one encoder alone."""
+    analysis = ANALYSES[name]
+    whole = next(each for each in data if analysis.applies(each.protocol))
+    absent: dict[str, Any] = {"vectors": None, "specs": None, "truncated": None}
+    lacking = replace(whole, **{each: value for each, value in absent.items() if each not in analysis.needs})
+    together = [*analysis.run(lacking)]
+    assert {each.analysis for each in together} <= analysis.tables.keys()
+    if analysis.scope == "one encoder" and not analysis.measures:
+        alone = analysis.run(replace(lacking, outcomes={"one": whole.outcomes["one"]}))
+        of_one = [each for each in together if each.encoder == "one"]
+        assert [repr(replace(each, detail=None)) for each in alone] == [
+            repr(replace(each, detail=None)) for each in of_one
+        ]

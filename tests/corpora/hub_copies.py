@@ -7,6 +7,7 @@ corpus of document pages, with as many documents, queries and judgements as were
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from itertools import cycle, islice
@@ -59,9 +60,7 @@ def winoground(folder: Path, copy: Path, pictures: list[bytes]) -> None:
 
 
 def bivlc(folder: Path, copy: Path, _pictures: list[bytes]) -> None:
-    (folder / "data").mkdir(parents=True)
-    for file in (copy / "data").iterdir():
-        (folder / "data" / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(copy, folder)
 
 
 def sugarcrepe_pp(folder: Path, copy: Path, _pictures: list[bytes]) -> None:
@@ -94,9 +93,7 @@ def crossmodal3600(folder: Path, copy: Path, pictures: list[bytes]) -> None:
 
 
 def cc3m(folder: Path, copy: Path, _pictures: list[bytes]) -> None:
-    folder.mkdir(parents=True)
-    for file in copy.glob("*.tar"):
-        (folder / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(copy, folder)
 
 
 def judged(folder: Path, task: JudgedTask) -> None:

@@ -71,8 +71,8 @@ def flickr30k_karpathy(root: Path) -> Copy:
     return Copy(opened("flickr30k-karpathy", root, images="images"), 2, 10, ("11#0", "11 0"), ("12#4", "12 4"))
 
 
-def winoground(root: Path) -> Copy:
-    sides = [(k, side) for k in range(2) for side in range(2)]
+def winoground(root: Path, n: int = 2) -> Copy:
+    sides = [(k, side) for k in range(n) for side in range(2)]
     examples = [
         {
             "id": k,
@@ -81,16 +81,16 @@ def winoground(root: Path) -> Copy:
             "caption_1": f"old {k}",
             "tag": "Noun, Adjective",
             "secondary_tag": "Pragmatics" if k else "",
-            "num_main_preds": 1 + k,
+            "num_main_preds": 1 + k % 2,
             "collapsed_tag": "Object",
         }
-        for k in range(2)
+        for k in range(n)
     ]
     json_lines(root / "examples.jsonl", examples)
-    pictures = {f"images/ex_{k}_img_{side}.png": png((90 * k, 90 * side, 9)) for k, side in sides}
+    pictures = {f"images/ex_{k}_img_{side}.png": png((90 * k % 256, 90 * side, 9)) for k, side in sides}
     write(root, {"tags.json": json.dumps({"0": ["Unusual Image"], "1": []}), **pictures})
     description = opened("winoground", root, tags=str(root / "tags.json"))
-    return Copy(description, 4, 4, ("0/0", "0 old"), ("1/1", "old 1"), n_quadruples=2)
+    return Copy(description, 2 * n, 2 * n, ("0/0", "0 old"), (f"{n - 1}/1", f"old {n - 1}"), n_quadruples=n)
 
 
 def bivlc(root: Path) -> Copy:

@@ -15,7 +15,7 @@ from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
-from capim.tasks.statistics.draws import Resampling
+from tests.results.thirty import analysed, assert_equal
 
 
 def small_corpus(captions_per_image: Sequence[int], **more: Any) -> Corpus:
@@ -58,10 +58,7 @@ def assert_same(found: Mapping[str, Outcomes], expected: Mapping[str, Outcomes])
     """Every column of the outcomes is the same, bit for bit, and of the same type."""
     assert found.keys() == expected.keys()
     for id_, outcomes in expected.items():
-        for name, values in vars(outcomes).items():
-            other = getattr(found[id_], name)
-            assert getattr(other, "dtype", None) == getattr(values, "dtype", None), f"{id_}: {name}"
-            np.testing.assert_array_equal(other, values, err_msg=f"{id_}: {name}")
+        assert_equal(found[id_], outcomes)
 
 
 def stored_and_read(found: Mapping[str, Outcomes]) -> dict[str, Outcomes]:
@@ -88,10 +85,4 @@ def winoground_form() -> Corpus:
 def data_of(corpus: Corpus, outcomes: Outcomes, sides: dict[str, Any]) -> AnalysisInput:
     """What an analysis of one encoder with one vector per item reads."""
     norms = {f"{side}_norms": np.ones(len(sides[f"{side}s"]), np.float32) for side in ("image", "caption")}
-    return AnalysisInput(
-        corpus=corpus,
-        protocol=outcomes.protocol,
-        outcomes={"one": outcomes},
-        resampling=Resampling(replicates=100),
-        vectors=lambda _: SingleVectors(**sides, **norms),
-    )
+    return analysed(corpus, {"one": outcomes}, vectors=lambda _: SingleVectors(**sides, **norms))

@@ -78,15 +78,18 @@ def test_texts_that_search_images_and_images_that_search_texts(id_: str) -> None
     assert_equal(outcomes_of(corpus, id_, images, captions), theirs, SAME)
 
 
-def composed(folder: Path, form: str) -> tuple[Corpus, dict[str, str], dict[str, dict[str, int]]]:
-    """30 queries of CIRCO or CIRR on 40 images: the corpus, query -> the image that it changes, and what is right."""
+def composed(folder: Path, form: str, most: int = 6) -> tuple[Corpus, dict[str, str], dict[str, dict[str, int]]]:
+    """30 queries of CIRCO or CIRR on 40 images: the corpus, query -> the image that it changes, and what is right.
+
+    ``most``: images of a query, the one that it changes among them.
+    """
     rng = np.random.default_rng(6)
     names = [f"{k:012d}.jpg" for k in range(40)]
     for k, name in enumerate(names):
         Image.new("RGB", (8, 8), (k, 5 * k, 9)).save(folder / name)
     rows, references, right = [], [], []
     for at in range(30):
-        chosen = [int(k) for k in rng.choice(40, rng.integers(2, 7), replace=False)]
+        chosen = [int(k) for k in rng.choice(40, rng.integers(2, most + 1), replace=False)]
         found = chosen[1:] if form == "circo" else chosen[1:2]
         if form == "circo":
             rows.append({"id": at, "reference_img_id": chosen[0], "target_img_id": found[0], "gt_img_ids": found,

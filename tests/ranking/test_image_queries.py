@@ -34,6 +34,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from tests.random_store import SPECS, random_store
 from tests.ranking.conftest import data_of, small_corpus, tasks_of, unit
+from tests.ranking.test_any_to_any import composed
 from tests.reports.app.stores import evaluate as score_encoders
 
 DIM = 12
@@ -201,24 +202,15 @@ def test_vectors_that_a_model_fused_are_ranked_as_they_are(folder: Path) -> None
     assert levels("composed", data_of(corpus, alone, sides)) == {}
 
 
-def test_circo_has_its_mean_average_precision(folder: Path) -> None:
-    rng = np.random.default_rng(6)
-    for k in range(40):
-        Image.new("RGB", (8, 8), (k, 5 * k, 9)).save(folder / f"{k:012d}.jpg")
-    rows: list[dict[str, Any]] = []
-    for at in range(25):
-        images = [int(k) for k in rng.choice(40, rng.integers(2, 9), replace=False)]
-        rows.append({"id": at, "reference_img_id": images[0], "target_img_id": images[1], "relative_caption": f"x {at}",
-                     "gt_img_ids": images[1:]})  # fmt: skip
-    names = written(folder, "names.json", [f"{k:012d}.jpg" for k in range(40)])
-    corpus = read_image_queries(written(folder, "circo.json", rows), gallery=names)
+def test_circo_has_its_mean_average_precision(tmp_path: Path) -> None:
+    corpus, reference_of, judged = composed(tmp_path, "circo", most=8)
     sides, ids = vectors_of(corpus, seed=1), texts(corpus.images["id"])
     outcomes = checked(corpus, sides)["t2i/composed"]
     for k in (5, 10, 25, 50):
         expected = []
-        for at, row in enumerate(rows):
-            order = np.argsort(-mixed(sides, ids.index(f"{row['reference_img_id']:012d}.jpg"), at))
-            hits = np.isin(np.array(ids)[order], [f"{each:012d}.jpg" for each in row["gt_img_ids"]])
+        for at, query in enumerate(outcomes.query_ids):
+            order = np.argsort(-mixed(sides, ids.index(reference_of[query]), at))
+            hits = np.isin(np.array(ids)[order], [*judged[query]])
             precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
             expected.append((precision * hits)[:k].sum() / min(k, hits.sum()))
         assert METRICS[f"AP@{k}"].value(outcomes) == pytest.approx(np.mean(expected), abs=1e-9)

@@ -136,21 +136,6 @@ def test_ranks_and_agreement_with_the_reference_language_are_no_shares() -> None
     assert (median["ci_low"], median["interval_method"], median["reason"]) == (None, "none", NO_SPREAD)
 
 
-def test_where_every_query_hits_wilson_over_the_images_takes_the_bootstraps_place() -> None:
-    outcomes = replace(outcomes_of([[1]] * 40), clusters=np.repeat(np.arange(8, dtype=np.int32), 5))
-    [row] = rows_of(outcomes, RECALLS[:1], 50, drawn=8).to_pylist()
-    assert (row["interval_method"], row["value"], row["ci_high"]) == ("wilson", 1.0, 1.0)
-    assert row["ci_low"] == pytest.approx(8 / (8 + 1.959964**2), abs=1e-6)
-    assert "Wilson interval over the 8 clusters" in row["reason"]
-
-
-def test_one_image_gives_a_value_and_a_reason() -> None:
-    outcomes = replace(outcomes_of([[1], [2]]), clusters=np.zeros(2, dtype=np.int32))
-    [row] = rows_of(outcomes, RECALLS[:1], 50, drawn=5).to_pylist()
-    nulls = [row[name] for name in ("ci_low", "ci_high", "standard_error", "robust_error")]
-    assert (row["value"], nulls, row["interval_method"], row["reason"]) == (0.5, [None] * 4, "none", TOO_FEW_CLUSTERS)
-
-
 def outcomes_by(encoder: str, outcomes: Outcomes, fingerprint: str = "") -> dict[str, Outcomes]:
     return {encoder_key(encoder, fingerprint or encoder): outcomes}
 

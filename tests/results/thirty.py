@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -80,10 +79,8 @@ def tied_scores() -> np.ndarray:
 
 
 def assert_equal(ours: Outcomes, theirs: Outcomes) -> None:
-    """Every attribute is equal, to the last bit."""
-    for field in fields(Outcomes):
-        a, b = getattr(ours, field.name), getattr(theirs, field.name)
-        if isinstance(a, np.ndarray):
-            np.testing.assert_array_equal(a, b)
-        else:
-            assert a == b
+    """Every attribute is the same, bit for bit, and of the same type."""
+    for name, values in vars(theirs).items():
+        other = getattr(ours, name)
+        assert getattr(other, "dtype", None) == getattr(values, "dtype", None), name
+        np.testing.assert_array_equal(other, values, err_msg=name)

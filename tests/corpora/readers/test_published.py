@@ -21,6 +21,7 @@ from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.images.source import Crops, Folders, crop_key
 from capim.tasks.corpora.readers.translations import TRANSLATORS
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from tests.corpora import local_copies
 from tests.corpora.own_data import Put, csv_file, refusal, texts
 
 
@@ -297,25 +298,14 @@ def test_mmvp_pairs_follow_each_other_and_carry_their_pattern(put: Put) -> None:
     assert read("mmvp-vlm", root, prompt="{}").captions["text"].to_pylist() == ["A red cup", "A blue cup"]
 
 
-@pytest.fixture
-def winoground(put: Put) -> Path:
-    """Forty examples; every image is of one colour."""
-    same = {"tag": "Scope", "secondary_tag": "", "collapsed_tag": "Both"}
-    sides = {"image_0": "ex_{}_img_0", "image_1": "ex_{}_img_1", "caption_0": "{} 0", "caption_1": "{} 1"}
-    examples: list[dict[str, Any]] = [
-        {"id": k, "num_main_preds": 1 + k % 2, **same, **{name: text.format(k) for name, text in sides.items()}}
-        for k in range(40)
-    ]
-    images = [f"images/{example[f'image_{side}']}.png" for example in examples for side in (0, 1)]
-    return put({"examples.jsonl": "\n".join(map(json.dumps, examples))}, *images)
-
-
-def test_winoground_examples_carry_the_tags_of_both_papers(winoground: Path, shared_data: Path) -> None:
+def test_winoground_examples_carry_the_tags_of_both_papers(tmp_path: Path, shared_data: Path) -> None:
+    winoground = tmp_path / "forty"
+    local_copies.winoground(winoground, 40)
     tags = tags_of(read("winoground", winoground, tags=str(shared_data / "winoground_tags/new_tag_assignments.json")))
-    assert tags[0] == ["Both", "1 Main Pred", "Scope", "No Tag"]
-    assert tags[3] == ["Both", "2 Main Preds", "Scope", "Ambiguously Correct"]
-    assert tags[36][3:] == ["Ambiguously Correct", "Unusual Image", "Visually Difficult"]
-    assert tags_of(read("winoground", winoground))[0] == ["Both", "1 Main Pred", "Scope"]
+    assert tags[0] == ["Object", "1 Main Pred", "Noun, Adjective", "No Tag"]
+    assert tags[3] == ["Object", "2 Main Preds", "Noun, Adjective", "Pragmatics", "Ambiguously Correct"]
+    assert tags[36][4:] == ["Ambiguously Correct", "Unusual Image", "Visually Difficult"]
+    assert tags_of(read("winoground", winoground))[0] == tags[0][:-1]
     (winoground / "tags.json").write_text('["Object"]')
     what = {"reader": "winoground", "root": str(winoground)}
     other = {**what, "tags": str(winoground / "tags.json")}

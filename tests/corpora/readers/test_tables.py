@@ -288,11 +288,6 @@ def test_quotes_and_headers_are_read_as_they_are_meant(
     assert rows(tmp_path / f"t.{suffix}", content) == expected
 
 
-def test_tabs_with_quotes_that_are_part_of_the_text_lose_no_row(tmp_path: Path) -> None:
-    found = rows(tmp_path / "t.tsv", numbered("\t", 100, 250))
-    assert (len(found), found[100]) == (300, ("100.jpg", '"caption 100'))
-
-
 def test_a_file_of_three_columns_without_a_header_is_refused(tmp_path: Path) -> None:
     message = fault(tmp_path / "t.csv", "1,a.jpg,red\n2,b.jpg,blue\n")
     assert "its first line is a row" in message
