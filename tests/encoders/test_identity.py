@@ -48,23 +48,20 @@ def module(file: Path, **fields: object) -> EncoderSpec:
 
 
 @pytest.mark.parametrize(
-    ("head", "fields", "message"),
+    ("head", "message"),
     [
-        ('files = ["gone.pt"]\n', {}, r"model\.py needs the file 'gone\.pt', which does not exist \(.*gone\.pt\)"),
-        ("", {"files": ["gone.pt"]}, "needs the file 'gone.pt', which does not exist"),
         (
             'files = ["*.npy"]\n',
-            {},
             r"needs the file '\*\.npy', which does not exist .*; name files or folders, .* no patterns",
         ),
-        ("files = [__file__]\n", {}, r"files must be a literal list of file names.*got \[__file__\]"),
-        ('files = "weights.npy"\n', {}, "files must be a literal list of file names"),
-        ("def (:\n", {}, r"model\.py is not valid Python"),
+        ("files = [__file__]\n", r"files must be a literal list of file names.*got \[__file__\]"),
+        ('files = "weights.npy"\n', "files must be a literal list of file names"),
+        ("def (:\n", r"model\.py is not valid Python"),
     ],
 )
-def test_files_that_a_module_cannot_mean_are_refused(head, fields, message, tmp_path) -> None:
+def test_files_that_a_module_cannot_mean_are_refused(head, message, tmp_path) -> None:
     with pytest.raises(RequestError, match=message):
-        resolve(module(write_module(tmp_path, head), **fields))
+        resolve(module(write_module(tmp_path, head)))
 
 
 def test_files_are_a_list_and_belong_to_modules(tmp_path) -> None:

@@ -61,6 +61,7 @@ def load(spec, *, device, trust_remote_code):
 def nothing(spec, *, device, trust_remote_code):
     return 7
 """
+BODY = "import numpy as np\ndef encode_images(images): ...\ndef encode_captions(texts):\n    {}"
 IMAGES = [Image.new("RGB", (n, 6), (n, 90, 40)) for n in (4, 5, 9)]
 
 
@@ -112,9 +113,7 @@ def test_a_list_of_matrices_makes_an_encoder_of_many_vectors(tmp_path) -> None:
     ],
 )  # fmt: skip
 def test_what_a_function_must_not_return_names_the_function_and_the_item(vectors, body, message, tmp_path) -> None:
-    file = written(
-        tmp_path, f"import numpy as np\ndef encode_images(images): ...\ndef encode_captions(texts):\n    {body}"
-    )
+    file = written(tmp_path, BODY.format(body))
     with pytest.raises(WorkError, match=message):
         encode_captions(load_encoder(spec_of(file, vectors=vectors)), ["one", "two"])
 
@@ -122,9 +121,7 @@ def test_what_a_function_must_not_return_names_the_function_and_the_item(vectors
 @pytest.mark.parametrize("view", ["[::-1]", "[:, ::-1]", ".astype('>f4')", ".T.copy().T"])
 def test_a_function_may_return_any_view_of_its_array(view: str, tmp_path: Path) -> None:
     body = f"return (np.arange(12.0 * len(texts)).reshape(len(texts), 12) + 1){view}"
-    file = written(
-        tmp_path, f"import numpy as np\ndef encode_images(images): ...\ndef encode_captions(texts):\n    {body}"
-    )
+    file = written(tmp_path, BODY.format(body))
     expected = eval(f"(np.arange(24.0).reshape(2, 12) + 1){view}")
     found = encode_captions(load_encoder(spec_of(file)), ["one", "two"]).values
     np.testing.assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)

@@ -24,6 +24,7 @@ from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder
 from capim.tasks.encoders.encoder import Prepared, encode_captions
 from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream, find_batch_size
 from capim.tasks.encoders.tensors import Uploads
+from tests.corpora.own_data import png
 
 
 class ToyEncoder(LoadedEncoder):
@@ -69,12 +70,6 @@ def image_work(images: dict[str, bytes], shas: list[str | None] | None = None) -
     )
 
 
-def png(shade: int) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", (4, 3), (shade, 0, 0)).save(out, "PNG")
-    return out.getvalue()
-
-
 def scattered(batches, n: int) -> list[np.ndarray]:
     """Vectors of each item by its ord; fails if an ord comes twice."""
     rows: dict[int, np.ndarray] = {}
@@ -106,7 +101,7 @@ def test_equal_captions_go_through_the_model_once() -> None:
 
 def test_images_of_equal_hash_are_read_once() -> None:
     encoder = ToyEncoder()
-    images = {"a": png(1), "b": png(2), "c": png(1)}
+    images = {"a": png((1, 0, 0)), "b": png((2, 0, 0)), "c": png((1, 0, 0))}
     got = scattered(encode_stream(encoder, image_work(images, ["x", "y", "x"]), batch_size=2), 3)
     assert sum(encoder.sizes) == 2
     assert np.array_equal(got[0], got[2])
@@ -136,7 +131,7 @@ def test_one_item_that_does_not_fit_is_an_error_with_the_next_step() -> None:
 
 
 def test_an_unreadable_image_is_named_and_earlier_blocks_are_handed_out() -> None:
-    images = {f"i{n}": png(n) for n in range(6)} | {"torn.jpg": b"not an image"}
+    images = {f"i{n}": png((n, 0, 0)) for n in range(6)} | {"torn.jpg": b"not an image"}
     done: list[int] = []
     with pytest.raises(WorkError, match=r"torn\.jpg"):
         for batch in encode_stream(ToyEncoder(), image_work(images), batch_size=2):
@@ -169,7 +164,7 @@ def test_batch_size_must_be_positive() -> None:
 
 
 def test_later_images_are_read_while_the_model_computes() -> None:
-    encoder, images, read = ToyEncoder(), image_work({str(i): png(i) for i in range(12)}), threading.Event()
+    encoder, images, read = ToyEncoder(), image_work({str(i): png((i, 0, 0)) for i in range(12)}), threading.Event()
     embed = encoder.embed
 
     def waiting(prepared: Prepared) -> Embeddings:
@@ -187,7 +182,7 @@ def test_later_images_are_read_while_the_model_computes() -> None:
 
 def test_small_batches_keep_all_workers_busy() -> None:
     together = threading.Barrier(12, timeout=20)
-    images = image_work({str(i): png(i) for i in range(24)})
+    images = image_work({str(i): png((i, 0, 0)) for i in range(24)})
 
     def decode(data: bytes) -> Image.Image:
         together.wait()  # broken, were fewer images decoded at a time

@@ -32,10 +32,8 @@ from capim.tasks.ranking.apart import sides_of
 from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
-from tests.random_store import SPECS, random_store
 from tests.ranking.conftest import data_of, small_corpus, tasks_of, unit
 from tests.ranking.test_any_to_any import composed
-from tests.reports.app.stores import evaluate as score_encoders
 
 DIM = 12
 N_SEARCHED, N_ASKED = 60, 8
@@ -268,18 +266,6 @@ def test_rated_pairs_have_the_rank_correlation_of_scipy(folder: Path) -> None:
     expected = spearmanr([row["score"] for row in rows], (first * second).sum(axis=1))[0]
     assert METRICS["Spearman"].value(outcomes) == pytest.approx(expected, abs=1e-6)
     assert [metric.name for metric in metrics_of(outcomes)] == ["Spearman"]
-
-
-@pytest.mark.parametrize("kind", ["rated", "landmarks"])
-def test_a_run_stores_every_figure_that_the_outcomes_have(folder: Path, kind: str) -> None:
-    pairs = [{"image1": f"d{k}", "image2": f"d{k + 1}", "score": k % 7} for k in range(0, N_SEARCHED, 2)]
-    content, file = (pairs, "few.json") if kind == "rated" else (landmarks(arrays=False), "gnd_few.json")
-    corpus = read_image_queries(written(folder, file, content))
-    store = random_store(folder / kind, corpus, SPECS[:1])
-    score_encoders(store, corpus, SPECS[0], run="first")
-    found = {(row["protocol"], row["metric"]) for row in store.rows("results").to_pylist()}
-    outcomes = checked(corpus, vectors_of(corpus))
-    assert found == {(id_, metric.name) for id_, each in outcomes.items() for metric in metrics_of(each)} != set()
 
 
 def test_the_spread_of_a_rank_correlation_is_that_of_leaving_pairs_out() -> None:

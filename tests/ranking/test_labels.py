@@ -209,15 +209,6 @@ def test_published_prompts_are_complete(name: str, n: int) -> None:
     assert all(prompt.count("{}") == 1 for prompt in prompts)
 
 
-def test_folders_are_classes(tmp_path: Path) -> None:
-    for name in ("great_dane", "tabby"):
-        (tmp_path / name).mkdir()
-        Image.new("RGB", (8, 8), "red" if name == "tabby" else "blue").save(tmp_path / name / "1.png")
-    read = read_labels(tmp_path, classes={"tabby": "tabby cat"})
-    assert read.captions["text"].to_pylist() == ["a photo of a great dane.", "a photo of a tabby cat."]
-    assert read.images["id"].to_pylist() == ["great_dane/1.png", "tabby/1.png"]
-
-
 def test_classes_and_prompts_have_the_share_of_hits_of_their_images(corpus: Corpus, vectors: dict[str, Any]) -> None:
     of, data = targets(corpus), input_of(corpus, "i2t/class", vectors)
     if of.sum(axis=1).max() > 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.imported.tables import outcomes_of_hits, read_hit_lists
 from tests.results.thirty import retrieval_task
@@ -20,15 +19,7 @@ Lists: TypeAlias = dict[str, dict[str, dict[int, np.ndarray]]]
 
 @pytest.fixture(scope="package")
 def coco(shared_data: Path) -> Corpus:
-    """The ids, captions and objects of the Karpathy test split, in its order."""
-    entries = json.loads((shared_data / "coco_karpathy" / "test_5k.json").read_text())
-    captions = [(str(e["image_id"]), k, text) for e in entries for k, text in enumerate(e["captions"])]
-    return build_corpus(
-        "coco-karpathy",
-        [ImageRow(str(entry["image_id"]), objects=entry["objects"]) for entry in entries],
-        [CaptionRow(f"{image}-{k}", image, text, k) for image, k, text in captions],
-        source=None,
-    )
+    return read_coco_karpathy(shared_data / "coco_karpathy" / "test_5k.json")
 
 
 @pytest.fixture(scope="package")

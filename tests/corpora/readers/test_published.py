@@ -165,19 +165,6 @@ def test_sugarcrepe_pp_has_the_published_counts_texts_and_two_captions_per_negat
             assert {image[item], image[f"{item}/2"]} == {str(int(entry["filename"][:12]))}
 
 
-def test_of_the_items_with_a_real_photograph_none_is_lost(shared_data: Path) -> None:
-    images = str(shared_data / "coco_photos" / "images")
-    corpus = read("sugarcrepe", shared_data / "sugar_crepe", images=images, missing="skip")
-    counts = Counter(corpus.pairs["category"].to_pylist())
-    assert [counts[category] for category in SUGARCREPE] == [14, 39, 15, 28, 29, 18, 9]
-    assert corpus.captions.num_rows == 2 * 152
-    assert set(corpus.pairs["image_id"].to_pylist()) == set(corpus.images["id"].to_pylist())
-    options = {"images": images, "missing": "skip", "categories": list(SUGARCREPE_PP)}
-    further = read("sugarcrepe-pp", shared_data / "sugarcrepe_pp", **options)
-    assert further.captions.num_rows == 3 * further.pairs.num_rows // 2 > 0
-    assert corpus.images["sha"].null_count == further.images["sha"].null_count == 0
-
-
 def test_a_folder_of_sugarcrepe_is_not_one_of_sugarcrepe_pp(shared_data: Path) -> None:
     message = refusal(shared_data / "sugarcrepe_pp")
     assert "no replace_obj.json, swap_obj.json in it; " in message
