@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,29 +30,17 @@ from capim.tasks.analyses.content import (
     tokens_of,
 )
 from capim.tasks.analyses.table import diagnose
-from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.translations import read_urban1k
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.ranking.ranker import score_given
-from tests.results.thirty import analysed, ranked
+from tests.results.thirty import analysed, quadruples, ranked
 
 RIGHT = np.array([[1, 0], [0, 1]], np.float32)  # the two images, and what a right caption says
 LEVEL = np.array([[1, 1], [1, 1]], np.float32)
 LABELS = Path(__file__).parents[1] / "golden" / "caption_labels.tsv"
 ENOUGH = 0.95
-
-
-def quadruples(tags_of: Mapping[str, Sequence[str]]) -> Corpus:
-    """An example for each name, with these tags."""
-    sides = [f"{k}/{side}" for k in tags_of for side in range(2)]
-    return build_corpus(
-        "winoground",
-        [ImageRow(each) for each in sides],
-        [CaptionRow(each, each, "x") for each in sides],
-        source=None,
-        quadruples=[QuadrupleRow(k, f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", tuple(of)) for k, of in tags_of.items()],
-    )
 
 
 def subject(corpus: Corpus, captions: np.ndarray, protocol: str) -> AnalysisInput:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, SingleVectors
-from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
-from tests.results.thirty import analysed, assert_equal
+from tests.results.thirty import analysed, assert_equal, quadruples
 
 
 def small_corpus(captions_per_image: Sequence[int], **more: Any) -> Corpus:
@@ -76,10 +76,7 @@ def tied_orders(scores: Sequence[float]) -> list[list[int]]:
 @pytest.fixture
 def winoground_form() -> Corpus:
     """Three examples: two images and two captions each."""
-    images = [ImageRow(id=f"i{n}.{k}") for n in range(3) for k in range(2)]
-    captions = [CaptionRow(id=f"c{n}.{k}", image_id=f"i{n}.{k}", text="words") for n in range(3) for k in range(2)]
-    quadruples = [QuadrupleRow(f"q{n}", f"i{n}.0", f"i{n}.1", f"c{n}.0", f"c{n}.1") for n in range(3)]
-    return build_corpus("winoground-form", images, captions, source=None, quadruples=quadruples)
+    return quadruples(dict.fromkeys("abc", ()))
 
 
 def data_of(corpus: Corpus, outcomes: Outcomes, sides: dict[str, Any]) -> AnalysisInput:

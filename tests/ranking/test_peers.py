@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from capim.store.types import Corpus
 from capim.store.vectors import Ragged
-from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.readers.karpathy import read_coco_karpathy
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
@@ -22,6 +21,7 @@ from capim.tasks.ranking.evaluate import evaluate
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.protocols import select_protocols
 from tests.ranking.conftest import small_corpus, tasks_of, unit
+from tests.results.thirty import quadruples
 
 pytestmark = pytest.mark.peers
 
@@ -68,10 +68,7 @@ def test_retrieval_equals_clip_benchmark() -> None:
 def winoground_both_ways(images: NDArray[np.float32], captions: NDArray[np.float32]) -> tuple[dict[str, float], ...]:
     peer = pytest.importorskip("clip_benchmark.metrics.image_caption_selection")
     n = len(images) // 2
-    rows = [ImageRow(id=str(i)) for i in range(2 * n)]
-    texts = [CaptionRow(id=str(i), image_id=str(i), text="x") for i in range(2 * n)]
-    sets = [QuadrupleRow(str(i), str(2 * i), str(2 * i + 1), str(2 * i), str(2 * i + 1)) for i in range(n)]
-    corpus = build_corpus("w", rows, texts, source=None, quadruples=sets)
+    corpus = quadruples({str(i): () for i in range(n)})
     outcomes = score_dense(images, captions, tasks_of(corpus, "winoground"))["winoground"]
     ours = {score: METRICS[f"winoground_{score}"].value(outcomes) for score in ("text", "image", "group")}
     loader = [

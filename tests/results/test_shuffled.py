@@ -16,7 +16,7 @@ from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.metrics import metrics_of
 from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.results.imported.tables import named_rows, outcomes_of_rows
-from tests.analyses.test_content import quadruples
+from tests.results.thirty import quadruples
 
 Rows = Sequence[Mapping[str, Any]]
 Figures = dict[tuple[str, str], float]

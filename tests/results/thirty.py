@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,18 @@ def captioned(n_images: int, per_image: int = 1, **parts: Any) -> Corpus:
     """Images ``i0``, ``i1`` … with captions ``c0-0``, ``c0-1`` … of different words."""
     captions = [CaptionRow(f"c{i}-{k}", f"i{i}", f"{k} of {i}") for i in range(n_images) for k in range(per_image)]
     return build_corpus("captioned", [ImageRow(f"i{i}") for i in range(n_images)], captions, source=None, **parts)
+
+
+def quadruples(tags_of: Mapping[str, Sequence[str]]) -> Corpus:
+    """An example for each name, with these tags."""
+    sides = [f"{k}/{side}" for k in tags_of for side in range(2)]
+    return build_corpus(
+        "winoground",
+        [ImageRow(each) for each in sides],
+        [CaptionRow(each, each, "x") for each in sides],
+        source=None,
+        quadruples=[QuadrupleRow(k, f"{k}/0", f"{k}/1", f"{k}/0", f"{k}/1", tuple(of)) for k, of in tags_of.items()],
+    )
 
 
 def retrieval_task(corpus: Corpus, protocol: str = "t2i/all") -> RetrievalTask:

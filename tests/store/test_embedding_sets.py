@@ -147,9 +147,11 @@ def test_a_file_is_not_a_store(tmp_path):
     assert (tmp_path / "file").read_text() == "x"
 
 
-def test_importing_the_store_loads_nothing_heavy():
-    heavy = "torch", "transformers", "prefect", "pandas", "lance", "lancedb", "duckdb", "scipy"
-    code = f"import sys, capim.store; print([m for m in {heavy} if m in sys.modules])"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
-    )
+@pytest.mark.parametrize(
+    ("module", "more"), [("capim.store", ["scipy"]), ("capim.tasks.corpora", ["pyarrow", "datasets", "PIL", "numpy"])]
+)
+def test_importing_the_store_or_the_table_of_corpora_loads_nothing_heavy(module, more):
+    heavy = ["torch", "transformers", "prefect", "pandas", "lance", "lancedb", "duckdb", "huggingface_hub", *more]
+    code = f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
