@@ -38,7 +38,6 @@ from capim.tasks.analyses.transforms import (
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.layout import layout_of
-from capim.tasks.ranking.tasks import RetrievalTask
 from tests.repeated import repeated
 from tests.results.thirty import analysed, captioned, ranked, retrieval_task
 
@@ -293,17 +292,13 @@ def test_pooling_merges_near_vectors_and_keeps_every_item() -> None:
     assert np.array_equal(pooled(vectors, trees, 1).values, near)
 
 
-def judgements() -> tuple[list[RetrievalTask], np.ndarray, np.ndarray]:
+def test_scored_in_float32_is_what_the_scorer_gives() -> None:
     """Thirty images with two captions each, the captions of the last two images identical."""
     rng, corpus = np.random.default_rng(6), captioned(30, 2)
     images = unit(rng, 30, 12)
     captions = normalised(np.repeat(images, 2, axis=0) + np.float32(0.35) * unit(rng, 60, 12))
     captions[58:] = captions[56:58]
-    return [retrieval_task(corpus, protocol) for protocol in ("t2i/all", "i2t/any")], images, captions
-
-
-def test_scored_in_float32_is_what_the_scorer_gives() -> None:
-    asked, images, captions = judgements()
+    asked = [retrieval_task(corpus, protocol) for protocol in ("t2i/all", "i2t/any")]
     for judgement, outcomes in zip(asked, score_dense(images, captions, asked).values(), strict=True):
         scored = hits_scored_in("float32", images, captions, judgement)
         assert scored.hits == pytest.approx(METRICS["R@1"].per_query(outcomes))

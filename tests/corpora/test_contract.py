@@ -19,7 +19,7 @@ from tests.corpora import local_copies
 from tests.repeated import assert_figures, repeated
 
 
-# of published document pages, test_judged_tasks.py reads copies
+# of published document pages, readers/test_judged.py reads copies
 @pytest.fixture(scope="module", params=[name for name in CORPORA if name not in JUDGED_TASKS])
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """The copy of one corpus, and the corpus read from it."""

@@ -412,16 +412,11 @@ def test_the_time_that_a_service_asks_for_is_read_in_every_form(headers, body, s
 def test_a_service_that_mixes_the_items_of_a_request_is_found_by_the_probes(stub) -> None:
     encoder = loaded(stub)
     assert len(probe_vectors(encoder, image=True)) == 5
-    stub.troubles = [answering(lambda answer: renumber(answer["data"]))]
+    stub.troubles = [answering(lambda a: [row.update(index=k) for k, row in enumerate(reversed(a["data"]))])]
     with pytest.raises(
         WorkError, match=r"gives 'a red bus' alone another vector than among 4 captions \(cosine 0\.\d+"
     ):
         probe_vectors(encoder, image=True)
-
-
-def renumber(rows: list[dict[str, Any]]) -> None:
-    for place, row in enumerate(reversed(rows)):
-        row["index"] = place
 
 
 def test_the_page_about_endpoints_names_every_option() -> None:

@@ -18,11 +18,7 @@ from capim.tasks.encoders.conformance import CHECKS, check_encoder
 from tests.encoders.families.table import CASES
 
 IN_PACKAGES = {name: entry for name, entry in catalog().items() if entry.checkpoint == entry.adapter}
-TRIED = (
-    {case.adapter for case in CASES.values()}
-    | {entry.adapter for entry in IN_PACKAGES.values()}
-    | {"module", "http", "mteb"}
-)
+TRIED = {each.adapter for each in (*CASES.values(), *IN_PACKAGES.values())} | {"module", "http", "mteb"}
 
 
 def faults_of(spec: EncoderSpec, *, remote_code: bool = False) -> list[str]:

@@ -82,6 +82,8 @@ def test_chance_of_ranks_is_that_of_random_orders() -> None:
         ("aro/order aro/all-negatives", {"aro/order": "pair_accuracy"}),
         ("aro/all-negatives", {"aro/all-negatives": "pair_accuracy"}),
         ("t2i/judged", {"t2i/judged": "nDCG@10"}),
+        ("i2t/class i2t/class-balanced i2i/label", {"i2t/class-balanced": "R@1"}),
+        ("i2t/class t2i/class i2i/label", {"t2i/class": "AP"}),
         ("t2i/all t2i/de/google t2i/en/human i2t/any", {"t2i/de/google": "R@1", "t2i/en/human": "R@1"}),
         ("t2i/all t2i/en/google t2i/en/human t2i/first", {"t2i/all": "R@1"}),  # by two translators in one language
         ("t2i/en/google t2i/en/bing t2i/first", {"t2i/en/bing": "R@1", "t2i/en/google": "R@1"}),

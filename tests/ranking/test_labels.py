@@ -21,8 +21,6 @@ from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.labels import PROMPTS, read_labels
 from capim.tasks.metrics import METRICS
-from capim.tasks.metrics.table import Figure, headline_of
-from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.evaluate import evaluate, evaluate_merged, evaluate_part, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
@@ -134,13 +132,6 @@ def test_chance_is_what_exchanged_labels_give_and_unknown_without_stored_lists(
         assert {row["p_chance"] for name, row in rows.items() if name != "R@1"} <= {None}
         bare = replace(evaluated, first_hits=first_hits(corpus, replace(found, top_ords=None, top_scores=None)))
         assert {row["p_chance"] for row in result_rows([bare], Resampling(replicates=20)).to_pylist()} == {None}
-
-
-def test_the_planned_figure_of_classes_is_the_mean_over_them(outcomes: dict[str, Outcomes]) -> None:
-    balanced = "i2t/class-balanced" in outcomes
-    assert headline_of(map(Protocol.of, outcomes)) == (
-        (Figure("i2t/class-balanced", "R@1"),) if balanced else headline_of([Protocol.of("t2i/class")])
-    )
 
 
 def test_average_precision_of_classes_is_that_of_clip_benchmark_and_scikit_learn_where_nothing_ties(

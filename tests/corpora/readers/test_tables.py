@@ -113,7 +113,6 @@ CELLS = '{"image": {"bytes": "x"}, "caption": "a"}\n{"image": "a.png", "caption"
         ("t.csv", "id,image,caption\nx,a.png,one\nx,b.png,two\n", "several files: 'x' ('a.png' and 'b.png')"),
         ("t.csv", "image,caption\n../../etc/passwd,one\n", "'../../etc/passwd' leaves the folder"),
         ("t.csv", "image,caption\n/etc/passwd,one\n", "'/etc/passwd' leaves the folder"),
-        ("t.csv", b"image,caption\na.png,caf\xe9\n", "not a table in UTF-8"),
         ("t.parquet", b"PAR1 not really", "not a Parquet file"),
         ("t.jsonl", '{"image": "a.png", "caption": "x"}\n[1]\n', "line 2 holds list, expected an object"),
         ("t.jsonl", "{nope\n", "line 1 is not JSON"),
