@@ -18,7 +18,7 @@ from capim.tasks.encoders.conformance import CHECKS, check_encoder
 from tests.encoders.families.table import CASES
 
 IN_PACKAGES = {name: entry for name, entry in catalog().items() if entry.checkpoint == entry.adapter}
-TRIED = {each.adapter for each in (*CASES.values(), *IN_PACKAGES.values())} | {"module", "http", "mteb"}
+TRIED = {"module", "http", "mteb", *(c.adapter for c in CASES.values()), *(e.adapter for e in IN_PACKAGES.values())}
 
 
 def faults_of(spec: EncoderSpec, *, remote_code: bool = False) -> list[str]:
