@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -84,18 +83,15 @@ def _of_package(plugin: Plugin, found: object) -> Build:
 SECTIONS = PluginTable("capim.sections", _OWN, _of_package)
 
 
-def report_of(data: ReportData, *, sections: Sequence[str] = (), metric: str = "") -> Report:
+def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     """The report of the rows; the same rows give the same report.
 
-    ``sections`` are names of ``SECTIONS``, by default all; with a ``metric``, the board is about that one.
+    ``sections`` are names of ``SECTIONS``, by default all.
     """
     encoders, corpora = data.encoder_names(), data.corpus_names()
     newest = max(r["created"] for r in data.results)
     said = answer.answer(data)
-    builds = {name: SECTIONS[name] for name in sections or SECTIONS}
-    if metric and "answer" in builds:
-        builds["answer"] = partial(answer.section, metric=metric)
-    made = [section for build in builds.values() if (section := build(data)).blocks]
+    made = [section for name in sections or SECTIONS if (section := SECTIONS[name](data)).blocks]
     if not can_draw():
         rows = [[block.data if isinstance(block, Chart) else block for block in section.blocks] for section in made]
         made = [replace(section, blocks=tuple(blocks)) for section, blocks in zip(made, rows, strict=True)]

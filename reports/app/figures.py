@@ -26,7 +26,6 @@ from capim.reports.elements.tables import numbers, only, pivot, texts
 from capim.reports.render import packs, render_html
 from capim.reports.rows.report_data import ReportData, Row, grouped
 from capim.reports.rows.snapshot import state_after
-from capim.reports.rows.standing import conclusions
 from capim.reports.sections import differences
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore
@@ -58,44 +57,20 @@ ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst
 def grid(request: Request) -> Response:
     """The answer of the present state: the board, whose cells lead to the missed queries, and what is weak where."""
     snapshot = state_of(request).snapshot()
-    whole = snapshot.data
-    known = {"corpora": whole.corpus_names(), "encoders": whole.encoder_names()}
-    names = {name: _chosen(request, name, of) for name, of in known.items()}
-    data = whole.only(**names)
-    found = snapshot.kept(("conclusions", repr(names)), lambda: conclusions(data))
-    tasks = [task for conclusion in found for task in conclusion.tasks]
-    metrics = sorted({row["metric"] for task in tasks for row in data.of(task.corpus, task.protocol)})
-    if (metric := request.query_params.get("metric", "")) not in ("", *metrics):
-        raise RequestError(unknown("metric", metric, metrics))
-    key = ("report", repr(names), metric)
-    report = snapshot.kept(key, lambda: report_of(data, sections=SECTIONS, metric=metric))
+    report = snapshot.kept("report", lambda: report_of(snapshot.data, sections=SECTIONS))
     if request.query_params.get("as") == "html":
         return HTMLResponse(render_html(report), headers={"Content-Disposition": 'attachment; filename="capim.html"'})
-    if metric:
-        tasks = [task._replace(metric=metric) for task in tasks if data.ranked(task.corpus, task.protocol, metric)]
+    tasks = [task for conclusion in snapshot.conclusions for task in conclusion.tasks]
     of_task = " OR ".join("(corpus = ? AND protocol = ? AND metric = ?)" for _ in tasks) or "FALSE"
     statement = Statement(
         sql=f"""SELECT corpus, protocol, metric, encoder, value, ci_low, ci_high, n_queries, n_clusters
 FROM results
-WHERE ({of_task})
-  AND encoder IN ({app.placeholders(names["encoders"])})
+WHERE {of_task}
 ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -value END, encoder""",  # noqa: S608 - only placeholders are put in
-        parameters=(*(part for task in tasks for part in task[:3]), *names["encoders"]),
+        parameters=tuple(part for task in tasks for part in task[:3]),
     )
-    values = {
-        "report": report,
-        "packs": packs(report),
-        "details": (),
-    }
+    values = {"report": report, "packs": packs(report), "details": ()}
     return respond(request, View(template="grid.html", title=report.title, statement=statement, values=values))
-
-
-def _chosen(request: Request, name: str, known: list[str]) -> list[str]:
-    """The names of a parameter, given once with commas or several times; all where none is given."""
-    given = app.names_in(request.query_params, name)
-    if faults := [unknown(name, each, known) for each in given if each not in known]:
-        raise RequestError(faults)
-    return [each for each in known if each in given] if given else known
 
 
 def pair(request: Request) -> Response:

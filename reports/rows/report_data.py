@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations
 from operator import itemgetter
@@ -89,22 +89,6 @@ class ReportData:
     imports: tuple[Row, ...] = ()
     published: tuple[Row, ...] = ()
     live: bool = False
-
-    def only(self, *, corpora: Iterable[str], encoders: Iterable[str]) -> ReportData:
-        """The rows of these corpora and encoders alone, with their batches on any corpus; the same data if all."""
-        kept = {*corpora}, {*encoders}
-        if kept == ({*self.corpus_names()}, {*self.encoder_names()}):
-            return self
-
-        def fits(row: Row) -> bool:
-            names = {row[name] for name in ("encoder", "encoder_a", "encoder_b") if name in row}
-            return ("corpus" not in row or row["corpus"] in kept[0]) and names <= kept[1]
-
-        fitting: dict[str, Any] = {
-            table: tuple(filter(fits, getattr(self, table))) for table in ("results", "comparisons", "slices")
-        }
-        batches = tuple(row for row in self.batches if row["encoder"] in kept[1])
-        return replace(self, **fitting, batches=batches, rankings=())
 
     @cached_property
     def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:

@@ -171,18 +171,16 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
     return f"{conclusion.corpus}, {'; '.join(pairs)}." if said else ""
 
 
-def section(data: ReportData, *, metric: str = "") -> Section:
-    """The board of encoders and tasks, by the headline metric of each unless one is given, and the tests behind it."""
+def section(data: ReportData) -> Section:
+    """The board of encoders and tasks, by the headline metric of each, and the tests behind it."""
     found = standing.conclusions(data)
-    blocks = (_board(data, found, metric), Evidence(lines=evidence(data))) if found else ()
+    blocks = (_board(data, found), Evidence(lines=evidence(data))) if found else ()
     return Section(id="answer", title="Every encoder on every task", blocks=blocks)
 
 
-def _board(data: ReportData, found: list[Conclusion], metric: str) -> Board:
+def _board(data: ReportData, found: list[Conclusion]) -> Board:
     """Every encoder on every headline task, compared pair by pair; further metrics of the same tasks on demand."""
     tasks = [task for conclusion in found for task in conclusion.tasks]
-    if metric:
-        tasks = [task._replace(metric=metric) for task in tasks if data.ranked(task.corpus, task.protocol, metric)]
     order = standing.in_order(data, found)
     further = [
         task._replace(metric=metric)

@@ -99,11 +99,10 @@ def test_a_body_that_is_too_long_is_refused(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("address", "status", "words"),
     [
-        ("/?corpora=cocoo-karpathy", 400, "did you mean"),
-        ("/?metric=R@11", 400, "did you mean"),
+        ("/queries?corpus=cocoo-karpathy", 400, "did you mean"),
         ("/?as=exe", 400, "expected csv, sql or html"),
         ("/nowhere", 404, "not one of the pages"),
-        (f"/?corpora={HOSTILE[0]}", 400, "&lt;script&gt;"),
+        (f"/queries?corpus={HOSTILE[0]}", 400, "&lt;script&gt;"),
     ],
 )
 def test_wrong_requests_are_pages_that_say_what_is_right_and_escape_what_was_asked(
