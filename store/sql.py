@@ -430,7 +430,6 @@ class _QueryPart:
     """The columns of some rows of a table at one version of it."""
 
     version: int
-    n_rows: int = 0
     columns: dict[str, pa.ChunkedArray] = field(default_factory=dict)
 
 
@@ -447,12 +446,7 @@ class TableCache:
         self._lock = RLock()
 
     def select(
-        self,
-        statement: str,
-        parameters: Sequence[object] = (),
-        *,
-        only: Mapping[str, Sequence[str]],
-        lists: Sequence[str] = (),
+        self, statement: str, parameters: Sequence[object] = (), *, only: Mapping[str, Sequence[str]]
     ) -> pa.Table:
         """The answer of the store to a statement that needs no other rows than those of ``only``.
 
@@ -461,7 +455,6 @@ class TableCache:
             parameters: The values of the ``?`` in it.
             only: Table -> the evaluations (of outcomes) or the fingerprints (of parts of a corpus) whose rows it needs;
                 other tables are read whole, and not kept.
-            lists: The evaluations whose lists, such as ``top_scores``, it needs; those of others are null.
         """
 
         def cached(name: str, chosen: pa.Schema) -> pa.Table | None:
@@ -470,36 +463,28 @@ class TableCache:
             # parts of a corpus never change
             table = None if name in CORPUS_PARTS else self._store.connection.find(name)
             version = 0 if table is None else table.version
-            parts = [self._rows(name, key, chosen, version, with_lists=key in lists) for key in only[name]]
+            parts = [self._rows(name, key, chosen, version) for key in only[name]]
             return pa.concat_tables(parts) if parts else chosen.empty_table()
 
         return select(self._store, statement, parameters, cached=cached)
 
-    def _rows(self, name: str, key: str, chosen: pa.Schema, version: int, *, with_lists: bool) -> pa.Table:
+    def _rows(self, name: str, key: str, chosen: pa.Schema, version: int) -> pa.Table:
         """The chosen columns of one part; reads those that are not in memory at this version of the table."""
-        left_out = {f.name for f in chosen if name == "outcomes" and pa.types.is_list(f.type) and not with_lists}
         with self._lock:
             part = self._parts.pop((name, key), _QueryPart(version=version))
             if part.version != version:
                 part = _QueryPart(version=version)
-            missing = pa.schema([f for f in chosen if f.name not in part.columns and f.name not in left_out])
+            missing = pa.schema([f for f in chosen if f.name not in part.columns])
             if missing.names:
                 if name in CORPUS_PARTS:
                     found = pa.Table.from_batches(batches_of(self._store, name, missing, key), schema=missing)
                 else:  # read again where another process has just compacted it
                     found = read(self._store.connection, name, {"evaluation": key}, missing.names)
-                part.n_rows = found.num_rows
                 part.columns |= {column: found[column] for column in missing.names}
             self._parts[name, key] = part
             while missing.names and len(self._parts) > 1 and self._n_bytes() > MOST_BYTES:
                 self._parts.popitem(last=False)
-        return pa.table(
-            [
-                pa.nulls(part.n_rows, f.type) if f.name in left_out else part.columns[f.name].cast(f.type)
-                for f in chosen
-            ],
-            schema=chosen,
-        )
+        return pa.table([part.columns[f.name].cast(f.type) for f in chosen], schema=chosen)
 
     def _n_bytes(self) -> int:
         return sum(column.nbytes for part in self._parts.values() for column in part.columns.values())

@@ -33,7 +33,6 @@ SORTS = {
     "": "corpus order",
     "gap": "rank gap (largest first)",
     "rank": "rank (worst first)",
-    "margin": "score margin (smallest first)",
 }
 """What a list can be sorted by. The gap is the rank of the first chosen encoder less that of the second."""
 _LISTS = {"encoders", "wrong", "right", "ranks"}
@@ -57,11 +56,6 @@ _ITEMS: Mapping[str, tuple[str, str, str]] = {
 }
 """What a query is -> its text, its language, and the table of queries (alias ``i``)."""
 
-_MARGIN = (
-    "best_score - top_scores[1 + CASE WHEN rank_worst > 1 THEN 0 WHEN relevant_rank_best IS NULL THEN 1"
-    " ELSE len(list_filter(relevant_rank_best, lambda x: x = 1)) END]"
-)
-"""The best relevant score less the best irrelevant one (``tasks.analyses.calibration``)."""
 _RANGE = re.compile(r"([^:]+):([1-9]\d{0,8})-([1-9]\d{0,8})")
 
 
@@ -78,7 +72,7 @@ class QueryFilter:
         slice: ``shows:dog``, ``type:…``, ``tag:…``, ``ambiguous:annotation``; empty: all.
         language: Of the query.
         text: That the query contains, without case.
-        of: The encoder that ``low``, ``high`` and the sorting by rank or margin are about; empty: the first of
+        of: The encoder that ``low``, ``high`` and the sorting by rank are about; empty: the first of
             ``wrong``, else the first shown.
         low: Least rank of the best relevant item.
         high: Greatest rank of it.
@@ -192,13 +186,9 @@ def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
     values: list[object] = []
     ranks, columns = [], []
     number = {name: at for at, name in enumerate(names, 1)}
-    margin = focus(wanted, evaluated) if wanted.sort == "margin" else ""
     for name, at in number.items():
         ranks += [f"max(rank_{end}) FILTER (encoder = ?) AS {end}_{at}" for end in ("best", "worst")]
         values += [name, name]
-        if name == margin:
-            ranks.append(f"max(CASE WHEN encoder = ? THEN {_MARGIN} END) AS margin")
-            values.append(name)
         columns += [f'o.best_{at} AS "{name}"', f'o.worst_{at} AS "{name} (worst)"']
     every = [one for name in names for one in evaluated.evaluations[name]]
     where = list(_conditions(wanted, evaluated, number))
@@ -223,8 +213,7 @@ ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.query_id, o.protocol"
     parameters = (*protocol, *values, *every, evaluated.corpus_fingerprint, *(value for _, of in where for value in of))
     tables = ("captions", "images", "quadruples", "pairs")
     only = {"outcomes": evaluated.every_evaluation, **dict.fromkeys(tables, (evaluated.corpus_fingerprint,))}
-    lists = evaluated.evaluations[margin] if margin else ()
-    return Statement(sql=sql, parameters=parameters, only=only, lists=lists)
+    return Statement(sql=sql, parameters=parameters, only=only)
 
 
 def some_of(wanted: QueryFilter, evaluated: EvaluatedTask, *, first: int, most: int = PAGE) -> Statement:
@@ -316,4 +305,4 @@ def _order(wanted: QueryFilter, evaluated: EvaluatedTask, number: Mapping[str, i
     if wanted.sort == "gap":
         others = [at for at in number.values() if at != first]
         return f"o.best_{first} - o.best_{others[0]} DESC, " if others else ""
-    return {"rank": f"o.best_{first} DESC, ", "margin": "o.margin, "}.get(wanted.sort, "")
+    return f"o.best_{first} DESC, " if wanted.sort == "rank" else ""

@@ -83,13 +83,12 @@ class Services(Interface):
 class Statement:
     """A SELECT over the store's tables, and the values of the ``?`` in it.
 
-    ``only`` and ``lists`` say which rows it needs (``store.sql``): these stay in memory.
+    ``only`` says which rows it needs (``store.sql``): these stay in memory.
     """
 
     sql: str
     parameters: tuple[object, ...] = ()
     only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    lists: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -277,7 +276,7 @@ class State:
 
     def rows(self, statement: Statement) -> pa.Table:
         """The answer of the store to a statement."""
-        return self.cache.select(statement.sql, statement.parameters, only=statement.only, lists=statement.lists)
+        return self.cache.select(statement.sql, statement.parameters, only=statement.only)
 
 
 def state_of(request: Request) -> State:
