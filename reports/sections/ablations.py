@@ -43,10 +43,10 @@ LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the 
 def section(data: ReportData) -> Section:
     """A curve or a table per corpus, protocol, ablation and metric."""
     blocks: list[Block] = []
-    known = headings("ablations")
+    known, elsewhere = headings("ablations"), {*headings("slices"), "ambiguous", REFERENCE}
     titles = [*known, *sorted({r["analysis"] for r in data.slices} - known.keys())]  # of packages that are gone, last
     for corpus in retrieval_corpora(data):
-        shown = (r for r in _of_corpus(data, corpus) if r["analysis"] not in {*headings("slices"), REFERENCE})
+        shown = (r for r in _of_corpus(data, corpus) if r["analysis"] not in elsewhere)
         groups = grouped(shown, itemgetter("analysis", "protocol", "metric"))
         for analysis, protocol, metric in sorted(groups, key=lambda key: (titles.index(key[0]), key)):
             rows = groups[analysis, protocol, metric]
@@ -76,27 +76,14 @@ def _of_corpus(data: ReportData, corpus: str) -> list[Row]:
     return [{**r, "own": detail_of(r)} for r in rows]
 
 
-def rounding_cost(data: ReportData, encoder: str) -> str:
-    """What float16 would change of an encoder stored as float32, as measured on the largest corpus; else empty."""
-    if data.specs[encoder].storage != "float32":
-        return ""
-    kinds = {("precision", "stored in", "float16"), ("quantisation", "", "float16")}
-    for corpus in retrieval_corpora(data):
-        for r in _of_corpus(data, corpus):
-            if r["encoder"] == encoder and (r["analysis"], r["feature"], r["level_name"]) in kinds:
-                metric, where = data.metric(r["metric"]).label, f"{corpus}, {data.titled(corpus, r['protocol'])}"
-                return f"float16 would change {metric} by {_change(r, 2)} on {where}"
-    return ""
-
-
 def _label(row: Row) -> str:
     return part_label(row["feature"], row["level_name"])
 
 
-def _change(row: Row, decimals: int = 1) -> str:
+def _change(row: Row) -> str:
     own = row["own"]
-    span = show.percent_range(own.get("change_low"), own.get("change_high"), decimals)
-    return show.bracketed(f"{show.points(own.get('change'), decimals)} points", span)
+    span = show.percent_range(own.get("change_low"), own.get("change_high"))
+    return show.bracketed(f"{show.points(own.get('change'))} points", span)
 
 
 def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:

@@ -4,75 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, T, axis_of, numbers, pivot, result_cell, texts
+from capim.reports.elements.tables import ColumnOf, T, numbers, pivot, result_cell, texts
 from capim.reports.rows import standing
 from capim.reports.rows.report_data import R1, ReportData
 from capim.reports.rows.standing import MEASURES
 from capim.tasks.protocols import DIRECTION_TITLES, EVERY, Direction, Protocol, language_name
 
-DIRECTIONS: tuple[Direction, ...] = ("t2i", "i2t")
 LANGUAGE: ColumnOf[str] = texts("Language", lambda code: Cell(text=language_name(code), title=code))
 
 
 def overview_section(data: ReportData) -> Section:
     """Every encoder in every language, which the means of the grid could hide."""
-    found = standing.conclusions(data)
-    corpora = [corpus for corpus in data.corpus_names() if found and standing.languages(data, corpus)]
-    order = standing.in_order(data, found)
-    blocks: list[Block] = []
-    for corpus in corpora:
-        encoders = [name for name in order if name in data.encoder_names(corpus)]
-        ranked = [r["encoder"] for r in data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)]
-        blocks += [_heat_map(data, corpus, ranked or encoders), _lowest(data, corpus, encoders)]
-    return Section(id="languages", title="Every language", blocks=tuple(blocks))
+    corpora = _corpora(data) if standing.conclusions(data) else []
+    blocks = tuple(_heat_map(data, corpus, _encoders(data, corpus)) for corpus in corpora)
+    return Section(id="languages", title="Every language", blocks=blocks)
 
 
-def _lowest(data: ReportData, corpus: str, encoders: list[str]) -> Table:
-    """R@1 of every encoder in every language and direction: the lowest of its translators."""
-    codes = standing.languages(data, corpus)
-    lowest = {
-        (code, name, direction): min(found, key=lambda r: (r["value"], r["protocol"]))
-        for direction in DIRECTIONS
-        for name in encoders
-        for code in codes
-        if (found := standing.language_cells(data, corpus, name, code, direction))
-    }
-    axis = axis_of([*lowest.values()])
+def _corpora(data: ReportData) -> list[str]:
+    """The corpora with results per language."""
+    return data.corpus_names(lambda p: Protocol.of(p).is_of_language)
 
-    def cell(code: str, *, name: str, direction: Direction) -> Cell:
-        row = lowest.get((code, name, direction))
-        weak = standing.chance_of(row)
-        return result_cell(data, row, axis=axis, state=weak, mark="bad" if weak else "")
 
-    several = ", the lowest of its translators" if len(standing.translators(data, corpus)) > 1 else ""
-    return pivot(
-        f"answer-languages-{corpus}",
-        f"{corpus} · R@1, percent{several}",
-        codes,
-        LANGUAGE,
-        *(
-            numbers(name, partial(cell, name=name, direction=direction), group=DIRECTION_TITLES[direction])
-            for direction in DIRECTIONS
-            if any(key[2] == direction for key in lowest)
-            for name in encoders
-        ),
-        folded=f"All {len(codes)} languages of {corpus}, with intervals, both directions",
-    )
+def _encoders(data: ReportData, corpus: str) -> list[str]:
+    """The encoders with results on a corpus, the best mean over its languages first."""
+    return [r["encoder"] for r in data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)] or data.encoder_names(corpus)
 
 
 def section(data: ReportData) -> Section:
     """Corpora with results per language, in detail."""
     blocks: list[Block] = []
-    for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
-        ranked = data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)
-        encoders = [r["encoder"] for r in ranked] or data.encoder_names(corpus)
+    for corpus in _corpora(data):
+        encoders = _encoders(data, corpus)
         blocks += [made for made in (_over_all(data, corpus, encoders), _report(data, corpus, encoders)) if made.rows]
     return Section(
         id="multilingual",
@@ -100,6 +68,13 @@ def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell])
         return numbers(data.metric(metric).label, lambda row: cell(row, direction, metric), group=group)
 
     return [column(*measure) for measure in MEASURES if measure in stored]
+
+
+def _result(data: ReportData, corpus: str, protocol: str, metric: str, encoder: str) -> Cell:
+    """A result in one language, with what has to be said beside chance."""
+    row = data.row(corpus, protocol, metric, encoder)
+    weak = standing.chance_of(row)
+    return result_cell(data, row, state=weak, mark="bad" if weak else "")
 
 
 def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
@@ -133,10 +108,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     ]
 
     def column(name: str, way: str) -> ColumnOf[str]:
-        def stored(code: str) -> Cell:
-            return result_cell(data, data.row(corpus, f"t2i/{code}/{way}", R1, name))
-
-        return numbers(way, stored, group=name)
+        return numbers(way, lambda code: _result(data, corpus, f"t2i/{code}/{way}", R1, name), group=name)
 
     return charts.finish(
         picture,
@@ -160,7 +132,7 @@ def _report(data: ReportData, corpus: str, encoders: list[str]) -> Table:
 
     def cell(row: tuple[str, str, str], direction: str, metric: str) -> Cell:
         encoder, code, way = row
-        return result_cell(data, data.row(corpus, f"{direction}/{code}/{way}", metric, encoder))
+        return _result(data, corpus, f"{direction}/{code}/{way}", metric, encoder)
 
     return pivot(
         f"languages-{corpus}-report",

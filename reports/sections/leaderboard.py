@@ -8,14 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any, TypeAlias
 
-import altair as alt
-
 from capim.reports import format as show
-from capim.reports.elements import charts, tables, words
-from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
+from capim.reports.elements import tables, words
+from capim.reports.elements.page import Block, Cell, Section, Table, Text
 from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks, intervals_of, planned_of
@@ -222,41 +219,8 @@ def ranking_section(data: ReportData) -> Section:
         title="Ranking over corpora",
         lead="Every corpus counts alike, by its headline. The ranks are those that the tests leave open to an encoder, "
         "for all encoders at once.",
-        blocks=(*_rank_chart(data), _ranking(data)) if data.rankings else (),
+        blocks=(_ranking(data),) if data.rankings else (),
     )
-
-
-def _rank_chart(data: ReportData) -> list[Chart]:
-    """The ranks that the tests leave open to every encoder, by the mean over these corpora."""
-    rows = [r for r in data.rankings if (r["estimand"], r["statistic"]) == (THESE, MACRO_MEAN)]
-    rows = sorted((r for r in rows if r["rank_low"] is not None), key=itemgetter("rank", "encoder"))
-    if len(rows) < 2:
-        return []
-    points = [
-        {"encoder": r["encoder"], "value": r["rank"], "ci_low": r["rank_low"], "ci_high": r["rank_high"]}
-        | {"unit": "rank", "text": f"rank {r['rank']}, can be {r['rank_low']} to {r['rank_high']}"}
-        for r in rows
-    ]
-    ranks = alt.Axis(values=list(range(1, len(rows) + 1)), format="d")
-    scale = alt.Scale(domain=[0.5, len(rows) + 0.5], nice=False)
-    axis = alt.X("ci_low:Q", title="ranks that the tests leave open", scale=scale, axis=ranks)
-    look = {"color": alt.value(charts.PALETTE[0]), "tooltip": charts.tooltips("encoder", "text")}
-    picture = charts.strips(points, axis, height=26 * len(rows), **look)
-    chart = charts.finish(
-        picture,
-        name="ranking-ranks",
-        title="Ranks by the mean over these corpora, with the ranks that every encoder can hold",
-        alt_text="; ".join(f"{p['encoder']}: {p['text']}" for p in points) + ".",
-        data=tables.pivot(
-            "ranking-ranks-data",
-            "Ranks",
-            rows,
-            tables.texts("Encoder", itemgetter("encoder")),
-            tables.numbers("rank", lambda r: tables.counted(r["rank"])),
-            tables.numbers("can be", _open_ranks),
-        ),
-    )
-    return [chart]
 
 
 def _ranking(data: ReportData) -> Table:
