@@ -104,9 +104,9 @@ def print_embedded(references: tuple[EmbedRef, ...]) -> None:
 
 def print_answer(page: str) -> None:
     """What the report recommends, on standard error."""
-    from capim.reports.rows.snapshot import answer_lines
+    from capim.reports.rows.snapshot import results_of
 
-    for line in answer_lines(page):
+    for line in results_of(page).get("answer", ()):
         sys.stderr.writelines(f"{part}\n" for part in folded(plain(line), sys.stderr))
     sys.stderr.flush()
 

@@ -100,9 +100,9 @@ class ReportPath(str):
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        from capim.reports.rows.snapshot import answer_lines
+        from capim.reports.rows.snapshot import results_of
 
-        lines = "<br>".join(escape(line) for line in answer_lines(self))
+        lines = "<br>".join(escape(line) for line in results_of(self).get("answer", ()))
         return f'<p>{lines}</p><a href="{escape(self)}" target="_blank">{escape(self)}</a>'
 
 

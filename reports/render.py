@@ -86,11 +86,6 @@ def packed(value: Any) -> Any:
     return {name: packed(part) for name, part in value.items()} if isinstance(value, Mapping) else value
 
 
-def unpacked(text: str) -> Any:
-    """What :func:`render_html` packed into an element of the page."""
-    return json.loads(zlib.decompress(base64.b64decode(text)))
-
-
 def _pack(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()

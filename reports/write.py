@@ -169,8 +169,8 @@ def write_report(
     report = report_of(data)
     files: dict[str, str | bytes] = {f"figures/{name}": text for name, text in figure_files(report).items()}
     for table, columns in LONG.items():
-        if rows := [{name: _field(row[name]) for name in columns} for row in getattr(data, table)]:
-            files[f"{table}.csv"] = csv_bytes(rows)
+        if rows := getattr(data, table):
+            files[f"{table}.csv"] = csv_bytes(rows, columns)
     numbers = json.dumps(results_json(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     files["results.json"] = f"{numbers}\n"
     files["report.md"] = render_markdown(report, page="report.html")
@@ -197,8 +197,3 @@ def results_json(data: ReportData) -> dict[str, object]:
         "devices": sorted({row["device"] for row in data.batches}),
         "metrics": {name: data.metric(name).columns() for name in sorted({row["metric"] for row in data.results})},
     }
-
-
-def _field(value: object) -> str:
-    """A stored value as CSV: every digit, empty for none."""
-    return show.exact(value) if isinstance(value, float) else "" if value is None else str(value)

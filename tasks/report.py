@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from capim.reports.destination import PAGES, has_file, point, version_of_pages
 from capim.reports.format import percent, percent_range
 from capim.reports.rows.report_data import goodness
-from capim.reports.rows.snapshot import answer_lines, first_screen
+from capim.reports.rows.snapshot import first_screen, results_of
 from capim.store import EmbeddingStore
 from capim.store.current import newest_rows
 from capim.store.schema import texts
@@ -263,7 +263,7 @@ def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None)
     show_table(artifact_key("leaderboard", store_uri), leaderboard(EmbeddingStore.open(store_uri)), about)
     place = f"reports/{run}/report.html"
     link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
-    answer = next(iter(answer_lines(page)), "")
+    answer = next(iter(results_of(page).get("answer", ())), "")
     show_text(artifact_key("report", store_uri), f"{first_screen(page)}\n\n{link}", answer)
 
 

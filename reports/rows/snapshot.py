@@ -98,13 +98,12 @@ def _by_figure(rows: Iterable[Mapping[str, Any]]) -> dict[FigureKey, Mapping[str
     return {(row["corpus"], row["protocol"], row["metric"], row["encoder"]): row for row in rows}
 
 
-def answer_lines(page: str) -> list[str]:
-    """The answer of the report of a page (path or URI), sentence first; none where it cannot be read."""
+def results_of(page: str) -> Mapping[str, Any]:
+    """The ``results.json`` of the report of a page (path or URI); empty where it cannot be read: it is written."""
     try:
-        found = _remembered(page) if "://" in page else _results(page)
-        return [str(line) for line in found["answer"]]
-    except (OSError, ValueError, KeyError):  # the report is written: no reason to fail
-        return []
+        return _remembered(page) if "://" in page else _results(page)
+    except (OSError, ValueError):
+        return {}
 
 
 def first_screen(page: str) -> str:

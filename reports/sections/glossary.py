@@ -11,6 +11,7 @@ from pathlib import Path
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Board, Chart, Evidence, Gallery, Notice, Section, Table, Text
+from capim.reports.elements.tables import only
 from capim.reports.rows.report_data import R1, ReportData
 
 TERMS: dict[str, tuple[str, str]] = tomllib.loads(Path(__file__).with_name("terms.toml").read_text("utf-8"))
@@ -63,10 +64,8 @@ def _words(block: Block) -> Iterator[str]:
     elif isinstance(block, Text):
         yield block.text
     elif isinstance(block, Board):
-        yield from (block.table.caption, block.table.note)
-        shown = (column for at, column in enumerate(block.table.columns) if at not in block.hidden)
-        yield from (text for column in shown for text in (column.group, column.heading))
-        yield from (cell.state for row in block.table.rows for cell in row)
+        seen = [column.heading for at, column in enumerate(block.table.columns) if at not in block.hidden]
+        yield from _words(only(block.table, *seen))
     elif isinstance(block, Gallery):
         yield from (block.caption, block.note)
         yield from (option for each in block.filters if each.name == "kind" for option in each.options)

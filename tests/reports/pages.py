@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
 from capim.reports.elements.page import Cell
-from capim.reports.render import unpacked
 
 PACK = re.compile(r'<script type="application/octet-stream" class="pack">([^<]*)</script>')
 PARTS = ("text", "note", "state", "title", "sort", "mark", "link", "bar")  # of a cell, in the order of the page
@@ -26,6 +27,11 @@ class Elements(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes.update(name for name, _ in attrs)
+
+
+def unpacked(text: str) -> Any:
+    """What ``render_html`` packed into an element of the page."""
+    return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def readable(page: str) -> str:
