@@ -35,7 +35,7 @@ FORMATS = {
     "parquet": ExportFormat("every result row, typed", ".parquet", parquet_files),
     "latex": ExportFormat("a table for a column and all figures, with booktabs", ".tex", latex_files),
     "v28": ExportFormat("the combined CSV of capim's predecessor, V28", ".csv", v28_files),
-    "coco-sm": ExportFormat("COCO-SM's two CSV files and a summary for every encoder", "", coco_sm_files),
+    "coco-sm": ExportFormat("COCO-SM's two CSV files for every encoder", "", coco_sm_files),
     "mteb": ExportFormat("MTEB results, one JSON per task", "", mteb_files),
     "clip-benchmark": ExportFormat("the CSV of CLIP_benchmark", ".csv", clip_benchmark_files),
     "model-index": ExportFormat("headlines for the model card", ".yaml", model_index_files),

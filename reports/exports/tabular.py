@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capim.reports import format as show
-from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData, grouped
 from capim.reports.rows.speed import qps_v28
-from capim.reports.rows.standing import MEASURES, NDCG, RBO
+from capim.reports.rows.standing import MEASURES, NDCG
 from capim.reports.sections import languages
 from capim.store.files import json_value, write_csv
 from capim.store.schema import RESULTS
@@ -145,9 +144,8 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
     return {name: csv_bytes(rows)} if rows else {}
 
 
-_COCO_SM_NAMES = {**{f"R@{k}": f"recall@{k}" for k in (1, 5, 10)}, NDCG: "ndcg@20", RBO: "rbo"}
-SUMMARY_COLUMNS = tuple((f"{direction}.{_COCO_SM_NAMES[metric]}", direction, metric) for direction, metric in MEASURES)
-COLUMNS = SUMMARY_COLUMNS[:-2]  # of the seed, which has no rank-biased overlap
+_COCO_SM_NAMES = {**{f"R@{k}": f"recall@{k}" for k in (1, 5, 10)}, NDCG: "ndcg@20"}
+COLUMNS = tuple((f"{d}.{_COCO_SM_NAMES[metric]}", d, metric) for d, metric in MEASURES if metric in _COCO_SM_NAMES)
 TRANSLATORS = ("google", "bing", "nllb")  # the order that the seed evaluated in
 LANGUAGES = (
     *("en", "ar", "de", "fr", "he", "hi", "hy", "id", "it", "ja", "ko"),
@@ -158,11 +156,7 @@ Line: TypeAlias = Mapping[str, str | float | None]  # ``language``, ``meta`` (th
 
 
 def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """``<corpus>/<encoder>.csv`` and ``_reduced.csv`` in the form of the COCO-SM seed, and ``_summary.csv``.
-
-    The summary has what the seed's tables lack: the means without the reference language, languages weighted by their
-    speakers, rank-biased overlap, and eta squared of languages and of translators, with what noise would give.
-    """
+    """``<corpus>/<encoder>.csv`` and ``_reduced.csv`` in the form of the COCO-SM seed."""
     files = {}
     for corpus in data.corpus_names(lambda p: Protocol.of(p).is_of_language):
         for encoder in data.encoder_names(corpus):
@@ -177,8 +171,6 @@ def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
             full = [{key: v if isinstance(v, str) else _fraction(v) for key, v in line.items()} for line in lines]
             files[f"{corpus}/{encoder}.csv"] = csv_bytes(full)
             files[f"{corpus}/{encoder}_reduced.csv"] = csv_bytes(reduced(lines))
-            if rows := _summary(data, corpus, encoder):
-                files[f"{corpus}/{encoder}_summary.csv"] = csv_bytes(rows)
     return files
 
 
@@ -239,24 +231,6 @@ def reduced(lines: Sequence[Line]) -> list[dict[str, str]]:
         *({"language": code, **{c: _fraction(v) for c, v in of.items()}} for code, of in means.items()),
         *({"language": label, **{c: mean_text(known(of, c)) for c in columns}} for label, of in groups.items()),
     ]
-
-
-def _summary(data: ReportData, corpus: str, encoder: str) -> list[dict[str, str]]:
-    """The stored results over all languages, one line each: value and, where there is one, its interval."""
-
-    def cell(protocol: str, metric: str) -> str:
-        row = data.row(corpus, protocol, metric, encoder)
-        if row is None or row["value"] is None:
-            return ""
-        by_noise = standing.noise(row)
-        interval = show.span(row["ci_low"], row["ci_high"], 3)
-        return show.bracketed(_fraction(row["value"]), interval if by_noise is None else f"noise {_fraction(by_noise)}")
-
-    rows = [
-        {"over": label, **{c: cell(f"{d}/{suffix}", f"{m}{metric_suffix}") for c, d, m in SUMMARY_COLUMNS}}
-        for label, suffix, metric_suffix in standing.over_languages(data, corpus)
-    ]
-    return [row for row in rows if any(text for column, text in row.items() if column != "over")]
 
 
 def _fraction(value: float | None) -> str:

@@ -245,7 +245,7 @@ def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], l
     ``MOST_PICTURES`` images (``SHRINKING``). An encoder that was evaluated on other queries than the first of its task
     is left out.
     """
-    sheets = [sheet for task in tasks if (sheet := _sheet(task)) is not None]
+    sheets = [_Sheet(task) for task in tasks if any(table.num_rows for table in task.outcomes.values())]
     turns = zip_longest(*(_without_repeats(sheet) for sheet in sheets))
     order = [(at, *pick) for turn in turns for at, pick in enumerate(turn) if pick is not None][:MOST_CASES]
     queries = [sheets[at].selected(kind, row) for at, kind, row in order]
@@ -258,32 +258,37 @@ def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], l
     return chosen, [sheet.totals() for sheet in sheets]
 
 
-@dataclass(frozen=True, kw_only=True)
 class _Sheet:
     """The outcomes of a task side by side: rows are encoders, columns the same queries in the same order."""
 
-    task: GalleryTask
-    tables: Mapping[str, pa.Table]
-    low: NDArray[np.int32]
-    high: NDArray[np.int32]
-    images: NDArray[np.int32]
-    protocols: NDArray[np.object_]
-    candidates: Sequence[tuple[str, NDArray[np.intp]]]
+    def __init__(self, task: GalleryTask) -> None:
+        self.task = task
+        order = [(column, "ascending") for column in ("protocol", "query_ord", "query_id")]
+        tables = {name: table.sort_by(order) for name, table in sorted(task.outcomes.items()) if table.num_rows}
+        self.first = first = next(iter(tables.values()))
+        same = first.select(["query_id", "protocol"])
+        self.tables = {name: table for name, table in tables.items() if table.select(same.column_names).equals(same)}
+        self.low = np.stack([t["rank_best"].to_numpy() for t in self.tables.values()])
+        self.high = np.stack([t["rank_worst"].to_numpy() for t in self.tables.values()])
+        self.images = first["cluster"].to_numpy()
+        self.protocols = np.asarray(first["protocol"].to_pylist(), dtype=object)
+        self.candidates = _candidates(self.low, self.high)
+        for kind, ids in sorted(task.examples.items()):
+            self.candidates.append((kind, np.flatnonzero(np.isin(first["query_id"].to_numpy(), list(ids)))))
 
     @property
     def kinds(self) -> list[str]:
         return list(dict.fromkeys(kind for kind, _ in self.candidates))
 
     def selected(self, kind: str, row: int) -> SelectedQuery:
-        first = next(iter(self.tables.values()))
-        query = first["query_ord"][row].as_py()
+        query = self.first["query_ord"][row].as_py()
         relevant = self.task.relevant.get(query) or (int(self.images[row]),)
         return SelectedQuery(
             corpus=self.task.corpus,
             direction=self.task.direction,
             protocol=str(self.protocols[row]),
             kind=kind,
-            query_id=first["query_id"][row].as_py(),
+            query_id=self.first["query_id"][row].as_py(),
             query=query,
             image=relevant[0],
             relevant=relevant,
@@ -306,33 +311,6 @@ class _Sheet:
                 for i, a in enumerate(names)
             },
         }
-
-
-def _sheet(task: GalleryTask) -> _Sheet | None:
-    tables = {
-        name: table.sort_by([(column, "ascending") for column in ("protocol", "query_ord", "query_id")])
-        for name, table in sorted(task.outcomes.items())
-        if table.num_rows
-    }
-    if not tables:
-        return None
-    first = next(iter(tables.values()))
-    same = ["query_id", "protocol"]
-    tables = {name: table for name, table in tables.items() if table.select(same).equals(first.select(same))}
-    low = np.stack([t["rank_best"].to_numpy() for t in tables.values()])
-    high = np.stack([t["rank_worst"].to_numpy() for t in tables.values()])
-    candidates = _candidates(low, high)
-    for kind, ids in sorted(task.examples.items()):
-        candidates.append((kind, np.flatnonzero(np.isin(first["query_id"].to_numpy(), list(ids)))))
-    return _Sheet(
-        task=task,
-        tables=tables,
-        low=low,
-        high=high,
-        images=first["cluster"].to_numpy(),
-        protocols=np.asarray(first["protocol"].to_pylist(), dtype=object),
-        candidates=candidates,
-    )
 
 
 def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[str, NDArray[np.intp]]]:

@@ -317,8 +317,11 @@ def directions_section(data: ReportData) -> Section:
         shown.sort(key=lambda of: READING_ORDER[of.without_orientation.id])
         if {of.id for of in shown} <= set(MAIN):
             continue
-        by_direction = ([of for of in shown if of.direction == direction] for direction in ("t2i", "i2t"))
-        blocks += [_every_protocol(data, corpus, of_one) for of_one in by_direction if of_one]
+        for direction in ("t2i", "i2t"):
+            same = [of for of in shown if of.direction == direction]
+            figures: list[Figure] = [(of.id, R1, {"heading": of.titled, "explain": of.description}) for of in same]
+            title = f"{corpus} · {DIRECTION_TITLES[direction]} · R@1"
+            blocks += [_figures(data, corpus, f"directions-{corpus}-{direction}", title, figures)] * bool(same)
         figures = [
             (of.id, metric, {"group": of.titled, "plain": True})
             for of in every
@@ -337,14 +340,6 @@ def directions_section(data: ReportData) -> Section:
         "with first captions or means over positions, where each query has one right item.",
         blocks=tuple(blocks),
     )
-
-
-def _every_protocol(data: ReportData, corpus: str, protocols: list[Protocol]) -> Table:
-    """R@1 under the protocols of one direction."""
-    direction = protocols[0].direction
-    figures = [(of.id, R1, {"heading": of.titled, "explain": of.description}) for of in protocols]
-    title = f"{corpus} · {DIRECTION_TITLES[direction]} · R@1"
-    return _figures(data, corpus, f"directions-{corpus}-{direction}", title, figures)
 
 
 def compositional_section(data: ReportData) -> Section:

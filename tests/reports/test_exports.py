@@ -17,8 +17,7 @@ from capim.reports.exports.tabular import in_seed_order, reduced
 from capim.reports.rows.reading import read_report_data
 from capim.store.errors import RequestError
 from capim.store.schema import RESULTS
-from tests.reports.large import coco
-from tests.reports.stand_in import StandIn, result
+from tests.reports.stand_in import StandIn
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -94,23 +93,6 @@ def test_rows_come_in_the_order_of_the_published_tables(shared_data: Path) -> No
         published = [(r["language"], r["meta"]) for r in rows_of(shared_data / "coco_sm" / "reports" / f"{name}.csv")]
         assert len(published) == 63
         assert in_seed_order(sorted(published)) == published
-
-
-def test_the_summary_of_a_multilingual_corpus_shows_what_is_stored_over_all_languages(tmp_path: Path) -> None:
-    store = coco(n_images=8, n_models=2, n_languages=3)
-    over = {"": 0.5, "@without-en": 0.25, "@speakers": 0.75}
-    figures = [(f"t2i/*/*{of}", "R@1", value) for of, value in over.items()]
-    for protocol, metric, value in (*figures, ("t2i/*/*@without-en", "R@1_eta2_language", 0.875)):
-        result(store, "siglip2-so400m", "coco-sm", protocol, metric, value, half=0.01)
-    export_results(read_report_data(store), tmp_path / "out", kind="coco-sm")
-    rows = rows_of(tmp_path / "out" / "coco-sm" / "siglip2-so400m_summary.csv")
-    assert {row["over"]: row["t2i.recall@1"] for row in rows} == {
-        "all": "0.500 (0.490–0.510)",
-        "all without English": "0.250 (0.240–0.260)",
-        "by speakers": "0.750 (0.740–0.760)",
-        "η² of languages": "0.875 (0.865–0.885)",
-    }
-    assert [path.name for path in tmp_path.rglob("*_summary.csv")] == ["siglip2-so400m_summary.csv"]
 
 
 def test_clip_benchmark_csv_has_the_columns_of_its_build_command(large_store: StandIn, tmp_path: Path) -> None:

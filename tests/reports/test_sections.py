@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from capim.reports.elements.page import Section
+from capim.reports.elements.page import Section, Table
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import SECTIONS
+from tests.reports.large import coco
+from tests.reports.stand_in import result
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +35,19 @@ def test_the_folder_of_a_users_own_code_is_not_shown(data) -> None:
     code = {name: replace(spec, adapter="/home/ada/my_loader.py:load") for name, spec in data.specs.items()}
     shown = [str(SECTIONS[name](replace(data, specs=code))) for name in ("provenance", "leaderboard")]
     assert all("my_loader.py:load" in text and "/home/ada" not in text for text in shown)
+
+
+def test_a_multilingual_corpus_shows_what_is_stored_over_all_languages() -> None:
+    store = coco(n_images=8, n_models=2, n_languages=3)
+    over = {"": 0.5, "@without-en": 0.25, "@speakers": 0.75}
+    figures = [(f"t2i/*/*{of}", "R@1", value) for of, value in over.items()]
+    for protocol, metric, value in (*figures, ("t2i/*/*@without-en", "R@1_eta2_language", 0.875)):
+        result(store, "siglip2-so400m", "coco-sm", protocol, metric, value, half=0.01)
+    [table, _] = SECTIONS["multilingual"](read_report_data(store)).blocks
+    assert isinstance(table, Table)
+    assert {row[1].text: (row[2].text, row[2].note) for row in table.rows if row[0].text == "siglip2-so400m"} == {
+        "all": ("50.0", "49.0–51.0"),
+        "all without English": ("25.0", "24.0–26.0"),
+        "by speakers": ("75.0", "74.0–76.0"),
+        "η² of languages": ("87.5", "86.5–88.5"),
+    }
