@@ -31,7 +31,6 @@ NOTE = (
 )
 REPLACED = "`capim import --replace` removes results; import new vectors with a `--revision` of their own to compare."
 NAMED = 8  # figures that a warning names
-LONG = 40  # rows above which the changes that are not significant are folded
 
 
 def write_comparison(old: str | Path, new: str | Path, target: str | Path) -> str:
@@ -86,8 +85,7 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
     blocks: list[Block] = []
     if removed:
         blocks.append(Notice(title="Removed since, and not compared", items=(*removed, REPLACED), mark="bad"))
-    significant = [c for c in moved if c.significant]
-    if worse := [c for c in significant if c.worse]:
+    if worse := [c for c in moved if c.significant and c.worse]:
         items = []
         for c in sorted(worse, key=place)[:NAMED]:
             corpus, protocol, metric, encoder = c.key
@@ -96,11 +94,8 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
         if len(worse) > NAMED:
             items.append(f"and {show.count(len(worse) - NAMED, 'figure')} more, in the table")
         blocks.append(Notice(title="Significantly worse", items=tuple(items), mark="bad"))
-    if len(moved) > LONG and significant:
-        blocks.append(_table(metrics, "changes-sure", "Significant changes", significant))
-        blocks.append(_table(metrics, "changes", "All changed figures", moved, folded=True))
-    elif moved:
-        blocks.append(_table(metrics, "changes", "Changed figures, smallest p-value first", moved))
+    if moved:
+        blocks.append(_table(metrics, moved))
     else:
         n, equal = show.count(len(shared), "shared figure"), shared and not removed
         blocks.append(Text(text=f"All {n} are equal to the last digit." if equal else f"None of {n} differs."))
@@ -112,7 +107,7 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
     )
 
 
-def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange], *, folded: bool = False) -> Table:
+def _table(metrics: Metrics, moved: list[FigureChange]) -> Table:
     def difference(c: FigureChange) -> Cell:
         of, size = metrics[c.key[2]], c.difference
         mark: Mark = "" if not c.significant else "bad" if c.worse else "good"
@@ -125,8 +120,8 @@ def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange],
         return p_cell(c.p, c, "≤ " if c.basis == "unpaired bound" and c.p is not None and c.p >= 0.001 else "")
 
     return pivot(
-        name,
-        caption,
+        "changes",
+        "Changed figures, smallest p-value first",
         sorted(moved, key=lambda c: (c.p is None, c.p or 0.0, c.key)),
         texts("Encoder", lambda c: c.key[3]),
         texts("corpus", lambda c: c.key[0]),
@@ -138,7 +133,6 @@ def _table(metrics: Metrics, name: str, caption: str, moved: list[FigureChange],
         numbers("p", p_raw),
         numbers("adjusted p", lambda c: p_cell(c.p_adjusted, c), explain="Holm over all figures that have a p"),
         texts("basis", lambda c: c.basis),
-        folded=f"All {show.count(len(moved), 'changed figure')}" if folded else "",
         note=NOTE,
     )
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
@@ -16,8 +16,7 @@ from capim.reports.elements.page import Chart, Report, Section
 from capim.reports.elements.pictures import data_uris
 from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import figure_files, render_html, render_markdown
-from capim.reports.rows.gallery import Explain
-from capim.reports.rows.reading import Describe, read_report_data
+from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData, redact
 from capim.reports.rows.snapshot import SCHEMA
 from capim.reports.sections import (
@@ -129,17 +128,7 @@ LONG = {  # table to the columns of its CSV: a row per figure, with the names of
 }  # fmt: skip
 
 
-def write_report(
-    store: EmbeddingStore,
-    target: str | Path,
-    *,
-    run: str | None = None,
-    corpora: Sequence[str] = (),
-    encoders: Sequence[str] = (),
-    protocols: Sequence[str] = (),
-    describe: Describe | None = None,
-    explain: Explain | None = None,
-) -> str:
+def write_report(store: EmbeddingStore, target: str | Path, **shown: Any) -> str:
     """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder or to an address.
 
     All files are made before the first is written, and each replaces its predecessor in one step, so that a failure
@@ -149,12 +138,7 @@ def write_report(
         store: The store with the results.
         target: A folder, made if need be, or ``s3://…``; figures of an earlier report that the new one does not have
             are removed.
-        run: Only the results of this run; by default the newest of each.
-        corpora: Only the results on these corpora; by default on all.
-        encoders: Only the results of these encoders; by default of all.
-        protocols: Only the results under these protocols, ids or shell patterns; by default under all.
-        describe: See :func:`reports.rows.reading.read_report_data`.
-        explain: See there.
+        shown: What it shows, as :func:`reports.rows.reading.read_report_data` takes it; by default all.
 
     Returns:
         The path or address of ``report.html``.
@@ -163,9 +147,7 @@ def write_report(
         RequestError: The store has no results.
         WorkError: The target cannot be written.
     """
-    data = read_report_data(
-        store, run=run, corpora=corpora, encoders=encoders, protocols=protocols, describe=describe, explain=explain
-    )
+    data = read_report_data(store, **shown)
     report = report_of(data)
     files: dict[str, str | bytes] = {f"figures/{name}": text for name, text in figure_files(report).items()}
     for table, columns in LONG.items():

@@ -370,9 +370,7 @@ def rendered(request: Request, view: View, *, saved: bool = False) -> str:
         style=Markup(style()) if saved else "",  # noqa: S704 - our own files
         pages=PAGES,
         path=request.url.path,
-        here=address(request),
         address=lambda **changed: address(request, **changed),
-        link=link,
         store=state_of(request).store.uri,
         **view.values,
     )

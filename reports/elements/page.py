@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from typing import Literal, TypeAlias
 
 
@@ -206,12 +204,6 @@ class Table(Printed):
                 raise ValueError(
                     f"table {self.id!r}: row {number} has {len(row)} cells for {len(self.columns)} columns"
                 )
-
-    @property
-    def groups(self) -> list[tuple[str, int]]:
-        """The upper line of headings, each with its number of columns; empty if no column has a group."""
-        groups = [(group, len(list(columns))) for group, columns in groupby(self.columns, key=attrgetter("group"))]
-        return groups if any(group for group, _ in groups) else []
 
 
 Pair: TypeAlias = tuple[str, str, float, float, float]
