@@ -153,7 +153,6 @@ def finish(
     """A chart in the style of the report, with its static picture; ``right_margin`` pixels for labels over the edge."""
     # the tests check charts: for each of every report, it would take a sixth of the time
     spec = {key: value for key, value in chart.to_dict(validate=False).items() if key != "$schema"}
-    _clickable(spec)
     spec["config"] = _style()
     spec["background"] = None
     spec["padding"] = {"left": 16, "top": 5, "bottom": 5, "right": 5 + right_margin}
@@ -167,19 +166,6 @@ def finish(
         points=_points(spec),
         note=note,
     )
-
-
-def _clickable(spec: dict[str, Any]) -> None:
-    """Makes a click on an entry of the legend fade all other encoders; without a legend nothing changes."""
-    layers = spec.get("layer", [])
-    coloured = [layer for layer in layers if (layer["encoding"].get("color") or {}).get("legend")]
-    if not coloured:
-        return
-    select = {"type": "point", "fields": [coloured[0]["encoding"]["color"]["field"]]}
-    coloured[0]["params"] = [{"name": "chosen", "select": select, "bind": "legend"}]
-    for layer in coloured:
-        shown = layer["mark"].get("opacity", 1)
-        layer["encoding"]["opacity"] = {"condition": {"param": "chosen", "value": shown}, "value": 0.08}
 
 
 def _points(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:

@@ -7,8 +7,7 @@ needs with ``\input``.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from operator import itemgetter
@@ -57,22 +56,15 @@ def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
         if len(standing.languages(data, corpus)) > 1:
             name, what = f"languages-{corpus}.pdf", f"R@1 of {breakable(corpus)}, text to image, by language"
             pictures[name], captions[name] = _languages(data, corpus), f"{what}, in percent; translators averaged."
-    text, cited = methods(data)
     files = {
         "table.tex": table,
-        "methods.tex": text,
+        "methods.tex": methods(data),
         "appendix.tex": _appendix(data),
-        "references.bib": "\n".join(entry for key, entry in _entries().items() if key in cited),
+        "references.bib": _REFERENCES.read_text("utf-8"),  # BibTeX prints what is cited
         "paper.tex": _document(captions),
     }
     about = f"% made by capim from rows with the digest {data.digest[:16]}\n"
     return {**pictures, **{name: (about + content).encode() for name, content in files.items()}}
-
-
-def _entries() -> dict[str, str]:
-    """The key of every reference and its entry in BibTeX."""
-    entries = re.split(r"\n(?=@)", _REFERENCES.read_text("utf-8"))
-    return {entry.partition("{")[2].partition(",")[0]: entry for entry in entries}
 
 
 def _document(captions: Mapping[str, str]) -> str:
@@ -111,39 +103,37 @@ FOREST = (
 # --- Methods: what was done, with the settings that are stored with the figures.
 
 
-def methods(data: ReportData) -> tuple[str, set[str]]:
-    """The paragraph, and the keys of what it cites."""
+def _cite(*keys: str) -> str:
+    return f"~\\cite{{{','.join(keys)}}}" if keys else ""
+
+
+def methods(data: ReportData) -> str:
+    """The paragraph about the figures."""
     headline = [row for task in headline_tasks(data) for row in data.ranked(*task[:3])]
-    cited: set[str] = set()
-
-    def cite(*keys: str) -> str:
-        cited.update(keys)
-        return f"~\\cite{{{','.join(keys)}}}" if keys else ""
-
     corpora = []
     for name, corpus in sorted(data.corpora.items()):
         size = f"{corpus.images.num_rows:,} images, {corpus.captions.num_rows:,} captions"
-        corpora.append(f"{breakable(name)} ({size}){cite(*_OF_CORPORA.get(name.partition('-sample')[0], ()))}")
+        corpora.append(f"{breakable(name)} ({size}){_cite(*_OF_CORPORA.get(name.partition('-sample')[0], ()))}")
     encoders = show.count(len(data.encoder_names()), "encoder")
     sentences = [
         f"We evaluate {encoders} on {show.listing(corpora)} with capim~{version('capim')}.",
         "Every image and caption is encoded once; the figures are computed from the stored embeddings by exact search.",
         "Where items tie, a figure is the mean over all orders of the tie.",
-        *_of_intervals(headline, cite),
-        *_of_tests([row for row in data.comparisons if row["family"] == "headline"], cite),
+        *_of_intervals(headline),
+        *_of_tests([row for row in data.comparisons if row["family"] == "headline"]),
     ]
-    return " ".join(sentences) + "\n", cited
+    return " ".join(sentences) + "\n"
 
 
-def _of_intervals(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
+def _of_intervals(rows: Sequence[Row]) -> list[str]:
     found = {row["interval_method"] for row in rows}
     levels = {row["level"] for row in rows}
     sentences = []
     level = show.listing([f"{100 * each:g}\\,\\%" for each in sorted(levels)])
     if "wilson" in found:
         sentences.append(
-            f"Intervals ({level}) of proportions and of means within known bounds are Wilson's{cite('wilson1927')} "
-            f"over the effective number of queries, with images as clusters{cite('korn1998')}."
+            f"Intervals ({level}) of proportions and of means within known bounds are Wilson's{_cite('wilson1927')} "
+            f"over the effective number of queries, with images as clusters{_cite('korn1998')}."
         )
     if found & {"t", "log-t"}:
         logs = " (of ranks on a logarithmic scale)" if "log-t" in found else ""
@@ -156,8 +146,8 @@ def _of_intervals(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
         drawn_by = f"{replicates} replicates, seed {seeds}"
         sentences.append(
             f"{'Other intervals' if sentences else 'Intervals'} ({level}) are {kind} intervals of a "
-            f"bootstrap{cite('efron1993')} that draws images, with all their queries, with "
-            f"replacement{cite('cameron2008', *(['hesterberg2015'] if 'expanded' in drawn else []))} ({drawn_by})."
+            f"bootstrap{_cite('efron1993')} that draws images, with all their queries, with "
+            f"replacement{_cite('cameron2008', *(['hesterberg2015'] if 'expanded' in drawn else []))} ({drawn_by})."
         )
     return [*sentences, "The gallery is taken as fixed."] if sentences else []
 
@@ -173,26 +163,26 @@ _ADJUSTED = {
 }
 
 
-def _of_tests(rows: Sequence[Row], cite: Callable[..., str]) -> list[str]:
+def _of_tests(rows: Sequence[Row]) -> list[str]:
     if not rows:
         return ["Differences between encoders were not tested."]
     drawn = {row["permutations"] for row in rows if not row["p_exact"]}
     flips = f" ({_numbers(drawn)} random assignments, or all where they can be enumerated)" if drawn else " (exact)"
     used = {row["adjustment"] for row in rows}
-    ways = show.listing([name + cite(*keys) for way, (name, keys) in _ADJUSTED.items() if way in used])
+    ways = show.listing([name + _cite(*keys) for way, (name, keys) in _ADJUSTED.items() if way in used])
     margins = [f"{100 * m:g}" for m in sorted({r["margin"] for r in rows if r["margin"] and r["metric"] != "RSUM"})]
-    cited = cite("bretz2009")
+    level = f"5\\,\\%{_cite('bretz2009')}"
     sentences = [
-        f"Two encoders are compared on the same queries by a sign-flip test over images{cite('good2005')}{flips}.",
+        f"Two encoders are compared on the same queries by a sign-flip test over images{_cite('good2005')}{flips}.",
         f"The p-values are adjusted over all pairs of a figure by {ways}.",
-        f"The headline figures of all corpora shown, fixed in advance, share a family-wise error of 5\\,\\%{cited}.",
+        f"The headline figures of all corpora shown, fixed in advance, share a family-wise error of {level}.",
     ]
     if margins:
         plural = "point" if margins == ["1"] else "points"
         sentences.append(
             f"Two encoders count as equivalent if the simultaneous interval of their difference lies within "
             f"{show.listing(margins)} {plural} and a test by betting says "
-            f"so{cite('waudbysmith2024', 'holm1979')}; a difference that is not significant is not taken for equality."
+            f"so{_cite('waudbysmith2024', 'holm1979')}; a difference that is not significant is not taken for equality."
         )
     return sentences
 

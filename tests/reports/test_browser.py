@@ -342,7 +342,7 @@ def test_the_big_workspace_fits_a_screen_and_loads_at_once(browser: Browser, tmp
         assert 0 < len(re.findall(rb"/Type ?/Page\b", printed)) <= 12
 
 
-def test_a_hidden_encoder_leaves_tables_and_charts_and_a_legend_fades_the_others(page: Watched) -> None:
+def test_a_hidden_encoder_leaves_tables_and_charts(page: Watched) -> None:
     page.live()
     name = page.page.locator("#answer-grid tbody th .value").last.inner_text()
     drawn = page.page.locator("figure.chart .stage svg text").filter(has_text=name)
@@ -357,13 +357,6 @@ def test_a_hidden_encoder_leaves_tables_and_charts_and_a_legend_fades_the_others
     page.page.wait_for_function(
         f"[...document.querySelectorAll('.stage text')].some((t) => t.textContent === '{name}')"
     )
-    of_encoders = page.page.locator(".role-legend-symbol")  # not the scale of colours of the language map
-    chart = page.page.locator("figure.chart").filter(has=of_encoders).first
-    faded = "path => path.getAttribute('opacity') === '0.08' || path.getAttribute('stroke-opacity') === '0.08'"
-    marks = chart.locator(".mark-symbol.role-mark path, .mark-rule.role-mark line")
-    assert not any(marks.evaluate_all(f"paths => paths.map({faded})"))
-    chart.locator(".role-legend-label text").first.click(force=True)
-    page.page.wait_for_function("() => document.querySelector('figure.chart [opacity=\"0.08\"]')")
     assert page.complaints == []
 
 
