@@ -29,7 +29,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
 from capim.store.files import read_judgements
 from capim.store.sql import TableCache, version_of
-from capim.store.types import Found, Modality, digest16
+from capim.store.types import Found, digest16
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, with_outcomes
 
@@ -53,21 +53,8 @@ class Services(Interface):
     Every function raises ``RequestError`` for a wrong request.
     """
 
-    def search(
-        self,
-        *,
-        encoder: str,
-        corpus: str,
-        text: str | None = None,
-        image: bytes | None = None,
-        like: tuple[Modality, int] | None = None,
-        modality: Modality | None = None,
-        k: int = 10,
-    ) -> Found:
-        """The nearest items, as ``capim search`` finds them; loads the model of the encoder on its first use.
-
-        ``like``: to a stored item, by its position, which needs no model.
-        """
+    def search(self, *args: Any, **wanted: Any) -> Found:
+        """The nearest items, as ``capim search`` finds them (``flows.searching.StoreServices``)."""
 
     def loaded(self, encoder: str) -> bool:
         """Whether the model of an encoder is in memory."""

@@ -263,8 +263,11 @@ class _Sheet:
 
     def __init__(self, task: GalleryTask) -> None:
         self.task = task
-        order = [(column, "ascending") for column in ("protocol", "query_ord", "query_id")]
-        tables = {name: table.sort_by(order) for name, table in sorted(task.outcomes.items()) if table.num_rows}
+        tables = {
+            name: table.sort_by([(column, "ascending") for column in ("protocol", "query_ord", "query_id")])
+            for name, table in sorted(task.outcomes.items())
+            if table.num_rows
+        }
         self.first = first = next(iter(tables.values()))
         same = first.select(["query_id", "protocol"])
         self.tables = {name: table for name, table in tables.items() if table.select(same.column_names).equals(same)}
