@@ -56,12 +56,12 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     counted = {"Figures in both": shared, "Changed": moved, "Significant": real, "Worse": worse}
     metrics = {**old.metrics, **new.metrics}
     removed = [_removed(*of) for of in (("earlier", old, new), ("later", new, old)) if of[1].removed]
-    sections = (_figures(metrics, moved, shared, removed), *_causes(old, new, moved), *_coverage(metrics, old, new))
+    made = _figures(metrics, moved, shared, removed), _causes(old, new, moved), _coverage(metrics, old, new)
     return Report(
         title="What changed",
         subtitle=f"from {old.name} to {new.name}",
         facts=tuple((name, show.number(len(changes), 0)) for name, changes in counted.items()),
-        sections=sections,
+        sections=tuple(section for section in made if section.blocks),
         thumbnails={},
         colophon="Made by capim from the results.json of the two reports.",
         sources=digest16([old.name, new.name, [[*c.key, c.difference, c.p, c.basis] for c in shared]]),
@@ -137,16 +137,16 @@ def _table(metrics: Metrics, moved: list[FigureChange]) -> Table:
     )
 
 
-def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> list[Section]:
+def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section:
     def setting(value: object) -> str:
         return show.ABSENT if value is None else value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
     changes = changed_settings(old, new)
     lead = "The reports record the same models, corpora, libraries and devices."
-    block: Block = Text(text="Look for a change in the code.")
+    blocks: tuple[Block, ...] = (Text(text="Look for a change in the code."),) if moved else ()
     if changes:
         lead = "Differences of models, corpora, libraries, devices and settings that the two reports record."
-        block = pivot(
+        table = pivot(
             "differences",
             "Differences besides the figures",
             changes,
@@ -155,11 +155,11 @@ def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> list[Sec
             texts("old", lambda c: setting(c.old)),
             texts("new", lambda c: setting(c.new)),
         )
-    made = Section(id="causes", title="Possible causes", lead=lead, blocks=(block,))
-    return [made] if changes or moved else []
+        blocks = (table,)
+    return Section(id="causes", title="Possible causes", lead=lead, blocks=blocks)
 
 
-def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> list[Section]:
+def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> Section:
     """Figures that only one of the two has, by encoder, corpus and protocol."""
     rows = []
     for label, one, other in (("only old", old, new), ("only new", new, old)):
@@ -171,5 +171,4 @@ def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> list[Section]:
         rows,
         *(texts(name, itemgetter(i)) for i, name in enumerate(("Encoder", "corpus", "protocol", "metrics", "where"))),
     )
-    made = Section(id="coverage", title="Figures of only one report", blocks=(table,))
-    return [made] if rows else []
+    return Section(id="coverage", title="Figures of only one report", blocks=(table,) if rows else ())
