@@ -30,7 +30,7 @@ check: $(VENV)/.ready
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file docs/site/mkdocs.yml
 
-# every group takes about two hours with nothing beside it, and 23 GB of the temporary folder; ONLY=scoring one group
+# every group takes under two hours with nothing beside it, and 23 GB of the temporary folder; ONLY=scoring one group
 bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 

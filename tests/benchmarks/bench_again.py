@@ -56,13 +56,13 @@ def _demo(workspace: Path) -> list[Row]:
 
 
 def _encoders(place: Path, n: int, scenes: int) -> list[Row]:
-    _took(command_of(make, place / "ten", n + 1, scenes))
-    _took(command_of(make, place / "nine", n, scenes))
+    _took(command_of(make, place / "ten", 0, n + 1, scenes))
+    _took(command_of(make, place / "nine", 0, n, scenes))
     at_once = _took(command_of(benchmarked, place / "ten"))
     nothing = _took(command_of(benchmarked, place / "ten"))
     metric = _took(command_of(benchmarked, place / "ten", newer="MRR"))
     _took(command_of(benchmarked, place / "nine"))
-    _took(command_of(make, place / "nine", n + 1, scenes))
+    _took(command_of(make, place / "nine", n, n + 1, scenes))
     one_more = _took(command_of(benchmarked, place / "nine"))
     shutil.rmtree(place / "nine" / "reports", ignore_errors=True)
     pair = ["--encoders", "encoder-0,encoder-1", "--protocols", "t2i/all", "--quiet"]
@@ -79,7 +79,7 @@ def _encoders(place: Path, n: int, scenes: int) -> list[Row]:
 
 def _coco(place: Path) -> Row:
     """Nine encoders of COCO's size, in which nothing changed."""
-    _took(command_of(make, place, 9, COCO))
+    _took(command_of(make, place, 0, 9, COCO))
     first, again = (_took(command_of(benchmarked, place)) for _ in range(2))
     note = f"the first run takes {first.cpu:.3g} s of processor time, the second {again.cpu:.3g} s"
     return Row(f"9 encoders, {5 * COCO:,} queries: a run that changes nothing", again.wall, "s", "<= 5", note=note)
@@ -119,31 +119,13 @@ def _took(command: list[str]) -> Took:
     return Took(time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def make(workspace: Path, n_encoders: int, scenes: int) -> None:
-    """A store with the embedding sets of so many encoders, random vectors; those that it has stay."""
-    import numpy as np
-
-    from capim.store import Block, EmbeddingStore
-    from capim.store.schema import texts
-    from capim.store.types import MODALITIES
+def make(workspace: Path, first: int, end: int, scenes: int) -> None:
+    """A store with the embedding sets of encoders of these numbers, random vectors; others that it has stay."""
     from capim.tasks.corpora.readers.shapes import read_shapes
-    from tests.random_store import SPECS, embeddings
+    from tests.random_store import SPECS, random_store
 
-    corpus = read_shapes(n_scenes=scenes)
-    store = EmbeddingStore.open(workspace / "store", create=True)
-    store.write_corpus(corpus)
-    for number in range(n_encoders):
-        spec = replace(SPECS[0], name=f"encoder-{number}", checkpoint=f"me/{number}", dim=64)
-        store.write_encoder(spec)
-        for modality in MODALITIES:
-            key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
-            ids = texts((corpus.images if modality == "image" else corpus.captions)["id"])
-            if store.sealed(key) is None:
-                vectors = embeddings(spec, len(ids), seed=100 * number + len(ids))
-                ords = np.arange(len(ids), dtype=np.int32)
-                block = Block(ords=ords, ids=ids, embeddings=vectors, input_shas=[""] * len(ids), batch_id="b")
-                store.put(key, spec, block)
-                store.seal(key, n_items=len(ids))
+    specs = [replace(SPECS[0], name=f"encoder-{n}", checkpoint=f"me/{n}", dim=64 + n) for n in range(first, end)]
+    random_store(workspace / "store", read_shapes(n_scenes=scenes), specs)
 
 
 def benchmarked(workspace: Path, newer: str = "") -> None:

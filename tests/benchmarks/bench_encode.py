@@ -18,7 +18,6 @@ import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,11 +32,11 @@ from capim.store.types import EncoderSpec, ImageSource
 from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import load_encoder, resolve
-from capim.tasks.encoders.device import peak_bytes, usable_cores
+from capim.tasks.encoders.device import usable_cores
 from capim.tasks.encoders.encoder import Encoder, Prepared
 from capim.tasks.encoders.pipeline import NOMINAL_TOKENS, CaptionWork, ImageWork, encode_stream
 from tests.benchmarks import encode_peers as peers
-from tests.benchmarks.encode_models import SIZES, products_alone, write_clip, write_minilm
+from tests.benchmarks.encode_models import products_alone, write_clip, write_minilm
 from tests.benchmarks.encode_peers import BATCH, PHOTOS, device, mixed_captions, opened, peers_of, photographs
 from tests.benchmarks.rows import Row, timed
 
@@ -57,8 +56,7 @@ def run(quick: bool = False) -> list[Row]:
         n_captions = 128 if quick else 512
         rows = beside_the_peers(folder, turns, n_images=48 if quick else 91, n_captions=n_captions)
         rows += beside_sentence_transformers(folder, turns, n_captions=n_captions)
-        rows += beside_the_bare_forward_pass(folder, turns=1 if quick else 7, n_images=16 if quick else 64)
-        return rows + full_size(folder, n_images=8 if quick else 32, n_captions=32 if quick else 128)
+        return rows + beside_the_bare_forward_pass(folder, turns=1 if quick else 7, n_images=16 if quick else 64)
 
 
 def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int) -> list[Row]:
@@ -204,24 +202,6 @@ def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> 
     note = f"{n_images / statistics.median(seconds['flow']):.1f} images/s from files to a sealed set"
     name = "throughput of capim as a share of the forward pass alone, ViT-B/16"
     return [Row(name, ratio, "", ">= 0.95", "forward pass", note)]
-
-
-def full_size(folder: Path, *, n_images: int, n_captions: int) -> list[Row]:
-    """Real sizes with random weights: time and memory on this machine."""
-    rows = []
-    files, captions = photographs(), mixed_captions()
-    for name, (vision, text) in SIZES.items():
-        checkpoint = folder / name.replace("/", "-").lower()
-        write_clip(checkpoint, vision=vision, text=text)
-        encoder = loaded_clip(checkpoint)
-        for unit, work, n in (
-            ("images", image_work((files * 2)[:n_images]), n_images),
-            ("captions", caption_work((captions * 2)[:n_captions]), n_captions),
-        ):
-            seconds = timed(partial(drain, encoder, work, batch_size=16))
-            note = f"{seconds:.1f} s for {n}; peak memory {peak_bytes(device()) / 2**30:.1f} GiB"
-            rows.append(Row(f"{unit} per second, {name} on {device()}", n / seconds, f"{unit}/s", "", "", note))
-    return rows
 
 
 def image_work(files: Sequence[Path]) -> ImageWork:

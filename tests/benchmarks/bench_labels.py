@@ -1,12 +1,11 @@
 """Labelled images at the size of ImageNet's validation set: classification and near-duplicates.
 
-50,000 images, 1,000 classes of 80 prompts, 512 dimensions; vectors are synthetic, near their class. The peers are
-scikit-learn's brute-force neighbours and faiss, on the same vectors and threads.
+50,000 images, 1,000 classes of 80 prompts, 512 dimensions; vectors are synthetic, near their class. The peer is
+scikit-learn's brute-force neighbours, on the same vectors and threads.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 
 import numpy as np
@@ -68,7 +67,7 @@ def _classification(images: Matrix, prompts: Matrix, label: NDArray[np.int64], n
 
 
 def _duplicates(images: Matrix) -> Iterator[Row]:
-    """The nearest earlier image of every image, beside a search of faiss, and of scikit-learn."""
+    """The nearest earlier image of every image, beside a search of scikit-learn."""
     from sklearn.neighbors import NearestNeighbors
 
     ours, seconds = clocked(lambda: nearest_earlier(images))
@@ -78,13 +77,3 @@ def _duplicates(images: Matrix) -> Iterator[Row]:
     note = f"{len(images):,} images; {seconds:.2f} s, scikit-learn {of_peer:.2f} s"
     yield Row("labels: near-duplicates relative to scikit-learn's brute force", seconds / of_peer, "times", "<= 1",
               "scikit-learn", note)  # fmt: skip
-    try:
-        faiss = importlib.import_module("faiss")
-    except ImportError:
-        yield Row("labels: near-duplicates relative to faiss", None, "times", peer="faiss", note="faiss is not here")
-        return
-    index = faiss.IndexFlatIP(DIM)
-    index.add(images)
-    _, of_faiss = clocked(lambda: index.search(images, 2))
-    note = f"{seconds:.2f} s, faiss IndexFlatIP {of_faiss:.2f} s"
-    yield Row("labels: near-duplicates relative to faiss", seconds / of_faiss, "times", peer="faiss", note=note)

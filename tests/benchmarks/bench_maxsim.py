@@ -3,8 +3,7 @@
 Both get batches of 128 items (its default), are warmed up, and count their fastest run. The peer is run on a part of
 the images and scaled up: its cost is proportional to them. Ours also ranks both directions and keeps lists of 100, as
 ``capim run`` does. Vectors are synthetic: an image's patches are about a few shared topics, a caption's tokens lie near
-patches of its image. ``SHARE=0.04`` is the part of COCO's 25,010 captions that search 5,000 pages in full. A quarter as
-many items with a quarter of the patches go through every method of the analysis ``compression``.
+patches of its image. ``SHARE=0.04`` is the part of COCO's 25,010 captions that search 5,000 pages in full.
 """
 
 from __future__ import annotations
@@ -19,12 +18,9 @@ import torch
 from colpali_engine.utils.processing_utils import BaseVisualRetrieverProcessor
 from numpy.typing import NDArray
 
-from capim.store.vectors import Ragged
-from capim.tasks.analyses.compression import measured, methods_of
 from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores
-from capim.tasks.ranking.resources import n_threads
 from tests.benchmarks.made import both_ways, paired, unit, windows
 from tests.benchmarks.rows import Row, clocked, fastest, timed
 
@@ -67,7 +63,6 @@ def run(quick: bool = False) -> list[Row]:
         Row(largest, apart, "", "<= 1e-6", peer, pairs),
         Row(by_window, changed, "", "<= 0", note=f"{BATCH} and 7 images at a time, compared bit by bit"),
         *full_rows(quick),
-        *frontier_rows(*vectors(max(60, n // 4), N_PATCHES // 4)),
     ]
 
 
@@ -112,28 +107,6 @@ def full_rows(quick: bool) -> list[Row]:
         Row(f"{start} speed relative to float32 alone", in_float32 / minutes, "times", note=alone),
         Row(f"{start} ranks that differ from those of all scores in float32", other, "", "<= 0", note=some_with_all),
     ]
-
-
-def frontier_rows(images: list[NDArray[np.float16]], captions: list[NDArray[np.float16]]) -> list[Row]:
-    """What the analysis `compression` measures of each method, as rows without a bar; the first is exact search."""
-    n = len(images)
-    task = next(task for task in both_ways(paired(n, n)) if task.protocol.id == "t2i/all")
-    items, queries = Ragged.of(images), Ragged.of([caption.astype(np.float32) for caption in captions])
-    methods = methods_of(items, storage="float16", many=True, seed=0)
-    found = []
-    for each in measured(methods, queries, task, "R@1"):
-        name = f"Frontier: {each.method.name} {each.method.setting}".strip()
-        if each.reason:
-            found.append(Row(name, None, "seconds per query", note=each.reason))
-            continue
-        deepest = each.depths.max()
-        depth = f"{deepest:.0f}" if np.isfinite(deepest) else "more than 100"
-        note = (
-            f"{each.detail['bytes_per_item']:,.0f} bytes per image, R@1 {100 * each.values.mean():.1f}, exact if "
-            f"{depth} are re-ranked; {n} captions x {n} images x {len(images[0])} vectors, {n_threads()} threads"
-        )
-        found.append(Row(name, each.detail["seconds_per_query"], "seconds per query", note=note))
-    return found
 
 
 def vectors(n: int, n_patches: int) -> tuple[list[NDArray[np.float16]], list[NDArray[np.float16]]]:

@@ -1,4 +1,4 @@
-"""How large a report gets and how long it takes: nine synthetic models on a COCO-sized corpus, and the first paint.
+"""How large a report gets and how long it takes: nine synthetic models on a COCO-sized corpus.
 
 Then the workspace of ``tests.reports.big_workspace``, ten encoders on five corpora, in a browser. No peer makes such a
 report.
@@ -7,26 +7,21 @@ report.
 from __future__ import annotations
 
 import shutil
-import statistics
 import tempfile
-from functools import partial
 from pathlib import Path
 
-from capim.reports.exports import FORMATS, export_results
-from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
 from tests.benchmarks.own_process import peak_gib
-from tests.benchmarks.rows import Row, clocked, timed
+from tests.benchmarks.rows import Row, clocked
 from tests.reports.big_workspace import make
 from tests.reports.conftest import CHROMIUM
 from tests.reports.large import coco
-from tests.reports.stand_in import StandIn
 
 MEGABYTE = 1e6
 
 
 def run(quick: bool = False) -> list[Row]:
-    """Size, time and memory of the report, its first paint, and the time of every export."""
+    """Size, time and memory of both reports, and what a browser makes of the larger one."""
     store = coco(n_images=500 if quick else 5000)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
@@ -42,8 +37,6 @@ def run(quick: bool = False) -> list[Row]:
             Row("report, nine models: size of the HTML", size, "MB", "<= 20", note=whole),
             Row("report, nine models: size of results.json", results, "MB"),
             Row("report, nine models: peak memory", peak, "GiB", note="synthetic rows included"),
-            *_first_paint(page),
-            *_exports(store, target),
             *_big(target, quick=quick),
         ]
 
@@ -75,33 +68,3 @@ def _big(target: Path, *, quick: bool) -> list[Row]:
         Row("big workspace: time to the first screen", first, "s", "<= 1.5", note="headless Chromium"),
         Row("big workspace: printed pages", printed, "", "<= 12", note="A4"),
     ]
-
-
-def _first_paint(page: Path) -> list[Row]:
-    """Median of three loads in headless Chromium; no row where it is not installed."""
-    path = shutil.which("chromium")
-    if path is None:
-        return []
-    from playwright.sync_api import sync_playwright
-
-    paints = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM)
-        for _ in range(3):
-            tab = browser.new_page()
-            tab.goto(page.as_uri())
-            # the page may be loaded before it is painted
-            painted = tab.wait_for_function("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
-            paints.append(painted.json_value() / 1000)
-            tab.close()
-        browser.close()
-    return [Row("report, nine models: first paint", statistics.median(paints), "s", "<= 2", note="headless Chromium")]
-
-
-def _exports(store: StandIn, target: Path) -> list[Row]:
-    def export(name: str) -> None:
-        one = sorted(store.specs)[:1] if name == "model-index" else []  # a model card is about one encoder
-        to = target / f"export-{name}{FORMATS[name].suffix}"
-        export_results(read_report_data(store, encoders=one), to, kind=name)
-
-    return [Row(f"report, nine models: export as {name}", timed(partial(export, name)), "s") for name in FORMATS]

@@ -1,4 +1,4 @@
-"""The embedding store beside plain files: size, speed, and fifty kills.
+"""The embedding store beside plain files: size and speed.
 
 Each measurement is a process of its own, so that its peak memory is its own; what is compared is timed in turns in the
 same process, on the same rows. The store at a million rows and more is in ``bench_store_scale``.
@@ -19,13 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from capim.store import Block, EmbeddingStore, SetKey
-from capim.store.integrity import verify
 from capim.store.inventory import disk_bytes
 from tests.benchmarks.made import as_block, by_number
 from tests.benchmarks.own_process import alone, peak_mb
 from tests.benchmarks.rows import Row, both_clocks, timed
 from tests.benchmarks.store_blocks import POOL, dense_blocks, opened, pool
-from tests.store import test_crashes as crashes
 
 DENSE = {"n": 25_010, "dim": 1024, "block": 4096}
 MULTI = {"n": 5000, "dim": 128, "vectors": 1030, "block": 64}
@@ -34,7 +32,7 @@ MULTI = {"n": 5000, "dim": 128, "vectors": 1030, "block": 64}
 def run(quick: bool = False) -> list[Row]:
     """Every figure; ``quick`` divides the sizes by 50 and shows only that it works."""
     rows = []
-    for step in (dense, multi, kills):
+    for step in (dense, multi):
         with tempfile.TemporaryDirectory() as folder:
             rows += step(Path(folder), 50 if quick else 1)
     return rows
@@ -75,26 +73,6 @@ def multi(folder: Path, divide: int) -> list[Row]:
         Row(f"bytes on disk per byte of vectors, {name}", written["bytes"], "times", "<= 1.02", "raw vectors"),
         Row(f"memory added by streaming {name}", read["extra_mb"], "MB", "< 300", note=seconds),
         Row(f"memory added by writing and sealing {name}", written["extra_mb"], "MB", note="blocks of 64"),
-    ]
-
-
-def kills(folder: Path, divide: int) -> list[Row]:
-    """Fifty kills of racing writers, then one clean run, against an uninterrupted store."""
-    rounds = max(2, 25 // divide)
-    n_items = 800 * rounds
-    killed = crashes.kill_racing_writers(folder / "torn", n_items, rounds, seed=5)
-    for name in ("torn", "whole"):
-        writer = crashes.start(folder / name, n_items, seed=99)
-        _, errors = writer.communicate()
-        if writer.returncode:
-            raise RuntimeError(errors)
-    torn, whole = EmbeddingStore.open(folder / "torn"), EmbeddingStore.open(folder / "whole")
-    damaged = [f"{finding.what}: {finding.detail}" for finding in verify(torn) if finding.state == "damaged"]
-    equal, kinds = float(crashes.same_contents(torn, whole)), "dense and multi-vector"
-    return [
-        Row("kill -9 of two concurrent writers", killed, "kills", f">= {2 * rounds}"),
-        Row("sets identical to an uninterrupted store after the kills", equal, "", ">= 1", note=kinds),
-        Row("damage found by `store verify` after the kills", len(damaged), "", "<= 0", "", "; ".join(damaged)),
     ]
 
 

@@ -8,32 +8,19 @@ ECCV Caption among them, 10,000 replicates, all pairs of encoders, every diagnos
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from capim.store import EmbeddingStore
-from capim.store.schema import TOP
-from capim.store.types import EncoderSpec, Modality
-from capim.store.vectors import Ragged
-from capim.tasks.ranking.maxsim import score_maxsim
-from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from tests.benchmarks.commands import Stepwise, capim
-from tests.benchmarks.made import BOTH, karpathy
 from tests.benchmarks.own_process import alone
-from tests.benchmarks.planted import MULTI, Hidden, plant
-from tests.benchmarks.rows import Row, timed
+from tests.benchmarks.planted import plant
+from tests.benchmarks.rows import Row
 from tests.reports.large import MODELS
-from tests.reports.stand_in import spec
 
 COMMANDS = ("evaluate", "compare", "analyse", "report")
-# vectors per image of the late-interaction encoder: ColPali's 1,030 pooled about thirtyfold; the full size is a row
+# vectors per image of the late-interaction encoder: ColPali's 1,030 pooled about thirtyfold; all are in bench_maxsim
 PATCHES = 32
-FULL_PATCHES = 1030
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -62,7 +49,6 @@ def run(quick: bool = False) -> list[Row]:
         Row("evaluate, compare, analyse and report: peak memory", peak, "GiB", "<= 4",
             note=", ".join(f"{name} {each.taken.peak_gib:.2f}" for name, each in done.items())),
         *steps(done, total),
-        *full_late_interaction(quick),
     ]  # fmt: skip
 
 
@@ -74,29 +60,3 @@ def steps(done: dict[str, Stepwise], total: float) -> list[Row]:
             note = f"{taken / total:.1%} of the time; {each.processor[step]:.1f} s of CPU time"
             rows.append((taken, Row(f"{command}: {step}", taken, "s", note=note)))
     return [row for taken, row in sorted(rows, key=lambda entry: -entry[0]) if taken >= 0.001 * total]
-
-
-def full_late_interaction(quick: bool) -> list[Row]:
-    """What scoring ColPali's full 1,030 vectors per image would take, from a part of the pairs."""
-    corpus = karpathy(40 if quick else 300)
-    model = spec(MULTI, dim=MODELS[MULTI][0], vectors="multi")
-    n_images, n_captions = corpus.images.num_rows, corpus.captions.num_rows
-    hidden = Hidden(corpus)
-    made = {modality: list(blocks_of(hidden, model, modality)) for modality in BOTH}
-    tasks = build_tasks(corpus, select_protocols(corpus, vectors="multi"))
-    top = max(1, TOP * n_images // 5000)  # the same share of the images as in full, so that as many pairs are decided
-    images, captions = (partial(iter, made[modality]) for modality in BOTH)
-    seconds = timed(lambda: score_maxsim(images, captions, tasks, top=top)) * (25_010 / n_captions) * (5000 / n_images)
-    n_vectors = sum(len(block.values) for block in made["caption"]) / n_captions
-    work = 2e-12 * 25_010 * n_vectors * 5000 * FULL_PATCHES * 128
-    note = f"two passes (t2i, i2t) of {work:.0f} TFLOP each, scaled from {n_captions:,} captions x {n_images} images"
-    return [Row("MaxSim at ColPali's full size, estimated", seconds / 60, "minutes", note=note)]
-
-
-def blocks_of(hidden: Hidden, model: EncoderSpec, modality: Modality) -> Iterator[Ragged]:
-    """The multi-vectors of one modality as a store yields them."""
-    start = 0
-    for values, offsets, n in hidden.blocks(model, modality, FULL_PATCHES):
-        ords = np.arange(start, start + n, dtype=np.int32)
-        yield Ragged(values=values.astype(np.float16), offsets=cast("NDArray[np.int64]", offsets), ords=ords)
-        start += n
