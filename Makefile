@@ -4,7 +4,6 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 UV     := $(or $(shell command -v uv),$(BIN)/uv)
 ONLY   ?=
-CLICKS ?=
 TORCH  ?=
 # measures seconds, and therefore has the machine for itself
 ALONE  := tests/deployments/test_stopping.py
@@ -35,10 +34,9 @@ bench: $(VENV)/.ready
 	$(BIN)/python -m tests.benchmarks $(ONLY)
 
 # a hundred kills, full disks, cut networks, damaged files, hostile input, and four suites at once for a minute (or
-# CAPIM_FAULT_SECONDS), each two at a time: half an hour on two free cores; CLICKS=3600 clicks through the
-# pages of `capim serve` for so many seconds instead (needs make demo)
+# CAPIM_FAULT_SECONDS), each two at a time: half an hour on two free cores
 faults: $(VENV)/.ready
-	$(BIN)/python -m $(if $(CLICKS),tests.faults.clicking workspace --seconds $(CLICKS),tests.faults)
+	$(BIN)/python -m tests.faults
 
 # known vulnerabilities of the pins, by pip-audit; without an answer of the index, since when each is pinned
 audit: $(VENV)/.ready

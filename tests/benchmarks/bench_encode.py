@@ -7,7 +7,7 @@ median of the paired ratios counts.
 On a CPU the forward pass and the preprocessing share the cores, so the rows of the small model show what a GPU would
 see (preprocessing is the bottleneck), and those of the large one what a CPU sees (everybody waits for the same matrix
 products). sentence-transformers too sorts captions by length and pads to the longest of a batch: what can be won
-over it on a CPU is shown by the bare forward pass over captions without any padding, prepared beforehand.
+over it on a CPU is shown by the matrix products alone, without any padding.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import load_encoder, resolve
 from capim.tasks.encoders.device import usable_cores
-from capim.tasks.encoders.encoder import Encoder, Prepared
-from capim.tasks.encoders.pipeline import NOMINAL_TOKENS, CaptionWork, ImageWork, encode_stream
+from capim.tasks.encoders.encoder import Encoder
+from capim.tasks.encoders.pipeline import CaptionWork, ImageWork, encode_stream
 from tests.benchmarks import encode_peers as peers
 from tests.benchmarks.encode_models import products_alone, write_clip, write_minilm
 from tests.benchmarks.encode_peers import BATCH, PHOTOS, device, mixed_captions, opened, peers_of, photographs
@@ -70,19 +70,14 @@ def beside_the_peers(folder: Path, turns: int, *, n_images: int, n_captions: int
     images, texts = contests(ours, theirs, files, captions, BATCH)
     images["CLIP_benchmark"] = peers.clip_benchmark_images(folder / "openclip", files)
     texts["CLIP_benchmark"] = peers.clip_benchmark_captions(folder / "openclip", captions)
-    texts |= bounds(ours, CLIPModel.from_pretrained(checkpoint).text_model, captions)
+    texts["products alone"] = products_of(ours, CLIPModel.from_pretrained(checkpoint).text_model, captions)
     bars = {PEER: ">= 1.2", "CLIP_benchmark": ">= 1.2"}
     rows, _ = against("images per second, small CLIP", images, len(files), bars, turns=turns)
     bars = dict.fromkeys(bars, ">= 2")
     of_captions, seconds = against("captions per second, small CLIP", texts, len(captions), bars, turns=turns)
     rows += of_captions
-    for which, what, note in (
-        ("no padding", "forward passes without padding", "captions tokenised beforehand, each batch of one length"),
-        ("products alone", "the linear layers' matrix products alone", UPPER_BOUND),
-    ):
-        name = f"captions per second of {what}, small CLIP"
-        rows.append(Row(name, times(seconds, which, PEER), "times", peer=PEER, note=note))
-    return rows
+    name = "captions per second of the linear layers' matrix products alone, small CLIP"
+    return [*rows, Row(name, times(seconds, "products alone", PEER), "times", peer=PEER, note=UPPER_BOUND)]
 
 
 def contests(
@@ -128,20 +123,16 @@ def beside_sentence_transformers(folder: Path, turns: int, *, n_captions: int) -
     theirs = SentenceTransformer(str(folder / "minilm"), device=device())
     captions = mixed_captions(n_captions)
     _, contest = contests(ours, theirs, [], captions, BATCH)
-    contest |= bounds(ours, BertModel.from_pretrained(folder / "minilm", add_pooling_layer=False), captions)
+    model = BertModel.from_pretrained(folder / "minilm", add_pooling_layer=False)
+    contest["products alone"] = products_of(ours, model, captions)
     name = "captions per second, BERT of MiniLM's size"
     rows, _ = against(name, contest, n_captions, {PEER: ">= 2"}, turns=turns)
     return rows
 
 
-def bounds(encoder: Encoder, model: Any, captions: Sequence[str]) -> dict[str, Callable[[], object]]:
-    """What no loop around a model can be faster than: its forward passes without padding, and their products alone."""
-    unpadded = without_padding(encoder, captions)
-    n_tokens = sum(int(batch.n_tokens.sum()) for batch in unpadded)
-    return {
-        "no padding": lambda: [encoder.embed(batch) for batch in unpadded],
-        "products alone": products_alone(model, n_tokens, device()),
-    }
+def products_of(encoder: Encoder, model: Any, captions: Sequence[str]) -> Callable[[], None]:
+    """What no loop around a model can be faster than: its matrix products, without padding."""
+    return products_alone(model, int(encoder.prepare_captions([*captions]).n_tokens.sum()), device())
 
 
 def rates_of(seconds: dict[str, list[float]], n: int) -> str:
@@ -156,18 +147,6 @@ def rates_of(seconds: dict[str, list[float]], n: int) -> str:
 def times(seconds: dict[str, list[float]], ours: str, peer: str) -> float:
     """How many times faster than a peer, the median over the turns."""
     return statistics.median(b / a for a, b in zip(seconds[ours], seconds[peer], strict=True))
-
-
-def without_padding(encoder: Encoder, captions: Sequence[str]) -> list[Prepared]:
-    """Captions in batches of exactly one length, as many as the token budget allows."""
-    by_length: dict[int, list[str]] = {}
-    for caption in captions:
-        by_length.setdefault(int(encoder.prepare_captions([caption]).n_tokens[0]), []).append(caption)
-    batches: list[list[str]] = []
-    for length, alike in sorted(by_length.items()):
-        size = max(1, BATCH * NOMINAL_TOKENS // length)
-        batches += [alike[start : start + size] for start in range(0, len(alike), size)]
-    return [encoder.prepare_captions(batch) for batch in batches]
 
 
 def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> list[Row]:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.tasks.runtime.references import SetsRef
@@ -41,23 +40,14 @@ def run(quick: bool = False) -> list[Row]:
     ]
 
 
-def vectors(ords: NDArray[np.int32], *, captions: bool) -> NDArray[np.float32]:
-    """Unit vectors that depend on the position alone; a caption lies near its image."""
-    images_of = ords // 5 if captions else ords
-    rows = np.stack([np.random.default_rng(int(i)).standard_normal(DIM, np.float32) for i in images_of])
-    if captions:
-        noise = [np.random.default_rng([1, int(i)]).standard_normal(DIM, np.float32) for i in ords]
-        rows = rows + 6 * np.stack(noise)
-    return unit(rows)
-
-
 def fill(folder: Path, *, n: int, captions: int) -> None:
     corpus = by_number(n, captions)
     for modality, size in zip(BOTH, (n, captions), strict=True):
         store, spec, key = opened(folder / "store", corpus, DIM, modality=modality)
         for start in range(0, size, BLOCK):
             ords = np.arange(start, min(size, start + BLOCK), dtype=np.int32)
-            store.put(key, spec, as_block(ords, vectors(ords, captions=modality == "caption")))
+            rows = np.random.default_rng([start, len(modality)]).standard_normal((len(ords), DIM), np.float32)
+            store.put(key, spec, as_block(ords, unit(rows)))
         store.seal(key, n_items=size)
 
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.faults.course import summary, table, undergo
+from tests.faults.course import summary, undergo
 from tests.faults.faults import chosen
 from tests.faults.process import import_libraries
 
@@ -34,7 +34,6 @@ def main(argv: list[str] | None = None) -> int:
     import_libraries()
     with tempfile.TemporaryDirectory(prefix="faults-") as temporary:
         verdicts = undergo(faults, args.folder or Path(temporary), seed=args.seed, show=sys.stderr)
-    print(table(verdicts))
     print(summary(verdicts))
     return 0 if all(verdict.survived for verdict in verdicts) else 1
 

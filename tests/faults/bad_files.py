@@ -109,7 +109,7 @@ ODD_IMAGES: dict[str, Callable[[], bytes]] = {
 }
 
 
-def fuzz_images(number: int, examples: int = 400) -> int:
+def fuzz_images(number: int, examples: int) -> int:
     """Files with bytes changed, cut, doubled: an upright RGB image or :class:`UndecodableImage`, nothing else."""
     from capim.tasks.corpora.images.decode import UndecodableImage, decode_image, image_facts
 

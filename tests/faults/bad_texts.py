@@ -83,7 +83,7 @@ BAD_FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def fuzz_texts(number: int, folder: Path, examples: int = 30) -> int:
+def fuzz_texts(number: int, folder: Path, examples: int) -> int:
     """Lists of any texts through build, store and back: the same, or refused as a whole with the reason."""
     from capim.store import EmbeddingStore, RequestError
     from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus

@@ -7,14 +7,14 @@ vectors, outcomes and figures: ``tests/store/test_damage.py``.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from tests.faults.fault import Fault, Scene, expect, faults
+from tests.faults.fault import Scene, expect, faults
 from tests.faults.ground import damaged, figures, findings, refuse_other_figures
 
-TABLES = (
+TABLES = (  # or what their names begin with
+    *("single-", "multi-", "corpus-captions-", "corpus-images-"),
     *("outcomes", "results", "comparisons", "slices", "derived"),
     *("sets", "encoders", "corpora", "image_index"),
 )
@@ -56,17 +56,20 @@ def _is_about(what: str, name: str) -> bool:
     return what == name or (what.startswith("corpus ") and f"-{what.removeprefix('corpus ')}-" in name)
 
 
-def _faults(table: str, what: str = "", hurts: Iterable[str] = HURTS, part: str = "data/*") -> list[Fault]:
-    happen = {f"{hurt}: {what or table}": partial(corrupt, table=table, hurt=hurt, part=part) for hurt in hurts}
-    return faults("damaged files", happen)
-
-
-FAULTS = [
-    *_faults("single-", "vectors"),
-    *_faults("multi-", "multi-vectors"),
-    *_faults("corpus-captions-", "captions"),
-    *_faults("corpus-images-", "images"),
-    *[fault for table in TABLES for fault in _faults(table)],
-    *_faults("single-", "the tag of a set", ["a deleted file"], "_refs/tags/*"),
-    *_faults("single-", "a manifest of a set", part="_versions/*"),
-]
+FAULTS = faults(
+    "damaged files",
+    {
+        **{
+            f"{hurt}: {table.removesuffix('-')}": partial(corrupt, table=table, hurt=hurt)
+            for table in TABLES
+            for hurt in HURTS
+        },
+        **{
+            f"{hurt}: a manifest of a set": partial(corrupt, table="single-", hurt=hurt, part="_versions/*")
+            for hurt in HURTS
+        },
+        "a deleted file: the tag of a set": partial(
+            corrupt, table="single-", hurt="a deleted file", part="_refs/tags/*"
+        ),
+    },
+)

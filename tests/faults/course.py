@@ -39,9 +39,8 @@ def undergo(faults: Sequence[Fault], folder: Path, *, seed: int, show: TextIO) -
     def one(number: int, fault: Fault) -> Verdict:
         drawn = random.Random(f"{seed}/{fault.kind}/{fault.name}")
         verdict = _undergo(fault, ground, folder / f"fault-{number}", drawn)
-        show.write(f"{_word(verdict):<9} {verdict.seconds:5.1f} s  {fault.kind}: {fault.name}\n")
-        if not verdict.survived:
-            show.write(f"{verdict.detail}\n")
+        word = "survived" if verdict.survived and verdict.tried else "LOST" if verdict.tried else "not tried"
+        show.write(f"{word:<9} {verdict.seconds:5.1f} s  {fault.kind}: {fault.name}\n          {verdict.detail}\n")
         show.flush()
         return verdict
 
@@ -67,20 +66,6 @@ def _undergo(fault: Fault, ground: Ground, folder: Path, drawn: random.Random) -
     if survived and tried:
         shutil.rmtree(folder, ignore_errors=True)
     return Verdict(fault, survived, tried, time.monotonic() - begun, detail)
-
-
-def _word(verdict: Verdict) -> str:
-    return "survived" if verdict.survived and verdict.tried else "LOST" if verdict.tried else "not tried"
-
-
-def table(verdicts: Sequence[Verdict]) -> str:
-    """A line for every fault, in markdown."""
-    lines = ["| kind | fault | verdict | seconds | what was seen |", "|---|---|---|---:|---|"]
-    for verdict in verdicts:
-        seen = " ".join(verdict.detail.replace("|", "/").split())[:200]
-        kind, name, _ = verdict.fault
-        lines.append(f"| {kind} | {name} | {_word(verdict)} | {verdict.seconds:.1f} | {seen} |")
-    return "\n".join(lines)
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:

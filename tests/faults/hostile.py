@@ -1,7 +1,8 @@
 """Images and captions by someone who means harm, or by nobody who looked: a folder of the reader's own, encoded.
 
 What cannot be decoded is left out and listed, and all else is as if it had never been there; text comes back as it
-was, and a report shows it as text.
+was, and a report shows it as text. Malformed files of every command: ``tests/flows/test_malformed.py``; any bytes and
+any text: ``test_fuzz.py``.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from capim.store.inventory import disk_bytes
-from tests.faults.bad_files import BAD_IMAGES, ODD_IMAGES, SAME_IMAGES, fuzz_images
-from tests.faults.bad_texts import BAD_FILES, TEXTS, fuzz_texts
+from tests.faults.bad_files import BAD_IMAGES, ODD_IMAGES, SAME_IMAGES
+from tests.faults.bad_texts import BAD_FILES, TEXTS
 from tests.faults.fault import Scene, expect, faults
 from tests.faults.ground import refuse_damage
 
@@ -132,45 +132,6 @@ def refused(scene: Scene) -> str:
     return f"{len(BAD_FILES)} refused"
 
 
-def malformed(scene: Scene) -> str:
-    """Files that hold something else than their name says, pipes and bombs are wrong requests, and leave no trace."""
-    from tests.flows.test_malformed import CASES
-
-    scene.begin_from("whole")
-    for number, (words, name, make) in enumerate(CASES):
-        place = scene.folder / str(number) / name
-        place.parent.mkdir()
-        make(place)
-        if "\ud800" in words:  # no shell can pass it
-            continue
-        told = [{"toy": "few", "enc": "tiny-clip"}.get(word, word).replace("{}", str(place)) for word in words]
-        where = [] if words[0] == "check" or words[:2] == ("store", "info") else ["--workspace", scene.workspace]
-        done = scene.capim(*told, *where).must(2)
-        expect("unexpected" not in done.err, f"{name}: {done.err[-500:]}")
-    refuse_damage(scene.capim, scene.workspace)
-    return f"{len(CASES)} refused"
-
-
-def idle(scene: Scene) -> str:
-    """Runs that change nothing leave their own record: twenty of them less than a megabyte."""
-    scene.begin_from("whole")
-    folder = Path(scene.workspace, "store")
-    before = disk_bytes(folder)
-    for _ in range(4):
-        scene.run("run").must(0)
-    grown = 5 * (disk_bytes(folder) - before)
-    expect(grown < 1e6, f"twenty idle runs would add {grown:,} bytes")
-    return f"{grown / 20:,.0f} bytes for each of 4 runs"
-
-
-def fuzz(scene: Scene, what: str) -> str:
-    """Hypothesis makes images, or texts."""
-    scene.begin_from("whole")
-    seed = scene.random.randrange(2**32)
-    n = fuzz_images(seed) if what == "images" else fuzz_texts(seed, scene.folder)
-    return f"{n} {what} tried"
-
-
 FAULTS = faults(
     "hostile inputs",
     {
@@ -179,9 +140,5 @@ FAULTS = faults(
         "CMYK, 16 bits, animated, one pixel": odd_images,
         "captions that attack pages, terminals and SQL": hostile_texts,
         "folders that contradict themselves": refused,
-        "malformed files, pipes and bombs in every command": malformed,
-        "runs that change nothing": idle,
-        "fuzzed images": lambda s: fuzz(s, "images"),
-        "fuzzed captions": lambda s: fuzz(s, "texts"),
     },
 )

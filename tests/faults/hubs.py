@@ -5,11 +5,9 @@ Models are miniatures in their true formats under their true names, data sets ha
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.encoders import entry_of
@@ -61,9 +59,9 @@ def corpora(scene: Scene) -> str:
     return f"{len(names)} corpora: {', '.join(names)}"
 
 
-def pages(scene: Scene, which: Callable[[str], bool]) -> str:
+def pages(scene: Scene) -> str:
     """Published corpora of document pages, with as many rows as were counted; one with fewer would be refused."""
-    names = [name for name in CORPORA_ON_HUB if name in JUDGED_TASKS and which(name)]
+    names = [name for name in CORPORA_ON_HUB if name in JUDGED_TASKS]
     with first_hour(scene, corpora=names) as hour:
         for first in range(0, len(names), _AT_ONCE):
             some = names[first : first + _AT_ONCE]
@@ -71,27 +69,6 @@ def pages(scene: Scene, which: Callable[[str], bool]) -> str:
             expect(done.code == 0, done.err[-900:])
             expect(all(name in done.out for name in some), f"not planned: {done.out[-400:]}")
     return f"{len(names)} corpora of pages"
-
-
-def killed(scene: Scene) -> str:
-    """``kill -9`` in a download: no half file is taken for a whole one; the next command fetches what is missing."""
-    with first_hour(scene, encoders=["siglip-so400m", "laion-clip-h"]) as hour:
-        names = "laion-clip-h,siglip-so400m"
-        words = ("embed", "--corpora", "shapes", "--sample", "4", "--device", "cpu", "--encoders", names)
-        hour.hub.pause_after = 60_000_000
-        running = hour.start(*words)
-        ends = time.monotonic() + 300
-        while hour.hub.served["model.safetensors"] < hour.hub.pause_after and time.monotonic() < ends:
-            time.sleep(0.05)
-        running.kill()
-        running.wait()
-        hour.hub.pause_after = 0
-        cut, before = hour.hub.served["model.safetensors"], hour.hub.served["open_clip_model.safetensors"]
-        done = hour.capim(*words)
-        expect(done.code == 0, done.err[-900:])
-        expect(hour.hub.served["open_clip_model.safetensors"] == before, "a whole file was fetched again")
-        left = [path for path in Path(hour.home).rglob("*.incomplete") if path.stat().st_size]
-    return f"killed after {cut / 1e6:.0f} MB; {len(left)} useless half files left in the cache"
 
 
 FAULTS = faults(
@@ -102,9 +79,6 @@ FAULTS = faults(
             for adapter in dict.fromkeys(entry_of(name).adapter for name in ROWS)
         },
         "every corpus": corpora,
-        "every corpus of pages, ViDoRe": partial(pages, which=lambda name: "idore" in name or "ViDoRe" in name),
-        "every corpus of pages, JinaVDR": partial(pages, which=lambda name: name.startswith("JinaVDR")),
-        "every corpus of pages, MIRACL-Vision": partial(pages, which=lambda name: name.startswith("MIRACL")),
-        "a download killed": killed,
+        "every corpus of pages": pages,
     },
 )

@@ -104,14 +104,6 @@ def kill_writer(scene: Scene) -> str:
     return f"killed at object {n}" if killed else f"ended before object {n}"
 
 
-def two_writers(scene: Scene) -> str:
-    """Two runs of one suite into an object store."""
-    bucket(scene)
-    for running in [scene.start("run"), scene.start("run")]:
-        running.wait().must(0)
-    return "both ended well"
-
-
 def _alone(scene: Scene, *words: str, environment: dict[str, str], apart: bool = True) -> Done:
     """``capim`` from its beginning, where there is no network at all."""
     if apart and (os.geteuid() != 0 or shutil.which("unshare") is None):
@@ -163,7 +155,6 @@ FAULTS = faults(
         "object store away, scoring": lambda s: cut(s, "evaluate", before="embed"),
         "object store away, reporting": lambda s: cut(s, "report", before="run"),
         "an encode into an object store killed": kill_writer,
-        "two runs into an object store": two_writers,
         "no network at all": without_network,
         "the hub away": hub_away,
         "the Prefect server away": orchestrator_away,

@@ -1,4 +1,4 @@
-"""Processes that may do little, in odd places: few open files, little memory, other locales, clocks, many images."""
+"""Processes that may do little, in odd places: few open files, little memory, other locales, clocks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-
-import numpy as np
-from PIL import Image
 
 from tests.faults.fault import NotTried, Scene, faults
 from tests.faults.process import Done, Failed
@@ -75,22 +72,6 @@ def clock(scene: Scene, *times: str) -> str:
     return f"{len(times)} commands at {', '.join(times)}"
 
 
-def many_images(scene: Scene, n: int = 20_000) -> str:
-    """A folder of so many images is checked, and a sample of it encoded."""
-    scene.begin_from("whole")
-    folder = scene.folder / "many"
-    folder.mkdir()
-    values = np.random.default_rng(0).integers(0, 256, (n, 4, 4, 3), dtype=np.uint8)
-    for number, pixels in enumerate(values):
-        Image.fromarray(pixels).save(folder / f"{number:05d}.png", compress_level=0)
-    lines = [f"{number:05d}.png,picture {number}" for number in range(n)]
-    (folder / "captions.csv").write_text("\n".join(["image,caption", *lines]))
-    scene.capim("check", str(folder)).must(0)
-    words = ("--corpora", str(folder), "--encoders", "tiny-clip", "--sample", "200", "--replicates", "200", "--quiet")
-    scene.capim("run", *words, "--workspace", scene.workspace).must(0)
-    return f"{n:,} images"
-
-
 FAULTS = faults(
     "surroundings",
     {
@@ -101,6 +82,5 @@ FAULTS = faults(
         "LC_ALL=C": lambda s: elsewhere(s, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"),
         "LC_ALL=tr_TR": lambda s: elsewhere(s, "tr_TR"),
         "clocks that jump": lambda s: clock(s, "+2d", "-1d", "+1h"),
-        "20,000 images": many_images,
     },
 )

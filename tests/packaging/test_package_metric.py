@@ -15,11 +15,9 @@ import pytest
 
 import capim
 from capim.store import EmbeddingStore
-from capim.store.errors import WorkError
 from capim.tasks import derive
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.outcomes import outcomes_of
 from capim.tasks.results import summary
 from capim.tasks.statistics import VERSION
 from tests.command import command, json_rows
@@ -226,15 +224,3 @@ def test_another_version_of_the_statistics_computes_every_result_anew(
     now = rows(workspace, "results")
     assert len(now) == len(found)
     assert {row["statistics_version"] for row in now} == {VERSION + 1}
-
-
-def test_a_series_that_a_packages_metric_returns_is_read_by_its_index_or_refused(packages: Packages) -> None:
-    outcomes, points = outcomes_of([[4], [9], [2]]), {"capim.metrics": "depth = depth_metric:METRIC"}
-    values = "__import__('pandas').Series(outcomes.rank_best, index=outcomes.query_ids)"
-    for version, end in (("1", ".sort_values()"), ("2", ".iloc[1:]")):
-        module = METRIC.replace("(outcomes.rank_worst - 1)", values + end).format(factor=1)
-        packages("capim-depth", version, points, depth_metric=module)
-        if version == "1":
-            assert METRICS["depth"].per_query(outcomes).tolist() == [0.04, 0.09, 0.02]
-    with pytest.raises(WorkError, match=r"capim-depth 2.*Series of length 2 whose index \('q1', …\) does not name"):
-        METRICS["depth"].per_query(outcomes)
