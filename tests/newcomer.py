@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -202,35 +202,28 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.newcomer", description=__doc__)
     parser.add_argument("--with-tests", action="store_true", help="run `make test` too")
     parser.add_argument("--only", help="one page, e.g. README.md")
-    parser.add_argument("--keep", action="store_true", help="keep the folder")
     args = parser.parse_args(argv)
-    folder = Path(tempfile.mkdtemp(prefix="newcomer-"))
-    print(f"a newcomer in {folder}", flush=True)
-    newcomer = Newcomer(folder)
-    subprocess.run(["git", "clone", "--quiet", "--depth", "1", ROOT.as_uri(), newcomer.clone], check=True)
-    outcomes: list[Outcome] = []
+    counts = Counter[str]()
     order = [PAGES[0], PAGES[2], PAGES[1]]  # deployments/README.md goes on where the README ends
-    try:
+    with tempfile.TemporaryDirectory(prefix="newcomer-", ignore_cleanup_errors=True) as folder:
+        newcomer = Newcomer(Path(folder))
+        subprocess.run(["git", "clone", "--quiet", "--depth", "1", ROOT.as_uri(), newcomer.clone], check=True)
         for page in order:
-            for step in steps(page):
-                if args.only not in (None, step.page):
-                    continue
-                outcome = newcomer.carry_out(step, with_tests=args.with_tests)
-                outcomes.append(outcome)
-                head = step.text.strip().splitlines()[0]
-                print(f"{outcome.verdict:<12} {outcome.seconds:6.1f} s  {step.page}: {head}", flush=True)
-                if outcome.verdict != "done":
-                    print(f"{'':22}{outcome.detail}", flush=True)
-            newcomer.leave()
-    finally:
-        newcomer.leave()
-        if not args.keep:
-            shutil.rmtree(folder, ignore_errors=True)
-    counts = {verdict: sum(o.verdict == verdict for o in outcomes) for verdict in ("done", "excused", "left out")}
-    failed = len(outcomes) - sum(counts.values())
+            try:
+                for step in steps(page):
+                    if args.only not in (None, step.page):
+                        continue
+                    outcome = newcomer.carry_out(step, with_tests=args.with_tests)
+                    counts[outcome.verdict] += 1
+                    head = step.text.strip().splitlines()[0]
+                    print(f"{outcome.verdict:<12} {outcome.seconds:6.1f} s  {step.page}: {head}", flush=True)
+                    if outcome.verdict != "done":
+                        print(f"{'':22}{outcome.detail}", flush=True)
+            finally:
+                newcomer.leave()
     summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-    print(f"newcomer: {len(outcomes)} steps: {summary}, {failed} failed")
-    return 1 if failed else 0
+    print(f"newcomer: {counts.total()} steps: {summary}")
+    return 1 if counts["FAILED"] else 0
 
 
 if __name__ == "__main__":

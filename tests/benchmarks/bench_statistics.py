@@ -25,20 +25,17 @@ def run(quick: bool = False) -> list[Row]:
     """Time compared with SciPy, and peak memory of a process of its own; ``quick`` takes fewer replicates."""
     replicates = 1_000 if quick else 10_000
     n_metrics = N_ENCODERS * N_PROTOCOLS * len(RECALLS)
-    wilson, _ = alone(all_rows, replicates)
-    rows, peak_rows = alone(all_bootstrapped_rows, replicates)
-    intervals, peak_intervals = alone(all_intervals, replicates)
+    rows, peak = alone(all_rows, replicates)
+    intervals, _ = alone(all_intervals, replicates)
     peer = scipy_per_metric(replicates) * n_metrics
     what = f"{replicates:,} replicates, {N_ENCODERS} encoders x {N_PROTOCOLS} protocols x R@1/5/10, {N_IMAGES:,} images"
     peer_note = f"vectorised, on the same cluster sums, metric by metric: {peer:.0f} s for {n_metrics}"
-    name, scipy, peak = "result rows with percentile intervals", "scipy.stats.bootstrap", max(peak_rows, peak_intervals)
+    name, scipy = "result rows with the default intervals of shares", "scipy.stats.bootstrap"
     return [
-        Row("result rows with the default intervals of shares: time", wilson, "s", "<= 10", "", what),
         Row(f"{name}: time", rows, "s", "<= 10", "", what),
-        Row("intervals alone: time", intervals, "s", "<= 10", "", what),
         Row(f"{name}: peak memory", peak, "GiB", "<= 1", "", "imports included"),
+        Row("intervals alone: time", intervals, "s", "<= 10", "", what),
         Row("intervals: speed relative to SciPy", peer / intervals, "times", ">= 100", scipy, peer_note),
-        Row(f"{name}: speed relative to SciPy's intervals", peer / rows, "times", "", scipy, peer_note),
     ]
 
 
@@ -63,14 +60,8 @@ def all_rows(replicates: int) -> tuple[float, float]:
     return _per_encoder(lambda evaluated: result_rows(evaluated, Resampling(replicates=replicates)))
 
 
-def all_bootstrapped_rows(replicates: int) -> tuple[float, float]:
-    """Seconds and peak GiB for the same rows with percentile intervals instead of Wilson's."""
-    resampling = Resampling(replicates=replicates, method="percentile")
-    return _per_encoder(lambda evaluated: result_rows(evaluated, resampling))
-
-
 def all_intervals(replicates: int) -> tuple[float, float]:
-    """Seconds and peak GiB for the intervals of these rows alone: what SciPy is compared with."""
+    """Seconds and peak GiB for percentile intervals of these rows alone: what SciPy is compared with."""
     return _per_encoder(
         lambda evaluated: bootstrap_samples(
             [sample for each in evaluated for _, sample in each.samples],

@@ -1,4 +1,4 @@
-"""Disks that are full or read-only: a small file system in memory, on which the workspace lies."""
+"""Disks that are full: a small file system in memory, on which the workspace lies."""
 
 from __future__ import annotations
 
@@ -71,19 +71,6 @@ def no_inodes(scene: Scene) -> str:
     return done.said
 
 
-def read_only(scene: Scene) -> str:
-    """A workspace that cannot be written can be read, and says so when it should be written."""
-    disk(scene, AMPLE)
-    subprocess.run(["cp", "-r", f"{scene.ground.folder}/embedded/.", scene.workspace], check=True)
-    _mount("-o", "remount,ro", scene.workspace)
-    scene.run("store", "verify").must(0)
-    for words in (("store", "prune", "--yes"), ("run",)):
-        done = scene.run(*words).must(1)
-        expect("ead-only file system" in done.err, f"the message does not name the fault: {done.err[-500:]}")
-    _mount("-o", "remount,rw", scene.workspace)
-    return done.said
-
-
 FAULTS = faults(
     "full disks",
     {
@@ -94,6 +81,5 @@ FAULTS = faults(
         "a whole run, 900 kB free": lambda s: fill(s, "run", room=900_000),
         "a whole run, 1.8 MB free": lambda s: fill(s, "run", room=1_800_000),
         "no inodes": no_inodes,
-        "a read-only disk": read_only,
     },
 )
