@@ -29,7 +29,7 @@ def run(quick: bool = False) -> list[Row]:
     encoders = [*MODELS][4:7] if quick else [*MODELS]
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder)
-        how = {"n_images": n_images, "encoders": encoders, "n_patches": PATCHES, "pictures": True}
+        how = {"n_images": n_images, "encoders": encoders, "n_patches": PATCHES}
         alone(plant, workspace / "store", **how)
         done = {name: capim(name, "--workspace", workspace) for name in COMMANDS}
         store = EmbeddingStore.open(workspace / "store")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +18,6 @@ from capim.store import EmbeddingStore, EncoderSpec
 from capim.store.schema import BATCHES, texts
 from capim.store.types import Corpus, IndexedImage, Modality, digest16
 from tests.benchmarks.made import BOTH, as_block, karpathy, kept_in, unit
-from tests.benchmarks.own_process import peak_gib
-from tests.benchmarks.rows import both_clocks
 from tests.reports.large import MODELS, noisy_jpeg
 from tests.reports.stand_in import StandIn, batches, spec
 
@@ -30,8 +27,8 @@ TOKENS = (12, 28)  # fewest and most vectors of a caption
 MULTI = next(name for name in MODELS if "colpali" in name)
 
 
-def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int, pictures: bool) -> dict[str, float]:
-    """Makes a store of sealed sets; returns the wall-clock and CPU seconds of writing vectors, and the peak GiB."""
+def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int) -> None:
+    """Makes a store of sealed sets."""
     corpus = karpathy(n_images)
     shas = [digest16([corpus.name, id_]) * 2 for id_ in corpus.images["id"].to_pylist()]
     at = corpus.images.schema.get_field_index("sha")
@@ -39,10 +36,8 @@ def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int, p
     store = EmbeddingStore.open(folder, create=True)
     store.write_corpus(corpus)
     rng = np.random.default_rng(0)
-    if pictures:
-        store.write_image_index(IndexedImage(sha, 213, 160, noisy_jpeg(rng), None) for sha in shas)
+    store.write_image_index(IndexedImage(sha, 213, 160, noisy_jpeg(rng), None) for sha in shas)
     hidden = Hidden(corpus)
-    taken = np.zeros(2)  # seconds by the wall and of the processor
     for name in encoders:
         model = spec(name, dim=MODELS[name][0], vectors="multi" if name == MULTI else "single")
         record = StandIn(specs={name: model}, contents={corpus.name: corpus})
@@ -54,10 +49,8 @@ def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int, p
             start = 0
             for values, offsets, n in hidden.blocks(model, modality, n_patches):
                 ords = np.arange(start, start := start + n, dtype=np.int32)
-                block = as_block(ords, values, offsets, ids[ords[0] : start])
-                taken += both_clocks(partial(store.put, key, model, block))
-            taken += both_clocks(partial(store.seal, key, n_items=len(ids)))
-    return dict(zip(("seconds", "processor"), taken.tolist(), strict=True)) | {"peak_gib": peak_gib()}
+                store.put(key, model, as_block(ords, values, offsets, ids[ords[0] : start]))
+            store.seal(key, n_items=len(ids))
 
 
 class Hidden:
