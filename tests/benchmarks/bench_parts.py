@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,7 +58,12 @@ def score_windows(folder: Path, *, n: int, captions: int) -> dict[str, float]:
     store = EmbeddingStore.open(folder / "store")
     key = store.sealed_sets()[0].key
     sets = SetsRef(**{name: getattr(key, name) for name in SetsRef.__dataclass_fields__})
-    how = {"protocols": ["t2i/all"], "device": "cpu", "memory_bytes": MEMORY, "resampling": Resampling(replicates=100)}
+    how: dict[str, Any] = {
+        "protocols": ["t2i/all"],
+        "device": "cpu",
+        "memory_bytes": MEMORY,
+        "resampling": Resampling(replicates=100),
+    }
     seconds = timed(lambda: score.fn(sets, store_uri=store.uri, run="bench", **how))
     peak = peak_gib()
     queries, items = torch.randn(captions, DIM), torch.randn(min(n, 8192), DIM)
