@@ -15,7 +15,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -36,7 +35,6 @@ from capim.store.files import file_system, sync
 
 if TYPE_CHECKING:
     import lance
-    from lance.fragment import FragmentMetadata
 
 
 # --- Faults of the storage layer: told in words a user can act on, and tried again where another process was first.
@@ -452,43 +450,17 @@ class Connection:
         self.committed(name, table.version, rows)
         return table
 
-    def append(self, table: lance.LanceDataset, parts: Sequence[Callable[[], Rows]]) -> lance.LanceDataset:
-        """Adds rows in one commit: all of them or none. Appends of several processes never conflict.
-
-        Each of ``parts`` makes some of the rows, in its own thread: a batch for one file, or a reader for several.
-        """
-        lance = load_lance()
-
-        def write(part: Callable[[], Rows]) -> list[FragmentMetadata]:
-            written: list[FragmentMetadata] = lance.fragment.write_fragments(
-                part(),
-                table,
-                mode="append",
-                max_bytes_per_file=FILE_BYTES,
-                data_storage_version=STORAGE_VERSION,
-                storage_options=self.options or None,
-            )
-            return written
-
-        with ThreadPoolExecutor(len(parts)) as pool:
-            running = [pool.submit(write, part) for part in parts]
-        try:
-            fragments = [fragment for one in running for fragment in one.result()]
-        except Exception:
-            self._remove_files(table, [part for one in running if not one.exception() for part in one.result()])
-            raise
-        operation = lance.LanceOperation.Append(fragments)
-        return lance.LanceDataset.commit(
-            table, operation, read_version=table.version, storage_options=self.options or None
+    def append(self, table: lance.LanceDataset, rows: Rows) -> lance.LanceDataset:
+        """Add rows in one commit: all of them or none. Appends of several processes never conflict."""
+        written: lance.LanceDataset = load_lance().write_dataset(
+            rows,
+            table,
+            mode="append",
+            max_bytes_per_file=FILE_BYTES,
+            data_storage_version=STORAGE_VERSION,
+            storage_options=self.options or None,
         )
-
-    def _remove_files(self, table: lance.LanceDataset, fragments: Sequence[FragmentMetadata]) -> None:
-        """Removes the files of a write that failed in part; object storage is cleaned by `capim store prune`."""
-        folder = self.folder(_name(table))
-        if folder is not None:
-            for fragment in fragments:
-                for file in fragment.files:
-                    (folder / "data" / file.path).unlink(missing_ok=True)
+        return written
 
     @cached_property
     def _files(self) -> tuple[pyarrow.fs.FileSystem, str]:

@@ -454,7 +454,7 @@ def write_part(store: EmbeddingStore, evaluation: str, part: str, arrays: Mappin
 
     def append() -> None:
         table = connection.create(name, _PARTS)
-        connection.append(table, [lambda: pa.RecordBatch.from_pylist([row], schema=_PARTS)])
+        connection.append(table, pa.RecordBatch.from_pylist([row], schema=_PARTS))
 
     retrying(f"writing {name!r}", append)
 

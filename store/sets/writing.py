@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,10 +154,6 @@ def _rows(wrong: NDArray[np.bool_], block: Block, words: Callable[[int], str]) -
         yield f"… and {len(rows) - _SHOWN} more rows with the same fault"
 
 
-_PARTS = 2  # files that a block is written as, at once; more would leave more small files than they save time
-_PART_BYTES = 8 << 20  # of float32 vectors; a smaller block is one file: every commit lists all files of the set
-
-
 class SetWriter:
     """Appends blocks to one embedding set and tracks the stored positions, of other processes too; thread-safe."""
 
@@ -213,24 +208,20 @@ class SetWriter:
         with self._lock:
             try:
                 with storage_faults(f"writing {name!r}"):
-                    self._table = self._connection.append(self._connection.create(name, schema), [lambda: rows])
+                    self._table = self._connection.append(self._connection.create(name, schema), rows)
             except WorkError as fault:
                 raise refused[0] if refused else fault from None
             self._reset()
 
     def _append(self, spec: EncoderSpec, block: Block, fresh: NDArray[np.int64]) -> None:
-        name, schema, number = self._key.table, set_schema(self._key, spec), write_number()
-        n_bytes = block.embeddings.values.nbytes * len(fresh) // len(block)
-        parts = [
-            partial(to_rows, schema, block, self._items, chosen, number)
-            for chosen in np.array_split(fresh, max(1, min(_PARTS, n_bytes // _PART_BYTES)))
-        ]
+        name = self._key.table
+        rows = to_rows(set_schema(self._key, spec), block, self._items, fresh, write_number())
 
         def append() -> lance.LanceDataset:
             latest = self._connection.latest(name, self._table)
             if latest is None:
                 raise WorkError(f"set {name!r} was dropped during the write", remedy="Run the same `capim embed` again")
-            return self._connection.append(latest, parts)
+            return self._connection.append(latest, rows)
 
         self._table = retrying(f"writing {len(fresh)} rows to {name!r}", append)
         if self._table.version == self._version + 1:
