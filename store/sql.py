@@ -26,7 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from math import inf
@@ -37,7 +37,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from capim.store.connection import storage_faults
+from capim.store.connection import retrying, storage_faults
 from capim.store.current import newest_rows
 from capim.store.embedding_store import EmbeddingStore, corpus_part
 from capim.store.errors import RequestError, WorkError, unknown
@@ -64,60 +64,40 @@ _EMBEDDINGS = pa.schema(
         *optional(pa.string(), "input_sha", "batch_id", "language", "translator"),
     ]
 )
-VIEWS = {
-    "items": (
-        ("images", "captions"),
-        """SELECT corpus, corpus_fingerprint, 'image' AS modality, ord, id, id AS image_id, NULL AS text,
+VIEWS: dict[str, str] = {
+    "items": """SELECT corpus, corpus_fingerprint, 'image' AS modality, ord, id, id AS image_id, NULL AS text,
                   NULL AS ordinal, NULL AS language, NULL AS translator, sha, width, height FROM images
            UNION ALL BY NAME
            SELECT corpus, corpus_fingerprint, 'caption' AS modality, ord, id, image_id, text,
                   ordinal, language, translator, NULL AS sha, NULL AS width, NULL AS height FROM captions""",
-    ),
-    "embedded_items": (
-        ("embeddings", "items"),
-        """SELECT e.*, i.image_id, i.text FROM embeddings e JOIN items i
+    "embedded_items": """SELECT e.*, i.image_id, i.text FROM embeddings e JOIN items i
            ON e.corpus_fingerprint = i.corpus_fingerprint AND e.modality = i.modality AND e.ord = i.ord""",
-    ),
-    "query_outcomes": (
-        ("outcomes", "items"),
-        """SELECT o.*, i.modality AS query_modality, i.image_id AS query_image, i.text AS query_text
+    "query_outcomes": """SELECT o.*, i.modality AS query_modality, i.image_id AS query_image, i.text AS query_text
            FROM outcomes o LEFT JOIN items i ON o.corpus_fingerprint = i.corpus_fingerprint AND o.query_id = i.id
            AND i.modality = CASE WHEN o.protocol LIKE 'i2%' THEN 'image' ELSE 'caption' END""",
-    ),
-    "sourced_results": (
-        ("results", "sets"),
-        """SELECT r.*, i.set_name AS image_set, i.digest AS image_digest,
+    "sourced_results": """SELECT r.*, i.set_name AS image_set, i.digest AS image_digest,
                   c.set_name AS caption_set, c.digest AS caption_digest
            FROM results r
            LEFT JOIN sets i ON r.image_tag = i.tag AND r.corpus_fingerprint = i.corpus_fingerprint
                 AND r.encoder_fingerprint = i.encoder_fingerprint AND i.modality = 'image'
            LEFT JOIN sets c ON r.caption_tag = c.tag AND r.corpus_fingerprint = c.corpus_fingerprint
                 AND r.encoder_fingerprint = c.encoder_fingerprint AND c.modality = 'caption'""",
-    ),
-    "ambiguous_misses": (
-        ("slices",),
-        """SELECT encoder, encoder_fingerprint, corpus, corpus_fingerprint, protocol, feature AS cause,
+    "ambiguous_misses": """SELECT encoder, encoder_fingerprint, corpus, corpus_fingerprint, protocol, feature AS cause,
                   unnest(from_json(json_extract(detail, '$.queries'), '["VARCHAR"]')) AS query_id,
                   unnest(from_json(json_extract(detail, '$.sources'), '["VARCHAR"]')) AS sources
            FROM slices WHERE analysis = 'ambiguous' AND metric = 'share of misses' AND feature <> 'either'""",
-    ),
 }
-"""View -> (tables and views that it reads, its definition)."""
+"""View -> its definition, which names the tables and views that it reads."""
 
 _CURRENT_TABLES = [name for name, table in ANALYSES.items() if table.shown_for is not None]
 CURRENT = {f"current_{name}": name for name in (*_CURRENT_TABLES, "outcomes", *CORPUS_PARTS)}
 """View -> the table whose current rows it has, see ``store.current``."""
-_AMBIGUOUS = VIEWS["ambiguous_misses"][1].replace("FROM slices", "FROM current_slices")
-VIEWS["current_ambiguous_misses"] = ("current_slices",), _AMBIGUOUS
+VIEWS["current_ambiguous_misses"] = VIEWS["ambiguous_misses"].replace("FROM slices", "FROM current_slices")
 
 
 MEMORY = 4 * 2**30  # bytes
 _ROWS = 32_768  # of the answer at a time
 _LISTS = {"information_schema", "duckdb_tables", "duckdb_views", "duckdb_columns"}  # what lists tables
-
-
-class _CompactedError(WorkError):
-    """Another process compacted the version of a table that was being read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,10 +136,10 @@ def select(
     """
     import duckdb
 
-    words = {word.lower() for word in re.findall(r"\w+", statement)}
+    words = _words(statement.lower())
     lists = _LISTS & words or words >= {"show", "tables"}
     words |= {*known_tables()} if lists else set()
-    wanted = words.union(*(re.findall(r"\w+", VIEWS[name][1]) for name in _needed(words) if name in VIEWS))
+    wanted = words.union(*(_words(VIEWS[name]) for name in _needed(words) if name in VIEWS))
     faults: list[WorkError] = []
     most = MEMORY if memory is None else memory
     settings = {
@@ -169,15 +149,14 @@ def select(
     }
 
     def answer(database: duckdb.DuckDBPyConnection) -> pa.Table:
-        """The rows; read again from their beginning where another process compacted a table."""
-        while True:
-            try:
-                relation = database.sql(statement, params=list(parameters))
-                return _gathered(relation.to_arrow_reader(_ROWS), most)
-            except (duckdb.Error, OSError):
-                if not faults or not isinstance(faults[0], _CompactedError):
-                    raise
-                faults.clear()
+        faults.clear()
+        try:
+            relation = database.sql(statement, params=list(parameters))
+            return _gathered(relation.to_arrow_reader(_ROWS), most)
+        except (duckdb.Error, OSError) as fault:
+            if faults:
+                raise faults[0] from faults[0].__cause__  # which says whether another process compacted the table
+            raise duckdb.Error(str(fault)) from fault
 
     with duckdb.connect(":memory:", config=settings) as database:
         try:
@@ -188,16 +167,15 @@ def select(
                 raise RequestError("the query failed: expected one SELECT; the store is read-only here")
             for name in _needed(words):
                 if name in VIEWS:
-                    database.execute(f"CREATE VIEW {name} AS {VIEWS[name][1]}")
+                    database.execute(f"CREATE VIEW {name} AS {VIEWS[name]}")
                     continue
                 chosen = _chosen(name, wanted, everything=bool(lists) or _selects_all(statement))
                 rows = None if cached is None else cached(name, chosen)
                 batches = partial(_read, store, name, chosen, faults)
                 database.register(name, Stream(schema=chosen, batches=batches) if rows is None else rows)
-            return _interruptible(partial(answer, database), database.interrupt, seconds)
-        except (duckdb.Error, OSError) as fault:
-            if faults:
-                raise faults[0] from fault
+            work = partial(retrying, "reading the store", partial(answer, database))
+            return _interruptible(work, database.interrupt, seconds)
+        except duckdb.Error as fault:
             if "Out of Memory" in str(fault):
                 raise _too_large(most) from None
             raise RequestError(f"the query failed: {_explained(str(fault), words)}") from None
@@ -290,15 +268,22 @@ def _needed(words: set[str]) -> list[str]:
     order: list[str] = []
 
     def take(name: str) -> None:
-        for below in VIEWS.get(name, ((), ""))[0]:
+        for below in _among(_words(VIEWS.get(name, ""))):
             take(below)
         if name not in order:
             order.append(name)
 
-    for name in known_tables():
-        if name in words:
-            take(name)
+    for name in _among(words):
+        take(name)
     return order
+
+
+def _among(words: set[str]) -> list[str]:
+    return [name for name in known_tables() if name in words]
+
+
+def _words(statement: str) -> set[str]:
+    return {*re.findall(r"\w+", statement)}
 
 
 def _selects_all(statement: str) -> bool:
@@ -318,7 +303,9 @@ def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:
     """The columns of a table that a statement of these words needs; at least one."""
     schema = _schema_of(name)
     # A view with e.* needs all light columns of the table below it.
-    everything = everything or any(name in VIEWS[view][0] and "*" in VIEWS[view][1] for view in VIEWS if view in words)
+    everything = everything or any(
+        "*" in VIEWS[view] and name in _words(VIEWS[view]) for view in VIEWS if view in words
+    )
     columns = [column for column in schema.names if column in words or (everything and column not in _HEAVY)]
     fields = [schema.field(column) for column in columns or schema.names[:1]]
     return pa.schema([field.remove_metadata().with_nullable(True) for field in fields])
@@ -366,16 +353,9 @@ def batches_of(
     else:
         table = connection.find(name)
         wanted = one_of("evaluation", [row["evaluation"] for row in store.evaluated()]) if is_current else None
-        try:
-            with storage_faults(f"reading {name!r}"):
-                if table is not None:
-                    for batch in table.scanner(columns=chosen.names, filter=wanted, scan_in_order=True).to_batches():
-                        yield _completed(batch, chosen, {})
-        except WorkError as fault:
-            latest = connection.find(name)
-            if table is None or latest is None or latest.version == table.version:
-                raise
-            raise _CompactedError(str(fault)) from fault
+        if table is not None:
+            for batch in table.scanner(columns=chosen.names, filter=wanted, scan_in_order=True).to_batches():
+                yield _completed(batch, chosen, {})
 
 
 def _embedding_batches(store: EmbeddingStore, chosen: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -425,14 +405,6 @@ def version_of(store: EmbeddingStore) -> str:
     return digest16([newest])
 
 
-@dataclass(kw_only=True)
-class _QueryPart:
-    """The columns of some rows of a table at one version of it."""
-
-    version: int
-    columns: dict[str, pa.ChunkedArray] = field(default_factory=dict)
-
-
 class TableCache:
     """Reads each needed column once per version of its table; threads may share it.
 
@@ -442,7 +414,7 @@ class TableCache:
 
     def __init__(self, store: EmbeddingStore) -> None:
         self._store = store
-        self._parts: OrderedDict[tuple[str, str], _QueryPart] = OrderedDict()
+        self._parts: OrderedDict[tuple[str, str, int], pa.Table] = OrderedDict()  # by table, key and version
         self._lock = RLock()
 
     def select(
@@ -471,20 +443,18 @@ class TableCache:
     def _rows(self, name: str, key: str, chosen: pa.Schema, version: int) -> pa.Table:
         """The chosen columns of one part; reads those that are not in memory at this version of the table."""
         with self._lock:
-            part = self._parts.pop((name, key), _QueryPart(version=version))
-            if part.version != version:
-                part = _QueryPart(version=version)
-            missing = pa.schema([f for f in chosen if f.name not in part.columns])
+            part = self._parts.pop((name, key, version), pa.table({}))
+            missing = pa.schema([f for f in chosen if f.name not in part.column_names])
             if missing.names:
                 if name in CORPUS_PARTS:
                     found = pa.Table.from_batches(batches_of(self._store, name, missing, key), schema=missing)
                 else:  # read again where another process has just compacted it
                     found = read(self._store.connection, name, {"evaluation": key}, missing.names)
-                part.columns |= {column: found[column] for column in missing.names}
-            self._parts[name, key] = part
+                part = pa.table([*part.columns, *found.columns], names=[*part.column_names, *missing.names])
+            self._parts[name, key, version] = part
             while missing.names and len(self._parts) > 1 and self._n_bytes() > MOST_BYTES:
                 self._parts.popitem(last=False)
-        return pa.table([part.columns[f.name].cast(f.type) for f in chosen], schema=chosen)
+        return pa.table([part[f.name].cast(f.type) for f in chosen], schema=chosen)
 
     def _n_bytes(self) -> int:
-        return sum(column.nbytes for part in self._parts.values() for column in part.columns.values())
+        return sum(part.nbytes for part in self._parts.values())
