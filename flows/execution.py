@@ -668,14 +668,13 @@ def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
     store = EmbeddingStore.open(config.store_uri)
     if done:
         _mark_interrupted(store)
-    plan = plan_pruning(store, keep=keep)
+    plan = remove(store, keep=keep) if done else plan_pruning(store, keep=keep)
     folders = folders_of(config.reports_uri)
     reports = tuple(name for name in folders if name < plan.runs[0]) if plan.runs else ()
     if not plan.running:  # a run writes its page before its folder points there
         reports += tuple(unused_pages(config.reports_uri, {*folders} - {*reports}))
     freed: dict[str, int] = {}
     if done:
-        plan = remove(store, plan)
         for name in reports:
             remove_folder(f"{config.reports_uri}/{name}")
         freed = compact_store(store)

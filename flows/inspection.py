@@ -363,8 +363,7 @@ def verify(
 def upgrade(*, workspace: str | None) -> None:
     """Bring a store that an earlier release wrote to the format of this one; nothing is encoded again.
 
-    Vectors, corpora and outcomes stay. Figures whose tables have other columns now are removed, and the next run, or
-    `capim evaluate`, `compare` and `analyse`, makes them again from what is stored.
+    Vectors, corpora, outcomes and figures stay. Columns that another program added are removed.
 
     Example: capim store upgrade
     """

@@ -636,8 +636,8 @@ def check_address(connection: Connection) -> None:
 
 RELEASES = {4: "0.2.0"}
 """Format -> the release that reads it, of the releases before this one."""
-FIRST_UPGRADED = 6
-"""The first format that `capim store upgrade` brings to this one (``store.inventory``)."""
+UPGRADED = 7
+"""The format of 0.3.0, which `capim store upgrade` brings to this one (``store.inventory``)."""
 
 
 def _check_format(connection: Connection, *, create: bool) -> None:
@@ -686,7 +686,7 @@ def _way_of(other: int) -> str:
     """Which release reads another format, and how the vectors of such a store come over."""
     if other > FORMAT:
         return "a later release wrote it. Upgrade capim"
-    if other >= FIRST_UPGRADED:
+    if other == UPGRADED:
         return "run `capim store upgrade` (nothing is encoded again)"
     if other not in RELEASES:
         return "no release reads it. Make it anew by the same commands"

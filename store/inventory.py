@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from capim.store.connection import Connection, data_bytes, retrying
-from capim.store.embedding_store import FIRST_UPGRADED, EmbeddingStore, check_address, written_formats
+from capim.store.embedding_store import UPGRADED, EmbeddingStore, check_address, written_formats
 from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import KEYED_BY, REMOVED, Made, about_evaluation, entry_of, made_rows
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
@@ -171,14 +171,13 @@ _TABLE_OF = {
 }  # kind of a derivation -> its table; of others `slices`
 
 #
-# What was encoded, imported and scored stays as it is: vectors, corpora, outcomes. A column that this format adds is
-# empty in rows that were written before, and one that it does not have is removed. What is derived from these, and has
-# other columns now, is removed: the next run makes it again, without a model.
+# What was encoded, imported, scored and derived stays as it is. A column that this format adds is empty in rows that
+# were written before, and one that it does not have is removed.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upgraded:
-    """What was done with one table: ``columns changed`` or ``removed``, and the columns in which it differs."""
+    """What was done with one table, and the columns in which it differs."""
 
     table: str
     done: str
@@ -193,41 +192,29 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         uri: As for :meth:`EmbeddingStore.open`.
 
     Raises:
-        RequestError: The format is a later one or one before 6, or a table has columns that nothing can be made of.
+        RequestError: The format is neither 7 nor this one, or a table lacks a column that nothing can be made of.
     """
     connection = Connection.to(uri)
     check_address(connection)
     formats = written_formats(connection)
-    if not formats or not FIRST_UPGRADED <= max(formats) <= FORMAT:
+    if not formats or max(formats) not in (UPGRADED, FORMAT):
         found = f"format {max(formats)}" if formats else "no format that can be read"
         raise RequestError(
-            f"store {connection.uri} has {found}, this release of capim upgrades formats {FIRST_UPGRADED} to {FORMAT}"
+            f"store {connection.uri} has {found}, this release of capim upgrades format {UPGRADED} to {FORMAT}"
         )
-    yield from _take_up(connection)
-    names = [name for name in TABLES if name != "derived"]
-    changes = {name: change for name in names if (change := _differs(connection, name)) is not None}
-    made_again = set[str]()
+    changes = {name: _differences(connection, name) for name in TABLES if name != "derived"}
     for name, (lacking, others) in changes.items():
-        own, is_derived = TABLES[name].columns.names, "derived" in TABLES[name].columns.names
-        if {*others} & {*own} or any(is_derived or not each.nullable for each in lacking):
-            made_again.add(name)
-            if not is_derived:
-                differing = ", ".join([*(each.name for each in lacking), *others])
-                problem = f"table {name!r} of store {connection.uri} differs in {differing}, and is not upgraded"
-                raise RequestError(problem)
+        wrong = [each.name for each in lacking if not each.nullable]
+        if wrong := [*wrong, *(each for each in others if each in TABLES[name].columns.names)]:
+            problem = f"table {name!r} of store {connection.uri} differs in {', '.join(wrong)}, and is not upgraded"
+            raise RequestError(f"{problem}; restore it from a backup")
     for name, (lacking, others) in changes.items():
-        table = connection.find(name)
-        n_rows = 0 if table is None else table.count_rows()
-        columns = (*(each.name for each in lacking), *others)
-        if name in made_again:
-            connection.drop(name)
-            if formats == {FORMAT}:  # else the ledger is written again, below
-                delete(connection, "derived", "table_name", [name])
-            yield Upgraded(table=name, done="removed; the next run makes it again", columns=columns, n_rows=n_rows)
-        else:
-            _change(connection, name, lacking, others)
+        if lacking or others:
+            n_rows = _change(connection, name, lacking, others)
+            columns = (*(each.name for each in lacking), *others)
             yield Upgraded(table=name, done="columns changed", columns=columns, n_rows=n_rows)
     if formats != {FORMAT}:
+        yield from _take_up(connection)
         yield from _fill_ledger(connection)
         # the new one first: a store without any cannot be upgraded
         register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
@@ -236,10 +223,6 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
 
 def _take_up(connection: Connection) -> Iterator[Upgraded]:
     """Move what tables of format 7 held into columns: keys of runs, seconds of slices; remove these tables."""
-    for name, column in (("runs", "same_as"), ("slices", "seconds_per_query")):
-        table = connection.find(name)
-        if table is not None and column not in table.schema.names:
-            _change(connection, name, [TABLES[name].columns.field(column)], [])
     for name in sorted({"pair_facts", "timings", "uses"} & {*connection.names()}):
         rows = _rows(connection, name)
         if name == "pair_facts":
@@ -283,27 +266,29 @@ def _rows(connection: Connection, name: str) -> list[dict[str, Any]]:
     return [] if table is None else [*table.to_table().to_pylist()]
 
 
-def _differs(connection: Connection, name: str) -> tuple[list[pa.Field], list[str]] | None:
+def _differences(connection: Connection, name: str) -> tuple[list[pa.Field], list[str]]:
     """The fields that a table lacks, and the names of those that it has and should not have, or has of another type."""
+    wanted = TABLES[name].columns
     table = connection.find(name)
-    if table is None:
-        return None
-    stored, wanted = table.schema, TABLES[name].columns
-    lacking = [each for each in wanted if each.name not in stored.names]
+    stored = wanted if table is None else table.schema
     others = [each.name for each in stored if each.name not in wanted.names]
     others += [each.name for each in wanted if each.name in stored.names and stored.field(each.name).type != each.type]
-    return (lacking, others) if lacking or others else None
+    return [each for each in wanted if each.name not in stored.names], others
 
 
-def _change(connection: Connection, name: str, lacking: list[pa.Field], others: list[str]) -> None:
-    def commit() -> None:
+def _change(connection: Connection, name: str, lacking: list[pa.Field], others: list[str]) -> int:
+    """Add columns to a table, and remove others; return its number of rows."""
+
+    def commit() -> int:
         table = connection.find(name)
         if table is None:
-            return
+            return 0
         if missing := [each for each in lacking if each.name not in table.schema.names]:
             table.add_columns(pa.schema(missing))
         if surplus := [each for each in others if each in table.schema.names]:
             table.drop_columns(surplus)
+        return int(table.count_rows())
 
-    retrying(f"changing the columns of table {name!r}", commit)
+    n_rows = retrying(f"changing the columns of table {name!r}", commit)
     connection.committed(name, 0)
+    return n_rows

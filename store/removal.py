@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from capim.store.connection import (
     HISTORY_AGE,
@@ -177,8 +177,7 @@ def discard_if_empty(store: EmbeddingStore) -> None:
 # corpus any more; records of older runs that no kept row names.
 #
 # Runs go on meanwhile. All stays that belongs to what the names of encoders and corpora have meant since the oldest
-# running run began, outcomes without results even where no run is known to run: the next one goes on from them. Before
-# anything is removed, the plan is made again: what it does not name twice stays.
+# running run began, outcomes without results even where no run is known to run: the next one goes on from them.
 
 
 _LONGEST_RUN = timedelta(days=14)  # a run that began before has died on a host that no run was on since
@@ -193,14 +192,12 @@ class Pruning:
         tables: Of embedding sets and corpora, whole.
         runs: Ids of all kept runs, oldest first; reports of other runs go too.
         running: Ids of those that have not ended, whose rows and what they may read stay.
-        keep: How many of the newest runs are kept.
     """
 
     rows: Mapping[str, tuple[str, Counter[str]]]
     tables: tuple[str, ...]
     runs: tuple[str, ...]
     running: tuple[str, ...]
-    keep: int
 
 
 def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
@@ -211,30 +208,33 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     running = [row for row in runs if row["state"] == "running" and row["started"] > now() - _LONGEST_RUN]
     since = min((row["started"] for row in running), default=now())
     newest = sorted({*sorted(row["run"] for row in runs)[-keep:], *(row["run"] for row in running)})
-    uses = store.uses()
-    kept_by = _Kept(runs=frozenset(newest), keys=frozenset().union(*map(store.keys_of, newest)))
+    keys = set[str]().union(*map(store.keys_of, newest))
     described, described_corpora = store.encoders().to_pylist(), store.corpora().to_pylist()
     meant, current = _meant(described, since), _meant(described_corpora, since)
 
+    def of_kept_run(row: Row) -> bool:
+        return row["run"] in newest or row["derived"] in keys
+
     def in_use(row: Row) -> bool:
-        """Whether a run may be at work on it."""
+        """True if a run may be at work on it."""
         return row["encoder_fingerprint"] in meant and row["corpus_fingerprint"] in current
 
     watched = store.current("watched")
     pinned = {row[name] for row in watched for name in ("evaluation", "baseline_evaluation")}
     every = store.rows("results").to_pylist()
     # `capim results` shows those on corpora that were dropped, too
+    uses = store.uses()
     states = States.of(every, uses), store.states()
     shown = {row["result"] for each in states for row in newest_rows(filter(each.has, every), "results", uses=uses)}
     kept = [
         row
         for row in every
-        if row["result"] in shown or kept_by.keeps(row) or row["evaluation"] in pinned or (running and in_use(row))
+        if row["result"] in shown or of_kept_run(row) or row["evaluation"] in pinned or (running and in_use(row))
     ]
-    finished = {row["evaluation"] for row in every}
-    unfinished = {row["evaluation"] for row in _evaluations(store) if row["evaluation"] not in finished and in_use(row)}
+    unfinished = {*_evaluations(store, in_use)} - {row["evaluation"] for row in every}
     evaluations = {row["evaluation"] for row in kept} | pinned | unfinished
-    pairs = {(row["encoder_fingerprint"], row["corpus_fingerprint"]) for row in kept}
+    pairs = set(map(_pair, kept))
+    named = {row["baseline"] for row in watched} | {row["run"] for row in kept}
 
     rows = {}
     for table in ("outcomes", "replicates"):  # before the results: what is left when this is killed goes the next time
@@ -242,61 +242,54 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
         rows[table] = ("evaluation", Counter({each: n for each, n in counted.items() if each not in evaluations}))
     rows["results"] = _left_out(every, "result", _whole(every, "result", {row["result"] for row in kept}))
     replicates = read(store.connection, "replicates", columns=("derived", "evaluation")).to_pylist()
-    made = {row["derived"] for row in (*kept, *(row for row in replicates if row["evaluation"] in evaluations))}
-    rows |= _derived(store, kept_by, made)
-    superseded = {(row["encoder_fingerprint"], row["corpus_fingerprint"]) for row in every} - pairs
-    keys = {name: (key.encoder_fingerprint, key.corpus_fingerprint) for name, key in stored_sets(store).items()}
-    sets = sorted(name for name, pair in keys.items() if pair in superseded)
-    pairs |= {pair for name, pair in keys.items() if name not in sets}
-    rows["batches"] = "set_name", Counter(texts(store.rows("batches", set_name=sets)["set_name"]))
+    made = keys | {row["derived"] for row in (*kept, *(row for row in replicates if row["evaluation"] in evaluations))}
+    rows |= _derived(store, of_kept_run, made, named)
+    entries = [row for row in store.rows("derived").to_pylist() if row["table_name"] != "outcomes"]
+    # an entry of outcomes goes with them
+    rows["derived"] = _left_out(entries, "key", made | {row["key"] for row in entries if row["run"] in newest})
+    superseded = {*map(_pair, every)} - pairs
+    of_sets = {name: _pair(key.columns) for name, key in stored_sets(store).items()}
+    sets = sorted(name for name, pair in of_sets.items() if pair in superseded)
+    pairs |= {pair for name, pair in of_sets.items() if name not in sets}
+    batches = store.rows("batches").to_pylist()
+    rows["batches"] = _left_out(batches, "set_name", {row["set_name"] for row in batches} - {*sets})
+    named |= {row["run"] for row in batches if row["set_name"] not in sets}
     rows["corpora"] = _left_out(described_corpora, "fingerprint", current | {corpus for _, corpus in pairs})
     old = [row for row in described_corpora if row["fingerprint"] in rows["corpora"][1]]
     if not running:  # a run writes the thumbnails of a corpus before the corpus
         rows |= _vanished_images(store, [row for row in described_corpora if row not in old])
     rows["encoders"] = _left_out(described, "fingerprint", meant | {encoder for encoder, _ in pairs})
-    named = {row["baseline"] for row in watched} | {row["run"] for row in kept}
-    for table in ("comparisons", "slices", "rankings", "batches"):
-        key, gone = rows[table]
-        named |= {row["run"] for row in store.rows(table).to_pylist() if row[key] not in gone}
     named |= {row["same_as"] for row in runs if row["run"] in {*newest, *named}}
     rows["runs"] = _left_out(runs, "run", {*newest, *named})
-    staying = {*newest, *named, *(row["run"] for row in watched)}
-    rows["watched"] = _left_out(store.rows("watched").to_pylist(), "run", staying)
+    named |= {row["run"] for row in watched}
+    rows["watched"] = _left_out(store.rows("watched").to_pylist(), "run", {*newest, *named})
     parts = {corpus_table(part, row["name"], row["fingerprint"]) for row in old for part in CORPUS_PARTS}
     return Pruning(
         rows={table: found for table, found in rows.items() if found[1]},
         tables=(*sets, *sorted(parts.intersection(store.connection.names()))),
         runs=tuple(newest),
         running=tuple(row["run"] for row in running),
-        keep=keep,
     )
 
 
-class _Kept(NamedTuple):
-    """What the kept runs made or used."""
-
-    runs: frozenset[str]
-    keys: frozenset[str]
-
-    def keeps(self, row: Row) -> bool:
-        """Whether one of the runs made a row of what is derived, or found it."""
-        return row["run"] in self.runs or row["derived"] in self.keys
-
-
-def _derived(store: EmbeddingStore, kept: _Kept, made: set[str]) -> dict[str, tuple[str, Counter[str]]]:
-    """What goes of comparisons, slices and rankings, and of the ledger, in which the keys ``made`` stay."""
-    rows, keys = {}, kept.keys | made
+def _derived(
+    store: EmbeddingStore, of_kept_run: Callable[[Row], bool], made: set[str], named: set[str]
+) -> dict[str, tuple[str, Counter[str]]]:
+    """What goes of comparisons, slices and rankings; adds the keys and the runs of what stays."""
+    rows = {}
     for table in ("comparisons", "slices", "rankings"):
         [key, *_] = TABLES[table].key
         of_table: list[dict[str, Any]] = store.rows(table).to_pylist()
-        staying = {row[key] for row in (*store.current(table), *filter(kept.keeps, of_table))}
+        staying = {row[key] for row in (*store.current(table), *filter(of_kept_run, of_table))}
         staying = _whole(of_table, key, staying)
         rows[table] = _left_out(of_table, key, staying)
-        keys |= {row["derived"] for row in of_table if row[key] in staying}
-    # an entry of outcomes goes with them
-    entries = [row for row in store.rows("derived").to_pylist() if row["table_name"] != "outcomes"]
-    rows["derived"] = _left_out(entries, "key", keys | {row["key"] for row in entries if row["run"] in kept.runs})
+        made |= {row["derived"] for row in of_table if row[key] in staying}
+        named |= {row["run"] for row in of_table if row[key] in staying}
     return rows
+
+
+def _pair(row: Row) -> tuple[str, str]:
+    return row["encoder_fingerprint"], row["corpus_fingerprint"]
 
 
 def _whole(rows: Iterable[Row], key: str, staying: Collection[str]) -> set[str]:
@@ -306,12 +299,9 @@ def _whole(rows: Iterable[Row], key: str, staying: Collection[str]) -> set[str]:
     return {row[key] for row in rows if row[key] in staying or row["derived"] in derivations}
 
 
-def prune(store: EmbeddingStore, plan: Pruning) -> Pruning:
-    """Removes what a plan names, but for what is in use by now; returns what went.
-
-    Compacting then frees the space.
-    """
-    connection, plan = store.connection, _of_both(plan, plan_pruning(store, keep=plan.keep))
+def prune(store: EmbeddingStore, *, keep: int) -> Pruning:
+    """Removes what :func:`plan_pruning` names, and returns it. Compacting then frees the space."""
+    connection, plan = store.connection, plan_pruning(store, keep=keep)
     delete(connection, "sets", "set_name", [name for name in plan.tables if name.startswith(SET_PREFIXES)])
     for table, (column, values) in plan.rows.items():
         delete(connection, table, column, sorted(values))
@@ -320,28 +310,17 @@ def prune(store: EmbeddingStore, plan: Pruning) -> Pruning:
     return plan
 
 
-def _of_both(earlier: Pruning, later: Pruning) -> Pruning:
-    """What goes by two plans."""
-    shared = {
-        table: (column, gone & later.rows[table][1])
-        for table, (column, gone) in earlier.rows.items()
-        if table in later.rows
-    }
-    tables = tuple(name for name in earlier.tables if name in later.tables)
-    return replace(later, rows={table: both for table, both in shared.items() if both[1]}, tables=tables)
-
-
 def _meant(rows: list[dict[str, Any]], since: datetime) -> set[str]:
     """The fingerprints of what each name has meant at any time since then."""
     before = newest_rows((row for row in rows if row["written"] <= since), "encoders")
     return {row["fingerprint"] for row in (*before, *(row for row in rows if row["written"] > since))}
 
 
-def _evaluations(store: EmbeddingStore) -> list[Row]:
-    """The evaluations that have outcomes, and what they are of."""
+def _evaluations(store: EmbeddingStore, in_use: Callable[[Row], bool]) -> Iterator[str]:
+    """The evaluations with outcomes that are in use."""
     columns = ["evaluation", "encoder_fingerprint", "corpus_fingerprint"]
     found = read(store.connection, "outcomes", columns=columns).group_by(columns, use_threads=False).aggregate([])
-    return [*found.to_pylist()]
+    return (row["evaluation"] for row in found.to_pylist() if in_use(row))
 
 
 def _left_out(rows: Iterable[Row], key: str, kept: Collection[str]) -> tuple[str, Counter[str]]:

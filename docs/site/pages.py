@@ -119,17 +119,13 @@ def tables() -> str:
     parts = [TABLES]
     for name in sql.known_tables():
         if name in sql.VIEWS:
-            about = _view(*sql.VIEWS[name])
+            about = [f"A view:\n\n```sql\n{inspect.cleandoc(sql.VIEWS[name])}\n```"]
         elif name in sql.CURRENT:
             about = [f"The rows of {sql.CURRENT[name]} that reports show: of several for the same, one."]
         else:
             about = _table(name, comments)
         parts += [f"## {name}\n", *about, ""]
     return "\n".join(parts)
-
-
-def _view(needs: tuple[str, ...], statement: str) -> list[str]:
-    return [f"A view of {', '.join(needs)}.\n", f"```sql\n{inspect.cleandoc(statement)}\n```"]
 
 
 def _table(name: str, comments: Comments) -> list[str]:

@@ -15,7 +15,7 @@ from tests.faults.fault import Scene, expect, faults
 from tests.faults.ground import refuse_damage
 from tests.faults.process import Failed, Watch
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "stores" / "format-6.tar.xz"
+GOLDEN = Path(__file__).parents[1] / "golden" / "stores" / "release-0.3.0.tar.xz"
 IMPORTED = ("--encoder", "theirs", "--corpus", "few")
 
 

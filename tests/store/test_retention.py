@@ -9,7 +9,7 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.removal import Pruning, plan_pruning, prune
+from capim.store.removal import plan_pruning, prune
 from capim.store.rows import merge
 from capim.store.schema import texts
 from capim.store.types import IndexedImage
@@ -32,19 +32,13 @@ def nights(store: EmbeddingStore, n: int) -> None:
         evaluated(store, day, "results")
 
 
-def pruned(store: EmbeddingStore, keep: int) -> Pruning:
-    plan = plan_pruning(store, keep=keep)
-    prune(store, plan)
-    return plan
-
-
 def test_the_newest_runs_stay_and_a_second_time_nothing_goes(store: EmbeddingStore) -> None:
     nights(store, 12)
-    plan = pruned(store, 3)
+    plan = prune(store, keep=3)
     assert {table: gone.total() for table, (_, gone) in plan.rows.items()} == {"results": 9, "runs": 9}
     assert sorted(texts(store.rows("results")["result"])) == ["r10", "r11", "r9"]
     assert store.rows("runs").num_rows == 3
-    assert pruned(store, 3).rows == {}
+    assert prune(store, keep=3).rows == {}
     with pytest.raises(RequestError, match="keep at least the newest run"):
         plan_pruning(store, keep=0)
 
@@ -53,7 +47,7 @@ def test_what_a_report_shows_stays_however_old_its_run_is(store: EmbeddingStore)
     nights(store, 1)
     for day in range(1, 9):
         write_row(store, "runs", day)  # nights that changed nothing
-    pruned(store, 2)
+    prune(store, keep=2)
     assert store.rows("results")["result"].to_pylist() == ["r0"]
     assert store.rows("runs")["run"].to_pylist() == ["run000", "run007", "run008"]  # the run that a kept row names
 
@@ -62,7 +56,7 @@ def test_the_baseline_of_a_watch_stays(store: EmbeddingStore) -> None:
     nights(store, 8)
     subject = {"encoder": "enc", "corpus": "toy", "protocol": "t2i/all"}
     write_row(store, "watched", 5, **subject, evaluation="v5", baseline="run001", baseline_evaluation="v1")
-    pruned(store, 1)
+    prune(store, keep=1)
     assert sorted(texts(store.rows("results")["result"])) == ["r1", "r5", "r7"]
     assert {"run001", "run005", "run007"} == {*store.rows("runs")["run"].to_pylist()}
     assert store.rows("watched").num_rows == 1
@@ -75,7 +69,7 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(store
         write_row(store, "runs", day)
         state = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
         evaluated(store, day, "results", **state)
-    plan = pruned(store, 1)
+    plan = prune(store, keep=1)
     assert plan.tables == (keys[0].table,)
     assert [sealed.key for sealed in store.sealed_sets()] == keys[1:]
     assert {*store.encoders()["fingerprint"].to_pylist()} == {spec.fingerprint for spec in specs[1:]}
@@ -89,7 +83,7 @@ def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingSto
     images = [IndexedImage(sha, 8, 6, b"picture", None) for sha in shas]
     store.write_image_index([*images, IndexedImage("undecodable", 0, 0, None, "not an image")])
     write_row(store, "runs", 0)
-    assert pruned(store, 1).rows == {"image_index": ("sha", {"vanished": 1})}
+    assert prune(store, keep=1).rows == {"image_index": ("sha", {"vanished": 1})}
     assert sorted(store.thumbnails(shas)) == sorted(shas[:-1])
     assert store.indexed_images([*shas, "undecodable"]).keys() == {*shas[:-1], "undecodable"}
 
@@ -120,7 +114,7 @@ def test_outcomes_that_have_no_results_yet_stay_for_the_newest_revision(store: E
     evaluated(store, 1, "outcomes", "results")
     evaluated(store, 2, "outcomes")
     write_row(store, "runs", 9)
-    assert pruned(store, 1).rows["outcomes"] == ("evaluation", {"v0": 1})
+    assert prune(store, keep=1).rows["outcomes"] == ("evaluation", {"v0": 1})
     assert outcomes(store) == ["v1", "v2"]
 
 
@@ -137,17 +131,17 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
     write_row(store, "runs", 9)
     with monkeypatch.context() as then:
         then.setattr("capim.store.removal.now", lambda: begun + timedelta(days=2))
-        plan = pruned(store, 1)
+        plan = prune(store, keep=1)
     assert plan.running == ("run001",)
     assert outcomes(store) == ["v1", "v2"]
     assert sorted(texts(store.rows("results")["result"])) == ["r1", "r2"]
     assert {*texts(store.rows("runs")["run"])} >= {"run001", "run009"}
-    pruned(store, 1)  # now: a run of that age has died somewhere
+    prune(store, keep=1)  # now: a run of that age has died somewhere
     assert outcomes(store) == ["v2"]
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_what_a_run_wrote_after_the_plan_stays(store: EmbeddingStore) -> None:
+def test_what_a_run_wrote_after_a_plan_stays(store: EmbeddingStore) -> None:
     """It evaluates a revision again that the plan names, and something that the plan does not know."""
     registered(store, 0, 1)
     for day in range(2):
@@ -159,6 +153,6 @@ def test_what_a_run_wrote_after_the_plan_stays(store: EmbeddingStore) -> None:
     write_row(store, "runs", 2, state="running", started=datetime.now(UTC))
     evaluated(store, 2, "results", encoder_fingerprint="e0", evaluation="v0", result="r0-again")
     evaluated(store, 3, "outcomes", encoder_fingerprint="e0")
-    prune(store, plan)
+    prune(store, keep=1)
     assert outcomes(store) == ["v0", "v1", "v3"]
     assert sorted(texts(store.rows("results")["result"])) == ["r0", "r0-again", "r1"]
