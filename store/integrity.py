@@ -33,6 +33,7 @@ Remove: TypeAlias = Callable[[], object]
 KEPT = ("runs", "batches", "watched", "probes", "weights", "imports", "published")
 """Tables that no run makes again."""
 _HASH = "^([0-9a-f]{32})?$"
+_NO_VERSION = "it has no version: its making or its removal was interrupted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +54,6 @@ class StoreCheck:
     remove: Remove | None = None
 
 
-class _DamagedError(WorkError):
-    """What is wrong with a part, and how it is removed; ``source``: what brings back what no run makes again."""
-
-    def __init__(self, problem: str, remove: Remove, source: str = "") -> None:
-        super().__init__(problem)
-        self.remove = remove
-        self.source = source
-
-
-class _CorpusError(Exception):
-    """The corpus of an embedding set cannot be read."""
-
-
 def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     """Read everything that is stored, and compare it with its checksums; gives one check per part, as it goes."""
     connection = store.connection
@@ -73,18 +61,18 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     with suppress(WorkError):  # the check of the table, below, names the fault
         corpora = store.corpora().to_pylist()
     for row in corpora:
-        yield _checked(store, f"corpus {row['name']}", partial(_corpus, store, row))
+        yield _corpus(store, row["name"], row["fingerprint"])
     registered: dict[str, SealedSet] = {}
     with suppress(WorkError):
         registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
     names = connection.names()
     for name in sorted({*registered, *(each for each in names if each.startswith(SET_PREFIXES))}):
-        yield _checked(store, name, partial(_set, store, name, registered.get(name)))
+        yield _set(store, name, registered.get(name))
     listed = set[str]()
     with suppress(WorkError):
         listed = {*texts(read(connection, "derived")["table_name"])}
     for name in sorted((listed.union(names, ["formats"]) & TABLES.keys()) - {"outcomes"}):
-        yield _checked(store, name, partial(_table, store, name))
+        yield _table(store, name)
     if "outcomes" in listed.union(names):
         yield from _outcomes(store)
     with suppress(WorkError):
@@ -105,37 +93,26 @@ def drop_damaged(checks: Sequence[StoreCheck], *, imports: bool = False) -> list
     return removed
 
 
-def _checked(store: EmbeddingStore, what: str, check: Callable[[], tuple[State, str]]) -> StoreCheck:
-    try:
-        state, detail = check()
-        return StoreCheck(what=what, state=state, detail=detail)
-    except _CorpusError as fault:
-        return StoreCheck(what=what, state="incomplete", detail=str(fault))
-    except _DamagedError as fault:
-        return _named(what, fault)
-    except (RequestError, WorkError) as fault:
-        return StoreCheck(what=what, state="damaged", detail=str(fault), remove=partial(store.connection.drop, what))
-
-
-def _named(what: str, fault: _DamagedError) -> StoreCheck:
-    """Return the check of a part that is damaged, or lost if something brings it back that is no run."""
-    if not fault.source:
-        return StoreCheck(what=what, state="damaged", detail=fault.problem, remove=fault.remove)
+def _damaged(what: str, problem: str, remove: Remove, source: str = "") -> StoreCheck:
+    """Return the check of a part that is damaged, or lost if ``source``, which is no run, brings it back."""
+    if not source:
+        return StoreCheck(what=what, state="damaged", detail=problem, remove=remove)
     removal = "`capim store verify --drop --imports` removes it"
-    detail = f"{fault.problem}; no run makes it again: {fault.source}. {removal}"
-    return StoreCheck(what=what, state="lost", detail=detail, remove=fault.remove)
+    detail = f"{problem}; no run makes it again: {source}. {removal}"
+    return StoreCheck(what=what, state="lost", detail=detail, remove=remove)
 
 
 # --- corpora, and tables of rows
 
 
-def _corpus(store: EmbeddingStore, row: Mapping[str, Any]) -> tuple[State, str]:
-    name, fingerprint = str(row["name"]), str(row["fingerprint"])
+def _corpus(store: EmbeddingStore, name: str, fingerprint: str) -> StoreCheck:
+    what = f"corpus {name}"
     try:
         corpus = store.corpus(name, fingerprint)
     except WorkError as fault:
-        raise _DamagedError(fault.problem, partial(_drop_corpus, store, name, fingerprint)) from fault
-    return "sound", f"{fingerprint}: {corpus.images.num_rows} images, {corpus.captions.num_rows} captions"
+        return _damaged(what, fault.problem, partial(_drop_corpus, store, name, fingerprint))
+    detail = f"{fingerprint}: {corpus.images.num_rows} images, {corpus.captions.num_rows} captions"
+    return StoreCheck(what=what, state="sound", detail=detail)
 
 
 def _drop_corpus(store: EmbeddingStore, name: str, fingerprint: str) -> None:
@@ -145,29 +122,30 @@ def _drop_corpus(store: EmbeddingStore, name: str, fingerprint: str) -> None:
         store.connection.drop(corpus_table(part, name, fingerprint))
 
 
-def _table(store: EmbeddingStore, name: str) -> tuple[State, str]:
+def _table(store: EmbeddingStore, name: str) -> StoreCheck:
     connection = store.connection
     try:
         if (column := KEYED_BY.get(name)) is not None:
             found = compared(name, read_where(connection, name), read_where(connection, "derived"))
             if found.damaged:
                 problem = f"{len(found.damaged):,} derivations ({found.damaged[0]} …) are not what was written"
-                raise _DamagedError(problem, partial(_drop_keys, store, name, column, found.damaged))
+                return _damaged(name, problem, partial(_drop_keys, store, name, column, found.damaged))
         table = connection.find(name)
         if table is None and name in connection.names() and name in KEYED_BY:
-            return "incomplete", "it has no version: its making or its removal was interrupted"
+            return StoreCheck(what=name, state="incomplete", detail=_NO_VERSION)
         if table is None and name in {"formats", *connection.names()}:
             raise WorkError(f"table {name!r} cannot be opened: its folder has no version of it")
         with storage_faults(f"reading table {name!r}"):
             n_rows = 0 if table is None else sum(batch.num_rows for batch in table.to_batches())
         if name == "encoders":
-            _encoders(store)
-    except _DamagedError:
-        raise
+            rows = read(connection, name).to_pylist()
+            if wrong := [row["fingerprint"] for row in rows if not is_spec_of(**row)]:
+                problem = f"specs of {len(wrong)} encoders ({wrong[0]} …) are not those of their fingerprints"
+                return _damaged(name, problem, partial(delete, connection, name, "fingerprint", wrong))
     except WorkError as fault:
         source = "restore the table from a backup, or the store goes on without" if name in KEPT else ""
-        raise _DamagedError(fault.problem, partial(_drop_table, store, name), source) from fault
-    return "sound", f"{n_rows:,} rows"
+        return _damaged(name, fault.problem, partial(_drop_table, store, name), source)
+    return StoreCheck(what=name, state="sound", detail=f"{n_rows:,} rows")
 
 
 def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
@@ -183,8 +161,8 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
     try:
         damaged, n_rows = _damaged_outcomes(store)
     except WorkError as fault:
-        drops, problem = partial(_drop_table, store, "outcomes"), fault.problem
-        yield _named("outcomes", _DamagedError(problem, drops, "; ".join(commands.values())))
+        drops = partial(_drop_table, store, "outcomes")
+        yield _damaged("outcomes", fault.problem, drops, "; ".join(commands.values()))
         return
     imported = [key for key in damaged if key in commands]
     for keys in (imported, [key for key in damaged if key not in commands]):
@@ -192,7 +170,7 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
             problem = f"outcomes of {len(keys):,} evaluations ({keys[0]} …) are not what was written"
             drops = partial(_drop_keys, store, "outcomes", "evaluation", keys)
             source = "; ".join(commands[key] for key in keys if key in commands)
-            yield _named("outcomes", _DamagedError(problem, drops, source))
+            yield _damaged("outcomes", problem, drops, source)
     if not damaged:
         yield StoreCheck(what="outcomes", state="sound", detail=f"{n_rows:,} rows")
 
@@ -212,13 +190,6 @@ def _damaged_outcomes(store: EmbeddingStore) -> tuple[list[str], int]:
         left -= {*keys}
         n_rows += rows.num_rows
     return [*damaged, *sorted(left)], n_rows
-
-
-def _encoders(store: EmbeddingStore) -> None:
-    rows = read(store.connection, "encoders").to_pylist()
-    if wrong := [row["fingerprint"] for row in rows if not is_spec_of(**row)]:
-        problem = f"specs of {len(wrong)} encoders ({wrong[0]} …) are not those of their fingerprints"
-        raise _DamagedError(problem, partial(delete, store.connection, "encoders", "fingerprint", wrong))
 
 
 def _drop_keys(store: EmbeddingStore, name: str, column: str, keys: Sequence[str]) -> None:
@@ -255,36 +226,33 @@ def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreChe
 # --- embedding sets
 
 
-def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> tuple[State, str]:
+def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> StoreCheck:
     connection = store.connection
     key = sealed.key if sealed is not None else None
     items: ItemIndex | None = None
     try:
         if connection.find(name) is None:
             if sealed is None:
-                return "incomplete", "it has no version: its making or its removal was interrupted"
+                return StoreCheck(what=name, state="incomplete", detail=_NO_VERSION)
             raise WorkError(f"table {name!r} is missing")
         key = key or stored_key(connection, name)
-        items = _items(store, key)
+        try:
+            items = store.item_index(key)
+        except (RequestError, WorkError):
+            told = "Run `capim store verify --drop` and the same `capim run`, which reads it again, then verify again"
+            detail = f"not checked: corpus {key.corpus!r} cannot be read. {told}"
+            return StoreCheck(what=name, state="incomplete", detail=detail)
         contents = examine(open_set(connection, key, sealed), key, items)
         if sealed is not None and contents.digest != sealed.digest:
             raise WorkError(f"its digest is {contents.digest[:16]}, it was sealed with {sealed.digest[:16]}")
-    except (RequestError, WorkError) as fault:
-        problem = fault.problem if isinstance(fault, WorkError) else str(fault)
-        source = _source_of(store, name)
-        raise _DamagedError(problem, partial(_drop_damaged_rows, store, name, key, items), source) from fault
+    except WorkError as fault:
+        drops = partial(_drop_damaged_rows, store, name, key, items)
+        return _damaged(name, fault.problem, drops, _source_of(store, name))
     if sealed is not None:
-        return "sound", f"{sealed.n_rows} rows, {sealed.tag}"
+        return StoreCheck(what=name, state="sound", detail=f"{sealed.n_rows} rows, {sealed.tag}")
     n_present = np.count_nonzero(contents.rows_of)
-    return "incomplete", f"{n_present} of {len(items)} items, not sealed. Run `capim embed` to complete it"
-
-
-def _items(store: EmbeddingStore, key: SetKey) -> ItemIndex:
-    try:
-        return store.item_index(key)
-    except (RequestError, WorkError) as fault:
-        told = "Run `capim store verify --drop` and the same `capim run`, which reads it again, then verify again"
-        raise _CorpusError(f"not checked: corpus {key.corpus!r} cannot be read. {told}") from fault
+    detail = f"{n_present} of {len(items)} items, not sealed. Run `capim embed` to complete it"
+    return StoreCheck(what=name, state="incomplete", detail=detail)
 
 
 def _source_of(store: EmbeddingStore, name: str) -> str:
