@@ -142,7 +142,7 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
 
 @pytest.mark.usefixtures("unchecked")
 def test_what_a_run_wrote_after_a_plan_stays(store: EmbeddingStore) -> None:
-    """It evaluates a revision again that the plan names, and something that the plan does not know: prune plans again."""
+    """It evaluates a revision again that the plan names, and something that the plan does not know."""
     registered(store, 0, 1)
     for day in range(2):
         evaluated(store, day, "outcomes", "results")
