@@ -645,14 +645,14 @@ class Pruned:
         rows: Table -> number of rows.
         tables: Embedding sets and corpora.
         reports: Folders of older runs' reports.
-        freed: Table -> bytes; empty for a plan.
+        freed: Bytes by compacting the store.
         running: Ids of the runs that have not ended: what they may use stays.
     """
 
     rows: dict[str, int]
     tables: tuple[str, ...]
     reports: tuple[str, ...]
-    freed: dict[str, int]
+    freed: int
     running: tuple[str, ...]
 
 
@@ -673,7 +673,7 @@ def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
     reports = tuple(name for name in folders if name < plan.runs[0]) if plan.runs else ()
     if not plan.running:  # a run writes its page before its folder points there
         reports += tuple(unused_pages(config.reports_uri, {*folders} - {*reports}))
-    freed: dict[str, int] = {}
+    freed = 0
     if done:
         for name in reports:
             remove_folder(f"{config.reports_uri}/{name}")

@@ -401,10 +401,10 @@ def prune(
 
     open_store(workspace)
     done = start(flow, run_config({"name": "prune", "workspace": workspace}), keep=keep, done=yes)
-    rows = [{"what": table, "rows": n, "bytes_freed": done.freed.get(table)} for table, n in done.rows.items()]
-    rows += [{"what": name, "rows": None, "bytes_freed": None} for name in (*done.tables, *done.reports)]
+    rows: list[dict[str, object]] = [{"what": table, "rows": n} for table, n in done.rows.items()]
+    rows += [{"what": name, "rows": None} for name in (*done.tables, *done.reports)]
     Rows(rows=rows, none=lambda: "nothing to remove").print(form)
-    freed = f"; {sum(done.freed.values()) / 1e6:,.1f} MB of the store freed" if yes else ""
+    freed = f"; {done.freed / 1e6:,.1f} MB of the store freed" if yes else ""
     hint = "" if yes else "; nothing was changed: add --yes to remove them"
     n_rows = sum(done.rows.values())
     if done.running:

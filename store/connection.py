@@ -415,19 +415,6 @@ class Connection:
         if (folder := self.folder(name)) is not None:
             sync(folder)
 
-    def latest(self, name: str, table: lance.LanceDataset | None) -> lance.LanceDataset | None:
-        """An open table moved to its latest version, or opened if None is given; None if the table does not exist."""
-        if table is None:
-            return self.find(name)
-        with storage_faults(f"opening table {name!r}"):
-            try:
-                table.checkout_latest()
-            except ValueError as fault:
-                if "not found" in str(fault).lower():
-                    return self.find(name)
-                raise
-        return table
-
     def create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> lance.LanceDataset:
         """The table, created with these rows in one commit; if it exists, the table as it is."""
         lance = load_lance()
@@ -530,18 +517,16 @@ def _latest(connection: Connection, name: str) -> lance.LanceDataset:
     return table
 
 
-def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> int:
-    """Removes old versions without a tag and the files that only they used; returns the bytes freed.
+def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> None:
+    """Removes old versions without a tag and the files that only they used.
 
     Files that another process is writing are not touched.
     """
-    if _clock_is_ahead(table):
-        return 0
-    removed: int = retrying(  # another process may be removing the same ones
-        "removing old versions",
-        lambda: table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False).bytes_removed,
-    )
-    return removed
+    if not _clock_is_ahead(table):
+        retrying(  # another process may be removing the same ones
+            "removing old versions",
+            lambda: table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False),
+        )
 
 
 def _clock_is_ahead(table: lance.LanceDataset) -> bool:
@@ -583,11 +568,8 @@ def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]
     return sorted(paths)
 
 
-def remove_temporary_files(connection: Connection, older_than: timedelta) -> int:
-    """Removes :func:`temporary_files`; returns the bytes freed."""
-    freed = 0
+def remove_temporary_files(connection: Connection, older_than: timedelta) -> None:
+    """Removes :func:`temporary_files`."""
     for path in temporary_files(connection, older_than):
         with storage_faults(f"removing {path}"):
-            freed += path.stat().st_size
             path.unlink(missing_ok=True)
-    return freed

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
-from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,9 +61,6 @@ from capim.store.types import (
     name_fault,
 )
 from capim.store.vectors import Ragged
-
-if TYPE_CHECKING:
-    import lance
 
 log = logging.getLogger(__name__)
 
@@ -609,17 +605,13 @@ def corpus_table(part: str, name: str, fingerprint: str) -> str:
 
 def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) -> pa.Table:
     """One table of a stored corpus, in corpus order, with the columns of ``store.schema``."""
-    stored, schema = corpus_table(part, name, fingerprint), CORPUS_PARTS[part]
-
-    def rows(table: lance.LanceDataset | None) -> pa.Table:
-        if table is None:
-            return schema.empty_table()
-        with storage_faults(f"reading the {part} of corpus {name!r}"):
-            found: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
-            return found.cast(schema)
-
-    kept = connection.kept.rows(stored, rows, seconds=inf)  # nobody changes it once it is written
-    return rows(connection.find(stored)) if kept is None else kept
+    schema = CORPUS_PARTS[part]
+    table = connection.find(corpus_table(part, name, fingerprint))
+    if table is None:
+        return schema.empty_table()
+    with storage_faults(f"reading the {part} of corpus {name!r}"):
+        found: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
+        return found.cast(schema)
 
 
 def check_address(connection: Connection) -> None:

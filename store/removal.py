@@ -345,8 +345,11 @@ def _vanished_images(store: EmbeddingStore, corpora: list[dict[str, Any]]) -> di
 
 def compact_store(
     store: EmbeddingStore, *, history: timedelta = HISTORY_AGE, temporary_age: timedelta = TEMPORARY_AGE
-) -> dict[str, int]:
+) -> int:
     """Compacts the tables and removes what is no longer needed; sealed versions stay for ever.
+
+    Analyses and registers keep no history: their old versions are removed first, so that this also helps on a full
+    disk.
 
     Args:
         store: The store.
@@ -354,45 +357,38 @@ def compact_store(
         temporary_age: Younger temporary files and unfinished corpora are kept: a process may be writing them.
 
     Returns:
-        Bytes freed by table, and under ``temporary files`` and ``unfinished corpora``. Analyses and registers keep no
-        history: their old versions are removed first, so that this also helps on a full disk.
+        Bytes freed; 0 in object storage, where they are not counted.
     """
-    connection, freed = store.connection, dict[str, int]()
+    connection, place = store.connection, Path(store.uri)
+    before = disk_bytes(place) if connection.is_local else 0
     with storage_faults("compacting"):
         sealed = set(read(connection, "sets").column("set_name").to_pylist())
         for name in connection.names():
-            table, folder = connection.find(name), connection.folder(name)
+            table = connection.find(name)
             if table is None:
                 continue
-            before = disk_bytes(folder) if folder else 0
             if name in TABLES:
-                removed = drop_old_versions(table, timedelta(0))
+                drop_old_versions(table, timedelta(0))
                 compact(connection, name, free=True)
-            else:
-                if name in sealed:
-                    # A process that did not know of the seal may have appended rows again, beside the sealed version.
-                    retrying(f"removing repeated rows of {name!r}", partial(drop_repeats, table))
-                elif name.startswith(SET_PREFIXES):
-                    compact(connection, name, free=False)
-                    table.checkout_latest()
-                removed = drop_old_versions(table, history)
-            freed[name] = before - disk_bytes(folder) if folder else removed
-        freed["temporary files"] = remove_temporary_files(connection, temporary_age)
-        freed["unfinished corpora"] = _drop_unfinished_corpora(connection, temporary_age)
-    return {name: size for name, size in freed.items() if size > 0}
+                continue
+            if name in sealed:
+                # A process that did not know of the seal may have appended rows again, beside the sealed version.
+                retrying(f"removing repeated rows of {name!r}", partial(drop_repeats, table))
+            elif name.startswith(SET_PREFIXES):
+                compact(connection, name, free=False)
+                table.checkout_latest()
+            drop_old_versions(table, history)
+        remove_temporary_files(connection, temporary_age)
+        _drop_unfinished_corpora(connection, temporary_age)
+    return max(0, before - disk_bytes(place)) if connection.is_local else 0
 
 
-def _drop_unfinished_corpora(connection: Connection, age: timedelta) -> int:
+def _drop_unfinished_corpora(connection: Connection, age: timedelta) -> None:
     """Drops tables of corpora that have no row in ``corpora``: their write was interrupted and not repeated."""
     finished = tuple(texts(read(connection, "corpora").column("fingerprint")))
-    freed = 0
     for name in connection.names():
         if name.startswith(CORPUS_PREFIX) and not name.endswith(finished):
             table = connection.find(name)
-            if table is not None:
-                written = max(version["timestamp"] for version in table.versions()).astimezone(UTC)
-                if datetime.now(UTC) - written < age:
-                    continue
-                freed += data_bytes(table)
-            connection.drop(name)
-    return freed
+            newest = None if table is None else max(version["timestamp"] for version in table.versions())
+            if newest is None or datetime.now(UTC) - newest.astimezone(UTC) >= age:
+                connection.drop(name)

@@ -484,6 +484,5 @@ def read_parts(store: EmbeddingStore, evaluation: str) -> Iterator[tuple[str, di
 
 
 def drop_parts(store: EmbeddingStore, evaluation: str) -> None:
-    """Remove the parts of an evaluation."""
-    if store.connection.find(PARTS_PREFIX + evaluation) is not None:
-        store.connection.drop(PARTS_PREFIX + evaluation)
+    """Remove the parts of an evaluation; it may have none."""
+    store.connection.drop(PARTS_PREFIX + evaluation)

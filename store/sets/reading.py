@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, row_bytes, storage_faults
 from capim.store.errors import RequestError, WorkError
-from capim.store.rows import having
 from capim.store.schema import texts
 from capim.store.sets.rows import ItemIndex, StoredRows, checked, columns_of, digest, joined, scan, vector_type
 from capim.store.sets.seal import SealedSet, table_of
@@ -87,18 +86,21 @@ def read_matrix(
 ) -> Vectors:
     """The items of a single-vector set as one matrix, of one language and translator where these are given."""
     wanted = items.subset(language, translator)
-    table = open_set(connection, sealed.key, sealed)
+    if len(wanted) < len(items):  # only their rows
+        reader = SetReader(connection, sealed.key, items, sealed)
+        found, dim = reader.blocks(wanted, reader.n_at_once), reader.dim
+    else:  # one scan, which is faster
+        table = open_set(connection, sealed.key, sealed)
+        found, dim = scan(table, sealed.key, items), int(vector_type(table.schema).list_size)
     n = len(wanted)
     row_of = np.full(len(items), -1, dtype=np.int64)
     row_of[wanted] = np.arange(n)
-    matrix = np.empty((n, vector_type(table.schema).list_size), dtype=np.float32)
+    matrix = np.empty((n, dim), dtype=np.float32)
     kinds = {"norms": np.float32, "n_tokens": np.int32, "truncated": np.bool_, "crc": np.uint32}
     columns: dict[str, NDArray[Any]] = {column: np.empty(n, dtype=kind) for column, kind in kinds.items()}
     present = np.zeros(n, dtype=bool)
-    chosen = {"language": language, "translator": translator}
-    condition = having({name: text for name, text in chosen.items() if text is not None})
     with storage_faults(f"reading set {sealed.key.table!r}"):
-        for rows in scan(table, sealed.key, items, condition):
+        for rows in found:
             targets = row_of[rows.ords]
             fresh = np.flatnonzero((targets >= 0) & ~present[targets])
             into, first = np.unique(targets[fresh], return_index=True)  # of a repeated item the first row
@@ -196,7 +198,7 @@ class VectorWindows:
     def __getitem__(self, rows: Any, /) -> NDArray[np.float32]:
         wanted = np.arange(len(self), dtype=np.int32)[rows]
         if isinstance(rows, slice) and len(wanted) == len(self):
-            return self._whole().matrix  # one scan, which is faster
+            return self._whole().matrix
         ords, back = np.unique(wanted, return_inverse=True)
         found = np.empty((len(ords), self.shape[1]), np.float32)
         for part in self._reader.blocks(ords, self._reader.n_at_once):

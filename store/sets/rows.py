@@ -264,13 +264,10 @@ def joined(parts: Sequence[StoredRows]) -> StoredRows:
     )
 
 
-def scan(
-    table: lance.LanceDataset, key: SetKey, items: ItemIndex, condition: str | None = None
-) -> Iterator[StoredRows]:
-    """All rows, or those that meet an SQL condition, in the order of their commits, checked and in bounded memory."""
+def scan(table: lance.LanceDataset, key: SetKey, items: ItemIndex) -> Iterator[StoredRows]:
+    """All rows in the order of their commits, checked and in bounded memory."""
     scanner = table.scanner(
         columns=columns_of(key),
-        filter=condition,
         batch_size=_BATCH[key.vectors],
         batch_readahead=2,
         io_buffer_size=_IO_BUFFER,

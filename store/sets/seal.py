@@ -122,17 +122,6 @@ def storage_of(vector: pa.FixedSizeListType) -> str:
     return "float16" if vector.value_type == pa.float16() else "float32"
 
 
-def missing_table(connection: Connection, key: SetKey) -> WorkError:
-    """The error for a set that should have a table and has none."""
-    return WorkError(f"the table of set {key.table!r} is missing from {connection.uri}", remedy=drop_remedy(key))
-
-
-def drop_remedy(key: SetKey) -> str:
-    """What to do about a set whose table is missing."""
-    chosen = f"--encoder {key.encoder_fingerprint} --corpus {key.corpus_fingerprint} --modality {key.modality}"
-    return f"Restore its table from a backup, or run `capim store drop {chosen} --yes`, then the same `capim embed`"
-
-
 def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lance.LanceDataset, Contents]:
     """A tagged version of the set, without repeated rows and small files, whose rows were all checked.
 
@@ -143,7 +132,6 @@ def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lanc
         before = table_of(connection, key).version
         retrying(f"removing repeated rows of {name!r}", lambda: drop_repeats(table_of(connection, key)))
         compact(connection, name, free=True)
-        retrying(f"indexing {name!r}", lambda: _index_subsets(table_of(connection, key), items))
         table = table_of(connection, key)
         try:
             contents = examine(table, key, items)
@@ -204,7 +192,12 @@ def table_of(connection: Connection, key: SetKey, tag: str | None = None) -> lan
     """The table of a set at its latest version or at a tag; raises :class:`WorkError` if there is none."""
     table = connection.find(key.table, version=tag)
     if table is None:
-        raise missing_table(connection, key)
+        chosen = f"--encoder {key.encoder_fingerprint} --corpus {key.corpus_fingerprint} --modality {key.modality}"
+        raise WorkError(
+            f"the table of set {key.table!r} is missing from {connection.uri}",
+            remedy=f"Restore its table from a backup, or run `capim store drop {chosen} --yes`, then the same "
+            "`capim embed`",
+        )
     return table
 
 
@@ -224,11 +217,3 @@ def delete_rows(table: lance.LanceDataset, row_ids: list[int]) -> None:
     if row_ids:
         # Row ids change when another process compacts the table: on a conflict the caller must look them up again.
         table.delete(f"_rowid IN ({', '.join(map(str, row_ids))})", conflict_retries=0)
-
-
-def _index_subsets(table: lance.LanceDataset, items: ItemIndex) -> None:
-    """Indexes language and translator where captions have several, for fast reading of a subset."""
-    indexed = {field for index in table.list_indices() for field in index["fields"]}
-    for column, values in (("language", items.languages), ("translator", items.translators)):
-        if values is not None and len(pc.unique(values)) > 1 and column not in indexed:
-            table.create_scalar_index(column, "BITMAP")

@@ -190,27 +190,16 @@ class SetWriter:
         return len(fresh)
 
     def put_all(self, spec: EncoderSpec, blocks: Iterable[Block]) -> None:
-        """Fills an empty set in one commit, in files that need no compaction; until then no reader sees a row."""
+        """Fills an empty set with blocks that :func:`check_block` found right, in one commit and in large files.
+
+        Until then no reader sees a row.
+        """
         check_key(self._key, spec)
         name, schema, number = self._key.table, set_schema(self._key, spec), write_number()
-        refused: list[Exception] = []
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            try:
-                for block in blocks:
-                    check_block(self._key, spec, block, self._items)
-                    yield to_rows(schema, block, self._items, np.arange(len(block)), number)
-            except Exception as fault:  # of which Lance would keep the text alone
-                refused.append(fault)
-                raise
-
-        rows = pa.RecordBatchReader.from_batches(schema, batches())
-        with self._lock:
-            try:
-                with storage_faults(f"writing {name!r}"):
-                    self._table = self._connection.append(self._connection.create(name, schema), rows)
-            except WorkError as fault:
-                raise refused[0] if refused else fault from None
+        batches = (to_rows(schema, block, self._items, np.arange(len(block)), number) for block in blocks)
+        rows = pa.RecordBatchReader.from_batches(schema, batches)
+        with self._lock, storage_faults(f"writing {name!r}"):
+            self._table = self._connection.append(self._connection.create(name, schema), rows)
             self._reset()
 
     def _append(self, spec: EncoderSpec, block: Block, fresh: NDArray[np.int64]) -> None:
@@ -218,7 +207,7 @@ class SetWriter:
         rows = to_rows(set_schema(self._key, spec), block, self._items, fresh, write_number())
 
         def append() -> lance.LanceDataset:
-            latest = self._connection.latest(name, self._table)
+            latest = self._connection.find(name)
             if latest is None:
                 raise WorkError(f"set {name!r} was dropped during the write", remedy="Run the same `capim embed` again")
             return self._connection.append(latest, rows)
@@ -232,7 +221,7 @@ class SetWriter:
         retrying(f"reading {self._key.table!r}", self._add_commits)
 
     def _add_commits(self) -> None:
-        latest = self._connection.latest(self._key.table, self._table)
+        latest = self._connection.find(self._key.table)
         if latest is None or latest.version < self._version:  # dropped, and perhaps created again
             self._reset()
         self._table = latest

@@ -93,9 +93,6 @@ def test_an_incomplete_set_is_not_sealed_and_read_only_when_asked_for(store):
 def test_captions_are_read_by_language(store):
     corpus, spec = make_corpus(5, languages=("en", "de")), make_spec()
     fill(store, corpus, spec, "caption")
-    key = store.key(encoder="enc", corpus="toy", modality="caption")
-    indexed = store.connection.find(key.table, version=store.sealed(key).tag).list_indices()
-    assert [index["fields"] for index in indexed] == [["language"]]
     german = store.vectors(encoder="enc", corpus="toy", modality="caption", language="de")
     expected = [position for position in range(20) if position % 4 >= 2]
     assert german.ords.tolist() == expected

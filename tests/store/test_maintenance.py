@@ -104,9 +104,8 @@ def test_compaction_frees_history_and_keeps_every_sealed_state(store):
     for number in range(10):
         store.write_encoder(make_spec(name=f"n{number}"))
 
-    freed = compact_store(store, history=NOTHING, temporary_age=NOTHING)
+    assert compact_store(store, history=NOTHING, temporary_age=NOTHING) > 0
 
-    assert freed["encoders"] > 0
     table = store.connection.find(unsealed.table)
     assert (len(table.get_fragments()), table.count_rows()) == (1, 30)
     again = EmbeddingStore.open(store.uri)
@@ -140,7 +139,7 @@ def test_temporary_files_are_swept_when_they_are_old(store):
         file.write_bytes(bytes(1000))
     os.utime(old, (1, 1))
     assert any(finding.what == "temporary files" for finding in verify(store))
-    assert compact_store(store)["temporary files"] == 1000
+    assert compact_store(store) >= 1000
     assert young.exists()
     assert not old.exists()
 
@@ -152,7 +151,7 @@ def test_tables_of_a_corpus_whose_write_was_never_finished_are_collected(store):
     store.connection.create(name, corpus.images.schema, corpus.images)
     compact_store(store)
     assert name in store.connection.names(), "it may be under way"
-    assert compact_store(store, temporary_age=NOTHING)["unfinished corpora"] > 0
+    assert compact_store(store, temporary_age=NOTHING) > 0
     assert name not in store.connection.names()
     assert store.corpus("kept").images.num_rows == 4
     store.connection.create(name, corpus.images.schema, corpus.images)
