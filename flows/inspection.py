@@ -308,11 +308,13 @@ def info(*, workspace: str | None, form: Form) -> Rows:
     Example: capim store info --format json
     """
     from capim.store import inventory
+    from capim.store.schema import FORMAT
 
-    contents = inventory.info(open_store(workspace))
+    store = open_store(workspace)
+    contents = inventory.info(store)
     if form.table:
         sys.stderr.write(
-            f"{without_credentials(contents.uri)}: format {contents.format}, {contents.n_tables} tables, "
+            f"{without_credentials(store.uri)}: format {FORMAT}, {contents.n_tables} tables, "
             f"{contents.n_bytes / 1e6:,.1f} MB\n"
         )
     return Rows(rows=contents.sets, columns=SET_COLUMNS, keep=SHOWN_FIRST["sets"], code=0)
@@ -440,8 +442,8 @@ def drop(
     plan = removal.drop(store, encoder=encoder, corpus=fingerprint, modality=modality, dry_run=not yes)
     for table in plan.tables:
         sys.stdout.write(f"{table}\n")
-    verb = "dropped" if plan.done else "would drop"
-    hint = "" if plan.done else "; nothing was changed: add --yes to drop them"
+    verb = "dropped" if yes else "would drop"
+    hint = "" if yes else "; nothing was changed: add --yes to drop them"
     sys.stderr.write(f"{verb} {len(plan.tables)} tables, {plan.n_rows:,} rows, {plan.n_bytes / 1e6:,.1f} MB{hint}\n")
 
 

@@ -37,15 +37,11 @@ class StoreInfo:
     """The contents of a store.
 
     Attributes:
-        uri: Absolute path or address.
-        format: Version of its schema.
         sets: One row per embedding set, with :data:`SETS_INFO`.
         n_tables: Tables, sets included.
         n_bytes: Size of the data files of their current versions, but of damaged tables.
     """
 
-    uri: str
-    format: int
     sets: tuple[dict[str, object], ...]
     n_tables: int
     n_bytes: int
@@ -64,8 +60,6 @@ def info(store: EmbeddingStore) -> StoreInfo:
     writers = _writers(store)
     sets = sorted({name for name in names if name.startswith(SET_PREFIXES)} | registered.keys())
     return StoreInfo(
-        uri=store.uri,
-        format=FORMAT,  # a store with another format cannot be opened
         sets=tuple(_set_row(store, name, registered.get(name), writers[name]) for name in sets),
         n_tables=len(names),
         n_bytes=n_bytes,

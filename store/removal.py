@@ -40,13 +40,11 @@ class Removal:
         tables: Names, in the order of their removal.
         n_rows: Sum over the tables.
         n_bytes: Of their current versions.
-        done: False for a plan.
     """
 
     tables: tuple[str, ...]
     n_rows: int
     n_bytes: int
-    done: bool
 
 
 def drop(
@@ -100,14 +98,13 @@ def drop(
                 delete(connection, "encoders", "fingerprint", [encoder_fingerprint])
         for name in tables:
             connection.drop(name)
-    return Removal(tables=tuple(tables), n_rows=n_rows, n_bytes=n_bytes, done=not dry_run)
+    return Removal(tables=tuple(tables), n_rows=n_rows, n_bytes=n_bytes)
 
 
 def drop_set(store: EmbeddingStore, key: SetKey) -> None:
     """Drops one embedding set, sealed or not; does nothing if it is not stored."""
     delete(store.connection, "sets", "set_name", [key.table])
-    if key.table in store.connection.names():
-        store.connection.drop(key.table)
+    store.connection.drop(key.table)
 
 
 def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_fingerprint: str) -> None:

@@ -412,8 +412,7 @@ REGISTERS = {
         small=False,
         columns=_columns(
             *required(pa.string(), "sha"),
-            *optional(pa.int32(), "width"),  # null: the image cannot be decoded
-            *optional(pa.int32(), "height"),
+            *optional(pa.int32(), "width", "height"),  # null: the image cannot be decoded
             *optional(pa.binary(), "thumbnail"),  # JPEG or PNG
             *optional(pa.string(), "reason"),  # why the image cannot be decoded; null if it can
         ),

@@ -194,7 +194,6 @@ class SetWriter:
 
         Until then no reader sees a row.
         """
-        check_key(self._key, spec)
         name, schema, number = self._key.table, set_schema(self._key, spec), write_number()
         batches = (to_rows(schema, block, self._items, np.arange(len(block)), number) for block in blocks)
         rows = pa.RecordBatchReader.from_batches(schema, batches)
