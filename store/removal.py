@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -174,7 +174,8 @@ def discard_if_empty(store: EmbeddingStore) -> None:
 # corpus any more; records of older runs that no kept row names.
 #
 # Runs go on meanwhile. All stays that belongs to what the names of encoders and corpora have meant since the oldest
-# running run began, outcomes without results even where no run is known to run: the next one goes on from them.
+# running run began, outcomes without results even where no run is known to run: the next one goes on from them. What is
+# removed stands in two plans, one made after the other: of what a run writes meanwhile, one of them sees no part.
 
 
 _LONGEST_RUN = timedelta(days=14)  # a run that began before has died on a host that no run was on since
@@ -297,14 +298,25 @@ def _whole(rows: Iterable[Row], key: str, staying: Collection[str]) -> set[str]:
 
 
 def prune(store: EmbeddingStore, *, keep: int) -> Pruning:
-    """Removes what :func:`plan_pruning` names, and returns it. Compacting then frees the space."""
-    connection, plan = store.connection, plan_pruning(store, keep=keep)
+    """Removes what :func:`plan_pruning` names twice, and returns it. Compacting then frees the space."""
+    connection, plan = store.connection, _of_both(plan_pruning(store, keep=keep), plan_pruning(store, keep=keep))
     delete(connection, "sets", "set_name", [name for name in plan.tables if name.startswith(SET_PREFIXES)])
     for table, (column, values) in plan.rows.items():
         delete(connection, table, column, sorted(values))
     for name in plan.tables:
         connection.drop(name)
     return plan
+
+
+def _of_both(earlier: Pruning, later: Pruning) -> Pruning:
+    """What goes by two plans."""
+    shared = {
+        table: (column, gone & later.rows[table][1])
+        for table, (column, gone) in earlier.rows.items()
+        if table in later.rows
+    }
+    tables = tuple(name for name in earlier.tables if name in later.tables)
+    return replace(later, rows={table: both for table, both in shared.items() if both[1]}, tables=tables)
 
 
 def _meant(rows: list[dict[str, Any]], since: datetime) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.removal import plan_pruning, prune
+from capim.store.removal import Pruning, plan_pruning, prune
 from capim.store.rows import merge
 from capim.store.schema import texts
 from capim.store.types import IndexedImage
@@ -141,18 +141,25 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
 
 
 @pytest.mark.usefixtures("unchecked")
-def test_what_a_run_wrote_after_a_plan_stays(store: EmbeddingStore) -> None:
-    """It evaluates a revision again that the plan names, and something that the plan does not know."""
+def test_what_a_run_wrote_after_a_plan_stays(store: EmbeddingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It evaluates a revision again that the first plan names, and something that this plan does not know."""
     registered(store, 0, 1)
     for day in range(2):
         evaluated(store, day, "outcomes", "results")
     write_row(store, "runs", 1)
-    plan = plan_pruning(store, keep=1)
-    assert plan.rows["outcomes"] == ("evaluation", {"v0": 1})
-    registered(store, 0, later=2)
-    write_row(store, "runs", 2, state="running", started=datetime.now(UTC))
-    evaluated(store, 2, "results", encoder_fingerprint="e0", evaluation="v0", result="r0-again")
-    evaluated(store, 3, "outcomes", encoder_fingerprint="e0")
+    plans = []
+
+    def plan(store: EmbeddingStore, *, keep: int) -> Pruning:
+        plans.append(plan_pruning(store, keep=keep))
+        if len(plans) == 1:
+            registered(store, 0, later=2)
+            write_row(store, "runs", 2, state="running", started=datetime.now(UTC))
+            evaluated(store, 2, "results", encoder_fingerprint="e0", evaluation="v0", result="r0-again")
+            evaluated(store, 3, "outcomes", encoder_fingerprint="e0")
+        return plans[-1]
+
+    monkeypatch.setattr("capim.store.removal.plan_pruning", plan)
     prune(store, keep=1)
-    assert outcomes(store) == ["v0", "v3"]
-    assert sorted(texts(store.rows("results")["result"])) == ["r0", "r0-again"]
+    assert plans[0].rows["outcomes"] == ("evaluation", {"v0": 1})
+    assert outcomes(store) == ["v0", "v1", "v3"]
+    assert sorted(texts(store.rows("results")["result"])) == ["r0", "r0-again", "r1"]
