@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -27,7 +27,6 @@ from capim.tasks.statistics.pairs import (
 )
 
 PAIR = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
-EFFECT_SIZES = ("p_mcnemar", "cohen_dz", "cohen_h", "odds_ratio")  # fields of ``statistics.pairs.Effect``, and columns
 _OF_PAIR = ("p_adjusted", "p_equivalent", "detectable_effect", "n_queries", "n_clusters", "n_effective", "reason")
 
 
@@ -132,8 +131,7 @@ def figure_rows(
                     "ci_low": pair.difference.low,
                     "ci_high": pair.difference.high,
                     "interval_method": pair.difference.method,
-                    **(pair.effect.tally._asdict() if pair.effect.tally else {}),
-                    **{name: getattr(pair.effect, name) for name in EFFECT_SIZES},
+                    **{name: value for name, value in asdict(pair.effect).items() if name != "reasons"},
                     "simultaneous_low": pair.simultaneous and pair.simultaneous[0],
                     "simultaneous_high": pair.simultaneous and pair.simultaneous[1],
                     **(_shared(pair.shared) if each.figure.metric in planned else {}),

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 IntervalMethod: TypeAlias = Literal["wilson", "percentile", "bca"]
 METHODS: tuple[IntervalMethod, ...] = ("wilson", "percentile", "bca")
 Adjustment: TypeAlias = Literal["max-t", "holm", "benjamini-hochberg"]
-ADJUSTMENTS: tuple[Adjustment, ...] = ("max-t", "holm", "benjamini-hochberg")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,25 +50,6 @@ class Resampling:
     method: IntervalMethod = "wilson"
     adjustment: Adjustment = "max-t"
     margin: float = 1.0
-
-    def __post_init__(self) -> None:
-        rules = (
-            (self.replicates >= 1, f"replicates must be at least 1, got {self.replicates}"),
-            (self.permutations >= 1, f"permutations must be at least 1, got {self.permutations}"),
-            (self.seed >= 0, f"seed must be at least 0, got {self.seed}"),
-            (0 < self.level < 1, f"level must lie strictly between 0 and 1, got {self.level}; 0.95 is usual"),
-            (
-                0 < self.margin < 100,
-                f"margin must lie strictly between 0 and 100 points, got {self.margin}; 1 is usual",
-            ),
-            (self.method in METHODS, f"method must be one of {', '.join(METHODS)}, got {self.method!r}"),
-            (
-                self.adjustment in ADJUSTMENTS,
-                f"adjustment must be one of {', '.join(ADJUSTMENTS)}, got {self.adjustment!r}",
-            ),
-        )
-        if faults := [fault for holds, fault in rules if not holds]:
-            raise ValueError("; ".join(faults))
 
     @property
     def alpha(self) -> float:

@@ -52,16 +52,15 @@ class FlipTest:
         p_adjusted: Adjusted for all pairs tested together, by step-down max-T; None where ``p`` is.
         flips: Number of flips examined for ``p``.
         exact: Whether these were all there are.
-        critical: Studentised difference (sum over the root of the sum of squares of the clusters' differences) that the
-            clearest of all pairs exceeds in 5 % of the flips; None where ``p`` is.
-        criticals: The same in ``5 % / n`` of the flips, for each number n of figures in ``decision.SHARERS``.
+        criticals: For each number n of figures in ``decision.SHARERS``, the studentised difference (sum over the root
+            of the sum of squares of the clusters' differences) that the clearest of all pairs exceeds in ``5 % / n`` of
+            the flips; none where ``p`` is None.
     """
 
     p: float | None
     p_adjusted: float | None = None
     flips: int
     exact: bool
-    critical: float | None = None
     criticals: tuple[float, ...] = ()
 
 
@@ -232,7 +231,7 @@ def tests_of_flips(
         test = enumerated.get(pair, drawn)
         if test.p is not None:
             p_adjusted = max(test.p, float(p_joint[pair]))
-            test = replace(test, p_adjusted=p_adjusted, critical=critical, criticals=(critical, *shared))
+            test = replace(test, p_adjusted=p_adjusted, criticals=(critical, *shared))
         tests.append(test)
     return tests
 

@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -54,20 +53,12 @@ _ORDER = 5  # the stream of random numbers that puts clusters in order; the seed
 _LARGEST_BET = 0.9  # of what the worst round can lose
 
 
-class Tally(NamedTuple):
-    """Number of queries on which the first encoder is better, equal, worse."""
-
-    wins: int
-    ties: int
-    losses: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Effect:
     """Effect sizes of the first encoder against the second.
 
     Attributes:
-        tally: Queries on which the first is better, equal, worse; None for an aggregate over queries.
+        wins: Queries on which the first is better; None, as ``ties`` and ``losses``, for an aggregate over queries.
         p_mcnemar: Exact; None where images have several queries or outcomes are not plain hits and misses.
         cohen_dz: Mean difference in standard deviations of the differences.
         cohen_h: For shares: difference on the arcsine scale.
@@ -75,15 +66,17 @@ class Effect:
         reasons: Why something is None.
     """
 
-    tally: Tally | None
-    p_mcnemar: float | None
-    cohen_dz: float | None
-    cohen_h: float | None
-    odds_ratio: float | None
+    wins: int | None = None
+    ties: int | None = None
+    losses: int | None = None
+    p_mcnemar: float | None = None
+    cohen_dz: float | None = None
+    cohen_h: float | None = None
+    odds_ratio: float | None = None
     reasons: tuple[str, ...]
 
 
-NO_EFFECT = Effect(tally=None, p_mcnemar=None, cohen_dz=None, cohen_h=None, odds_ratio=None, reasons=(AGGREGATE,))
+NO_EFFECT = Effect(reasons=(AGGREGATE,))
 """Of an aggregate over queries: there is no query on which one encoder is better."""
 
 
@@ -103,37 +96,39 @@ def effect_of(
 
     Examples:
         >>> effect = effect_of(np.array([1.0, 1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 1.0]), Clusters.of(range(4)))
-        >>> effect.tally, effect.odds_ratio, effect.p_mcnemar
-        (Tally(wins=2, ties=1, losses=1), 2.0, 1.0)
+        >>> effect.wins, effect.ties, effect.losses, effect.odds_ratio, effect.p_mcnemar
+        (2, 1, 1, 2.0, 1.0)
     """
-    counts = tally(a, b, lower_is_better=lower_is_better)
+    wins, ties, losses = tally(a, b, lower_is_better=lower_is_better)
     binary = bool((np.isin(a, (0.0, 1.0)) & np.isin(b, (0.0, 1.0))).all())
-    discordant = counts.wins + counts.losses
+    discordant = wins + losses
     reasons = {
         IDENTICAL: not discordant,
         SEVERAL_QUERIES: bool(discordant) and binary and not clusters.independent,
-        NEVER_LOSES: bool(discordant) and not counts.losses,
+        NEVER_LOSES: bool(discordant) and not losses,
     }
     return Effect(
-        tally=counts,
-        p_mcnemar=mcnemar_exact(counts.wins, counts.losses) if binary and clusters.independent else None,
+        wins=wins,
+        ties=ties,
+        losses=losses,
+        p_mcnemar=mcnemar_exact(wins, losses) if binary and clusters.independent else None,
         cohen_dz=cohen_dz(a, b),
         cohen_h=cohen_h(clusters.mean(a), clusters.mean(b)) if share or binary else None,
-        odds_ratio=counts.wins / counts.losses if counts.losses else None,
+        odds_ratio=wins / losses if losses else None,
         reasons=tuple(reason for reason, holds in reasons.items() if holds),
     )
 
 
-def tally(a: NDArray[np.float64], b: NDArray[np.float64], *, lower_is_better: bool = False) -> Tally:
+def tally(a: NDArray[np.float64], b: NDArray[np.float64], *, lower_is_better: bool = False) -> tuple[int, int, int]:
     """Queries on which ``a`` wins, ties and loses against ``b``.
 
     Examples:
         >>> tally(np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0]))
-        Tally(wins=1, ties=2, losses=0)
+        (1, 2, 0)
     """
     above, below = int((a > b).sum()), int((a < b).sum())
     wins, losses = (below, above) if lower_is_better else (above, below)
-    return Tally(wins, len(a) - above - below, losses)
+    return wins, len(a) - above - below, losses
 
 
 def mcnemar_exact(wins: int, losses: int) -> float | None:
@@ -343,45 +338,19 @@ class Comparison:
     reason: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Facts:
-    """What two encoders are to each other under one metric, whatever others they are compared with.
-
-    Attributes:
-        difference: With its paired interval, before that is made to agree with the test.
-        p_equivalent: Not adjusted.
-    """
-
-    difference: Interval
-    effect: Effect
-    p_equivalent: float | None
-
-
-def _facts(
+def _differences(
     values: NDArray[np.float64],
     clusters: Clusters,
     pairs: Sequence[tuple[int, int]],
     resampling: Resampling,
     scale: Scale,
-) -> list[_Facts]:
-    """Facts of pairs of rows that have a value of both on each of these queries."""
+) -> list[Interval]:
+    """The paired intervals of rows that have a value of both on each of these queries."""
     if not clusters.n_queries:
-        nothing = Interval(value=np.nan, reason=NO_COMMON_QUERY)
-        return [_Facts(difference=nothing, effect=replace(NO_EFFECT, reasons=()), p_equivalent=None)] * len(pairs)
-    found = []
+        return [Interval(value=np.nan, reason=NO_COMMON_QUERY)] * len(pairs)
     rows = sorted({row for pair in pairs for row in pair})  # others may lack a value of these queries
     places = [(rows.index(a), rows.index(b)) for a, b in pairs]
-    differences = paired_intervals(values[rows], clusters, places, resampling, scale.reduce)
-    for (a, b), difference in zip(pairs, differences, strict=True):
-        effect, p_equivalent = NO_EFFECT, None
-        if not callable(scale.reduce):
-            lower = scale.lower_is_better
-            effect = effect_of(values[a], values[b], clusters, lower_is_better=lower, share=scale.share)
-        if scale.span is not None and scale.reduce == "mean":
-            margin = resampling.margin / 100 * scale.span
-            p_equivalent = equivalence_p(values[a] - values[b], clusters, margin=margin, span=scale.span)
-        found.append(_Facts(difference=difference, effect=effect, p_equivalent=p_equivalent))
-    return found
+    return paired_intervals(values[rows], clusters, places, resampling, scale.reduce)
 
 
 def compare_encoders(
@@ -408,8 +377,8 @@ def compare_encoders(
     Examples:
         >>> hits = {"old": [0, 0, 0, 1, 0, 0], "new": [1, 1, 1, 1, 1, 1]}
         >>> [c] = compare_encoders(hits, Clusters.of(range(6)), Resampling())
-        >>> c.difference.value, c.effect.tally, c.effect.p_mcnemar, c.flip_test.p
-        (-0.8333333333333334, Tally(wins=0, ties=1, losses=5), 0.0625, 0.0625)
+        >>> c.difference.value, c.effect.wins, c.effect.losses, c.effect.p_mcnemar, c.flip_test.p
+        (-0.8333333333333334, 0, 5, 0.0625, 0.0625)
     """
     names = list(values)
     pairs = list(combinations(range(len(names)), 2))
@@ -421,14 +390,6 @@ def compare_encoders(
     alike: dict[bytes, list[int]] = {}  # the pairs that have the same queries in common
     for at, queries in enumerate(common):
         alike.setdefault(queries.tobytes(), []).append(at)
-    inside: dict[int, Clusters] = {}
-    facts: dict[int, _Facts] = {}
-    for places in alike.values():
-        queries = common[places[0]]
-        clusters_inside = clusters if queries.all() else clusters.only(queries)
-        inside |= dict.fromkeys(places, clusters_inside)
-        members = [pairs[at] for at in places]
-        facts |= zip(places, _facts(table[:, queries], clusters_inside, members, resampling, scale), strict=True)
     tested = [at for at, queries in enumerate(common) if queries.any() and not callable(scale.reduce)]
     drawn: list[FlipTest] = []
     if tested and scale.reduce == "mean":
@@ -436,19 +397,18 @@ def compare_encoders(
     elif tested:
         drawn = median_flip_tests(table, clusters, [pairs[at] for at in tested], resampling)
     tests = dict(zip(tested, drawn, strict=True))
-    compared = [
-        _compared(
-            (names[a], names[b]),
-            table[a][queries] - table[b][queries],
-            inside[at],
-            facts[at],
-            tests.get(at, NO_TEST),
-            resampling,
-            scale,
-            fewer=bool((known[[a, b]] & ~queries).any()),
-        )
-        for at, ((a, b), queries) in enumerate(zip(pairs, common, strict=True))
-    ]
+    found: dict[int, Comparison] = {}
+    for places in alike.values():
+        queries, members = common[places[0]], [pairs[at] for at in places]
+        inside = clusters if queries.all() else clusters.only(queries)
+        differences = _differences(table[:, queries], inside, members, resampling, scale)
+        for at, (a, b), difference in zip(places, members, differences, strict=True):
+            fewer = bool((known[[a, b]] & ~queries).any())
+            of_both, test = (table[a][queries], table[b][queries]), tests.get(at, NO_TEST)
+            found[at] = _compared(
+                (names[a], names[b]), of_both, inside, difference, test, resampling, scale, fewer=fewer
+            )
+    compared = [found[at] for at in range(len(pairs))]
     if resampling.adjustment == "max-t":
         p_adjusted = [each.flip_test.p_adjusted for each in compared]
     else:
@@ -472,21 +432,28 @@ def _agreeing(pair: Comparison) -> Comparison:
 
 def _compared(
     names: tuple[str, str],
-    per_query: NDArray[np.float64],
+    values: tuple[NDArray[np.float64], NDArray[np.float64]],
     clusters: Clusters,
-    facts: _Facts,
+    difference: Interval,
     flip: FlipTest,
     resampling: Resampling,
     scale: Scale,
     *,
     fewer: bool,
 ) -> Comparison:
-    """Two encoders by their facts and their test; their p-value of equivalence is not adjusted.
+    """Two encoders by their values, their difference and their test; their p-value of equivalence is not adjusted.
 
-    ``per_query``: first minus second encoder, on the queries of ``clusters``, which both have; ``fewer``: than one has.
+    ``values``: on the queries of ``clusters``, which both have; ``fewer``: than one has.
     """
-    difference = _within(agreeing_with_test(facts.difference, flip.p, level=resampling.level), scale.span)
-    reasons, detectable, critical = [*facts.effect.reasons], None, flip.critical or TWO_SIDED
+    per_query, effect, p_equivalent = values[0] - values[1], NO_EFFECT, None
+    if not clusters.n_queries:
+        effect = replace(NO_EFFECT, reasons=())
+    elif not callable(scale.reduce):
+        effect = effect_of(*values, clusters, lower_is_better=scale.lower_is_better, share=scale.share)
+    if clusters.n_queries and scale.span is not None and scale.reduce == "mean":
+        p_equivalent = equivalence_p(per_query, clusters, margin=resampling.margin / 100 * scale.span, span=scale.span)
+    difference = _within(agreeing_with_test(difference, flip.p, level=resampling.level), scale.span)
+    reasons, detectable, critical = [*effect.reasons], None, flip.criticals[0] if flip.criticals else TWO_SIDED
     if IDENTICAL not in reasons:  # of encoders that never differ, that one reason
         reasons = [difference.reason, *reasons] if difference.reason else reasons
         if scale.reduce == "mean":
@@ -495,9 +462,8 @@ def _compared(
             detectable = (critical + float(scipy.special.ndtri(POWER))) * difference.standard_error
     own = difference if resampling.level <= 1 - ALPHA else Interval(value=difference.value)
     unsure = no_interval(clusters) is not None
-    shared = (
-        () if unsure or not flip.criticals else tuple(_simultaneous(per_query, own, clusters, flip.criticals, scale))
-    )
+    known = bool(flip.criticals) and not unsure
+    shared = tuple(_simultaneous(per_query, own, clusters, flip.criticals, scale)) if known else ()
     if flip.criticals and not shared:
         reasons.append(HEAVY if unsure else NO_ENDS)
     reasons += [ON_COMMON.format(n=clusters.n_queries)] * (fewer and clusters.n_queries > 0)
@@ -509,9 +475,9 @@ def _compared(
         shared=shared,
         flip_test=flip,
         p_adjusted=None,
-        effect=facts.effect,
+        effect=effect,
         detectable_effect=detectable,
-        p_equivalent=facts.p_equivalent,
+        p_equivalent=p_equivalent,
         n_queries=clusters.n_queries,
         n_clusters=clusters.n_occupied,
         n_effective=clusters.n_effective,

@@ -34,7 +34,7 @@ def values(n: int, *, seed: int = 0) -> NDArray[np.float64]:
 
 def figures(comparison: Comparison) -> Comparison:
     """Without what depends on the other pairs: the adjusted p-value, and the interval and the effect at its level."""
-    alone = replace(comparison.flip_test, p_adjusted=None, critical=None, criticals=())
+    alone = replace(comparison.flip_test, p_adjusted=None, criticals=())
     found = replace(comparison, p_adjusted=None, flip_test=alone, detectable_effect=None)
     return replace(found, simultaneous=None, shared=())
 

@@ -110,7 +110,7 @@ def test_p_values_of_many_pairs_resolve_what_holm_multiplies() -> None:
     hits = (np.random.default_rng(9).random((33, 300)) < np.linspace(0.3, 0.9, 33)[:, None]).astype(float)
     pairs, clusters = list(combinations(range(33), 2)), Clusters.of(range(300))
     counts = [tally(hits[a], hits[b]) for a, b in pairs]
-    exact = np.array([mcnemar_exact(of_pair.wins, of_pair.losses) for of_pair in counts])
+    exact = np.array([mcnemar_exact(wins, losses) for wins, _, losses in counts])
     tests = sign_flip_tests(hits, clusters, pairs, Resampling(adjustment="holm"))
     p, flips = (np.array([getattr(test, name) for test in tests]) for name in ("p", "flips"))
     left = flips == 52_800

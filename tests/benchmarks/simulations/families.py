@@ -66,8 +66,8 @@ def detectable(n_encoders: int, n_suites: int, *, seed: int, share: float = 0.5,
     for suite in range(n_suites):
         hits = suite_of_hits(n_encoders, share, n_images, rng)
         first = tested(hits, seed=suite)[0]
-        if first.critical is not None:
-            stated.append(detectable_effect(hits[0] - hits[1], clusters, critical=first.critical, share=True))
+        if first.criticals:
+            stated.append(detectable_effect(hits[0] - hits[1], clusters, critical=first.criticals[0], share=True))
     return float(np.mean([value for value in stated if value is not None]))
 
 
@@ -101,8 +101,8 @@ def value_power(n_queries: int, n_datasets: int, *, seed: int) -> tuple[float, R
     stated = []
     for first, second in pairs_of_encoders(n_datasets // 10, 0.0).swapaxes(0, 1):
         [test] = tested(np.stack([first, second]), seed=seed)
-        if test.critical is not None:
-            stated.append(detectable_effect(first - second, clusters, critical=test.critical))
+        if test.criticals:
+            stated.append(detectable_effect(first - second, clusters, critical=test.criticals[0]))
     known = [value for value in stated if value is not None]
     if not known:
         return None

@@ -123,7 +123,7 @@ def _group(
                 flags[f"against the test/{name}"] = against
     if clusters.independent:
         tallies = [tally(rows[a], rows[b]) for a, b in pairs]
-        flags["error/mcnemar"] = [_significant(mcnemar_exact(t.wins, t.losses)) for t in tallies]
+        flags["error/mcnemar"] = [_significant(mcnemar_exact(wins, losses)) for wins, _, losses in tallies]
     return flags
 
 
