@@ -10,10 +10,11 @@ import hashlib
 import io
 import struct
 import zlib
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 # Pillow warns above this size and refuses twice as much; photographs are far smaller, decompression bombs are not.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or 89_478_485
@@ -24,16 +25,6 @@ _THUMBNAIL_LONGEST = 640
 # Pillow reads forty more, PostScript among them, which it hands to another program.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 
-# EXIF orientation -> the operation that sets the image upright, as in Pillow's ImageOps.exif_transpose.
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 # The exceptions that Pillow's decoders raise on damaged bytes.
 _BOMB = (Image.DecompressionBombError, Image.DecompressionBombWarning)
@@ -98,10 +89,11 @@ def decode_image(data: bytes) -> Image.Image:
                     f"{size}: one side is more than {MAX_PIXELS // LARGEST_EDGE**2} times the other, and models resize "
                     "the short side"
                 )
-            turn = _TURNS.get(_orientation(image))
             image.load()
-            # not copied: a copy holds Python's lock, which kept 16 threads to the speed of four
-            return _to_rgb(image if turn is None else image.transpose(turn))
+            with suppress(*_BROKEN):  # the EXIF block is damaged
+                # not copied: a copy holds Python's lock, which kept 16 threads to the speed of four
+                ImageOps.exif_transpose(image, in_place=True)
+            return _to_rgb(image)
     except UndecodableImage:
         raise
     except _BOMB as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -121,6 +122,19 @@ def translations(images: Sequence[ImageRow], texts: Iterable[Translation]) -> Pu
                 yield CaptionRow(f"{image}#{language}{by}-{ordinal}", image, text, ordinal, language, translator)
 
     return PublishedContents(images, captions())
+
+
+def of_images(images: Sequence[ImageRow], found: Sequence[Translation], where: object) -> Sequence[Translation]:
+    """The captions of a language in the order of the images, each of which it must have once, and no other."""
+    expected, got = [row.id for row in images], [each.image_id for each in found]
+    if sorted(expected) != sorted(got):
+        other = sorted((Counter(expected) - Counter(got)) | (Counter(got) - Counter(expected)))
+        raise RequestError(
+            f"{where}: expected the {len(images)} images of the first language, each once, got {len(got)}; "
+            f"not so: {files.some(other)}"
+        )
+    caption_of = dict(zip(got, found, strict=True))
+    return [caption_of[image] for image in expected]
 
 
 class HardNegativeItem(NamedTuple):
@@ -315,12 +329,12 @@ def _negatives(table: PublishedTable, tables: Mapping[str, Iterable[Row]]) -> It
 def _captions(
     name: str, table: PublishedTable, tables: Mapping[str, Iterable[Row]], split: str, hub: HubSplit | None
 ) -> PublishedContents:
-    """The captions of every language, of which all must list the images of the first in its order."""
+    """The captions of every language, in the order of the images of the first."""
     columns, first = table.columns, next(iter(tables))
     images: list[ImageRow] = []
     captions: list[Translation] = []
     for language, rows in tables.items():
-        n = 0
+        found = []
         for where, number, row in rows:
             if split and files.field(row, columns["split"], str, where) != split:
                 continue
@@ -329,12 +343,7 @@ def _captions(
                 embedded = hub is not None and hub.images
                 key = f"{embedded[0]}/{number}" if embedded else files.field(row, columns["image"], str, where)
                 images.append(ImageRow(identifier, key))
-            elif n >= len(images) or images[n].id != identifier:
-                expected = f"image {images[n].id}" if n < len(images) else "no more images"
-                raise RequestError(f"{where}: expected {expected} as in {first}, got image {identifier}")
             texts = files.texts_in(row, columns["caption"], where)  # the hub has lists as texts
-            captions.append(Translation(identifier, texts, language or "en"))
-            n += 1
-        if n != len(images):
-            raise RequestError(f"{name}: {language}: expected {len(images)} images as in {first}, got {n}")
+            found.append(Translation(identifier, texts, language or "en"))
+        captions += of_images(images, found, f"{name}: {language}")
     return translations(images, captions)

@@ -26,7 +26,13 @@ from capim.tasks.corpora import CORPORA, files
 from capim.tasks.corpora.build import ImageRow
 from capim.tasks.corpora.images.image_files import Missing, image_id_of
 from capim.tasks.corpora.readers.hub import load_split
-from capim.tasks.corpora.readers.published import PublishedContents, Translation, published_corpus, translations
+from capim.tasks.corpora.readers.published import (
+    PublishedContents,
+    Translation,
+    of_images,
+    published_corpus,
+    translations,
+)
 
 TRANSLATORS = ("google", "bing", "nllb")
 _XTD10_CODE = {"ja": "jp"}  # as the files spell it
@@ -53,35 +59,24 @@ def read_coco_sm(
     """
     folder = files.require_folder(root, "coco-sm folder")
     folder = files.folder_in(folder, "meta") or folder
-    listed: list[str] | None = None
+    rows: list[ImageRow] = []
     captions: list[Translation] = []
     hint = "download from github.com/unum-cloud/coco-sm/meta"
     paths = files.require_files(folder, [f"{system}.json" for system in translators], hint=hint)
     for system, file in zip(translators, paths, strict=True):
         content = files.read_json(file)
         for language in languages:
-            entries = files.field(content, language, list, file)
-            where = f"{file}: {language}"
-            names = [files.field(entry, "filename", str, f"{where}: entry {i}") for i, entry in enumerate(entries)]
-            listed = names if listed is None else listed
-            if names != listed:
-                raise RequestError(f"{where}: {_first_difference(listed, names)}; all files must list the same images")
-            captions += [
-                Translation(
-                    image_id_of(name), files.texts_in(entry, "captions", f"{where}: entry {i}"), language, system
-                )
-                for i, (name, entry) in enumerate(zip(names, entries, strict=True))
-            ]
-    _check_against_lists(folder, listed or [], captions)
-    rows = [ImageRow(image_id_of(name), name) for name in listed or []]
+            found = []
+            for number, entry in enumerate(files.field(content, language, list, file)):
+                where = f"{file}: {language}: entry {number}"
+                name = files.field(entry, "filename", str, where)
+                if not captions:
+                    rows.append(ImageRow(image_id_of(name), name))
+                texts = files.texts_in(entry, "captions", where)
+                found.append(Translation(image_id_of(name), texts, language, system))
+            captions += of_images(rows, found, f"{file}: {language}")
+    _check_against_lists(folder, [row.key for row in rows], captions)
     return published_corpus("coco-sm", translations(rows, captions), images=images, missing=missing)
-
-
-def _first_difference(expected: Sequence[str], got: Sequence[str]) -> str:
-    if len(expected) != len(got):
-        return f"expected {len(expected)} images, got {len(got)}"
-    at = next(i for i, (one, other) in enumerate(zip(expected, got, strict=True)) if one != other)
-    return f"expected {expected[at]!r} as image {at}, got {got[at]!r}"
 
 
 def _check_against_lists(folder: Path, names: Sequence[str], captions: Sequence[Translation]) -> None:
@@ -134,10 +129,8 @@ def read_crossmodal3600(
         hub = splits[languages[0]]
         rows = [ImageRow(str(row["image_id"]), f"image/{i}") for i, row in enumerate(hub.rows())]
         for language, split in splits.items():
-            captions_of = {str(row["image_id"]): row["captions"] for row in split.rows()}
-            if captions_of.keys() != {row.id for row in rows}:
-                raise RequestError(f"{split.name}: its images are not those of split {languages[0]}")
-            captions += [Translation(row.id, captions_of[row.id], language) for row in rows]
+            found = [Translation(str(row["image_id"]), row["captions"], language) for row in split.rows()]
+            captions += of_images(rows, found, split.name)
     else:
         hint = "it is in captions.zip at https://google.github.io/crossmodal-3600/"
         folder = files.require_folder(root, "crossmodal3600 folder")
