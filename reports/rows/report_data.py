@@ -148,14 +148,14 @@ class ReportData:
 
     def ranks(self, corpus: str, protocol: str, metric: str) -> dict[str, RankSet]:
         """Encoder to the ranks that it can hold; empty unless every pair of two or more was compared."""
-        from capim.tasks.statistics.ranking import PairTest, rank_encoders  # SciPy, which results need not
+        from capim.tasks.statistics.ranking import rank_encoders  # SciPy, which results need not
 
         encoders = [r["encoder"] for r in self.ranked(corpus, protocol, metric) if r["value"] is not None]
         pairs = [self.comparison(corpus, protocol, metric, a, b) for a, b in combinations(encoders, 2)]
         found = [r for r in pairs if r is not None]
         if not found or len(found) < len(pairs):
             return {}
-        tests = [PairTest(r["encoder_a"], r["encoder_b"], r["difference"] or 0.0, r["p_adjusted"]) for r in found]
+        tests = [(r["encoder_a"], r["encoder_b"], r["difference"] or 0.0, r["p_adjusted"]) for r in found]
         lower = any(row["lower_is_better"] for row in self.ranked(corpus, protocol, metric))
         return rank_encoders(encoders, tests, lower_is_better=lower)
 

@@ -24,15 +24,6 @@ from capim.tasks.statistics.flips import sign_flip_tests
 from capim.tasks.statistics.intervals import NO_SPREAD, ClusteredValues, Interval, student_interval
 
 
-class PairTest(NamedTuple):
-    """The adjusted test of one pair of encoders; ``difference`` is ``a`` minus ``b``."""
-
-    a: str
-    b: str
-    difference: float
-    p_adjusted: float | None
-
-
 class RankSet(NamedTuple):
     """The ranks that one encoder can hold, from ``best`` to ``worst``; 1 is the first."""
 
@@ -65,21 +56,19 @@ def rank_sets(better: NDArray[np.bool_]) -> list[RankSet]:
 
 
 def rank_encoders(
-    encoders: Sequence[str], tests: Iterable[PairTest], *, lower_is_better: bool = False
+    encoders: Sequence[str], tests: Iterable[tuple[str, str, float, float | None]], *, lower_is_better: bool = False
 ) -> dict[str, RankSet]:
     """The ranks that every encoder can hold.
 
     Args:
-        tests: All pairs, each once, in either order. A pair is different with an adjusted p-value below ``ALPHA``; one
-            without a p-value (equal on every query, or too few clusters for a test) counts as not different.
-
-    Raises:
-        ValueError: A pair is missing.
+        tests: All pairs, each once, in either order: two encoders, the first minus the second, and its adjusted
+            p-value. A pair is different with one below ``ALPHA``; one without a p-value (equal on every query, or too
+            few clusters for a test) counts as not different.
 
     Examples:
         The first beats the third, nothing else is certain:
 
-        >>> tests = [PairTest("x", "y", 0.1, 0.3), PairTest("x", "z", 0.3, 0.01), PairTest("y", "z", 0.2, 0.06)]
+        >>> tests = [("x", "y", 0.1, 0.3), ("x", "z", 0.3, 0.01), ("y", "z", 0.2, 0.06)]
         >>> for name, held in rank_encoders(["x", "y", "z"], tests).items():
         ...     print(name, f"{held.best}-{held.worst}", held.tied_with_best)
         x 1-2 True
@@ -88,16 +77,10 @@ def rank_encoders(
     """
     at = {name: position for position, name in enumerate(encoders)}
     better = np.zeros((len(at), len(at)), dtype=bool)
-    missing = dict.fromkeys(combinations(encoders, 2))
     for a, b, difference, p in tests:
-        missing.pop((a, b) if (a, b) in missing else (b, a), None)
         if p is not None and p < ALPHA and difference != 0:
             winner, loser = (a, b) if (difference < 0) == lower_is_better else (b, a)
             better[at[winner], at[loser]] = True
-    if missing:
-        raise ValueError(
-            f"{len(missing)} pairs were not compared, first {next(iter(missing))}; compare all encoders together"
-        )
     return dict(zip(encoders, rank_sets(better), strict=True))
 
 

@@ -406,7 +406,7 @@ def test_every_form_has_a_recipe_and_the_table_of_the_page_is_the_table_of_the_c
     ],
 )
 def test_the_time_that_a_service_asks_for_is_read_in_every_form(headers, body, seconds) -> None:
-    assert client.Reply(429, httpx.Headers(headers), body.encode()).pause == seconds
+    assert client.pause_of(httpx.Response(429, headers=headers, text=body)) == seconds
 
 
 def test_a_service_that_mixes_the_items_of_a_request_is_found_by_the_probes(stub) -> None:

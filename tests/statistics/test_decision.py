@@ -30,7 +30,7 @@ from capim.tasks.statistics.decision import (
 )
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import HEAVY, NO_ENDS, Scale, compare_encoders
-from capim.tasks.statistics.ranking import PairTest, rank_encoders
+from capim.tasks.statistics.ranking import rank_encoders
 
 OPPOSITE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}
 FIGURES = [Figure("t2i/all", "R@1"), Figure("i2t/any", "R@1"), Figure("winoground", "winoground_group")]
@@ -103,7 +103,7 @@ def test_no_two_statements_of_a_pair_contradict_each_other(
         assert "up to 0.0" not in words.verdict(percent, row, rival="b")
     for figure in FIGURES[:n_figures]:
         of_figure = [row for row in rows if row["protocol"] == figure.protocol]
-        tests = [PairTest(r["encoder_a"], r["encoder_b"], r["difference"], r["p_adjusted"]) for r in of_figure]
+        tests = [(r["encoder_a"], r["encoder_b"], r["difference"], r["p_adjusted"]) for r in of_figure]
         held = rank_encoders([f"e{i}" for i in range(n_encoders)], tests, lower_is_better=lower)
         for row in of_figure:
             if (found := decision_of(row)) is not None and found.state == "better":

@@ -13,7 +13,6 @@ import base64
 import contextlib
 import io
 import itertools
-import json
 import logging
 import math
 import os
@@ -537,7 +536,7 @@ class EndpointClient:
         n, form = len(inputs), self.options.form(modality)
         reply = await self._reply(modality, self._body(modality, inputs), n)
         try:
-            answer = json.loads(reply.body)
+            answer = reply.json()
             rows, tokens = form.rows(answer), form.tokens(answer)
             numbers = [int(place) for place, _ in rows]
             vectors = [_components(embedding) for _, embedding in rows]
@@ -566,7 +565,7 @@ class EndpointClient:
             self._tokens.hold(0.0, tokens)
         return EndpointAnswer(vectors=matrix, tokens=tokens)
 
-    async def _reply(self, modality: Modality, body: dict[str, Any], n: int) -> Reply:
+    async def _reply(self, modality: Modality, body: dict[str, Any], n: int) -> httpx.Response:
         """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
         most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
         address = self.options.address(modality, self._spec.checkpoint)
@@ -591,14 +590,14 @@ class EndpointClient:
                 tries = TRIES if self._reached else FIRST_TRIES
             else:
                 self._reached = True
-                if reply.status == httpx.codes.OK:
+                if reply.status_code == httpx.codes.OK:
                     break
-                reason = f"{reply.status}: {self._plain(reply.text)}"
-                if reply.status in _TOO_MUCH:
+                reason = f"{reply.status_code}: {self._plain(reply.text)}"
+                if reply.status_code in _TOO_MUCH:
                     raise _TooMuchError(reason)
-                if reply.status not in _SENT_AGAIN or "insufficient_quota" in reply.text:
-                    raise self._error(f"refuses requests ({reason}); {self._advice(reply.status, address)}")
-                pause = reply.pause
+                if reply.status_code not in _SENT_AGAIN or "insufficient_quota" in reply.text:
+                    raise self._error(f"refuses requests ({reason}); {self._advice(reply.status_code, address)}")
+                pause = pause_of(reply)
                 if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
                     raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
             if number >= tries:
@@ -614,7 +613,7 @@ class EndpointClient:
                 self._requests.hold(pause)  # what one request was told holds for all
         return reply
 
-    async def _sent(self, request: httpx.Request, most: int) -> Reply:
+    async def _sent(self, request: httpx.Request, most: int) -> httpx.Response:
         """The whole answer to a request.
 
         Raises:
@@ -629,7 +628,8 @@ class EndpointClient:
                     received += part
                     if len(received) > most:
                         raise TooLargeError
-        return Reply(response.status_code, response.headers, bytes(received))
+        response.headers.pop("Content-Encoding", None)  # undone by aiter_bytes
+        return httpx.Response(response.status_code, headers=response.headers, content=bytes(received))
 
     def _error(self, problem: str) -> WorkError:
         return WorkError(f"encoder {self._spec.name!r}: {self.address} {problem}. Stored embeddings are kept")
@@ -660,25 +660,12 @@ def _components(embedding: object) -> NDArray[np.float32]:
     return np.asarray(embedding, dtype=np.float32)
 
 
-class Reply(NamedTuple):
-    """What a service answered: status, headers and the whole body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def text(self) -> str:
-        """The body, whatever its bytes."""
-        return self.body.decode("utf-8", errors="replace")
-
-    @property
-    def pause(self) -> float | None:
-        """The seconds after which it asks to come back: ``Retry-After``, its form in ms, or Google's ``RetryInfo``."""
-        if found := _RETRY_INFO.search(self.text):
-            return retry_after(found[1])
-        in_ms = retry_after(self.headers.get("retry-after-ms"))
-        return in_ms / 1000 if in_ms else retry_after(self.headers.get("Retry-After"))
+def pause_of(reply: httpx.Response) -> float | None:
+    """The seconds after which it asks to come back: ``Retry-After``, its form in ms, or Google's ``RetryInfo``."""
+    if found := _RETRY_INFO.search(reply.text):
+        return retry_after(found[1])
+    in_ms = retry_after(reply.headers.get("retry-after-ms"))
+    return in_ms / 1000 if in_ms else retry_after(reply.headers.get("Retry-After"))
 
 
 class TooLargeError(Exception):

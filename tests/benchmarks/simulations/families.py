@@ -12,7 +12,7 @@ from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import FlipTest, sign_flip_tests
 from capim.tasks.statistics.pairs import compare_encoders, detectable_effect
-from capim.tasks.statistics.ranking import PairTest, rank_encoders
+from capim.tasks.statistics.ranking import rank_encoders
 from tests.benchmarks.simulations.shares import AT_ONCE, Rate
 
 
@@ -121,7 +121,7 @@ def far_apart(n_encoders: int, *, seed: int, n_images: int = 300) -> tuple[float
     hits = (rng.random((n_encoders, n_images)) < np.linspace(0.97, 0.03, n_encoders)[:, None]).astype(np.float64)
     names = [f"encoder {at}" for at in range(n_encoders)]
     compared = compare_encoders(dict(zip(names, hits, strict=True)), clusters, Resampling())
-    tests = [PairTest(pair.a, pair.b, pair.difference.value, pair.p_adjusted) for pair in compared]
+    tests = [(pair.a, pair.b, pair.difference.value, pair.p_adjusted) for pair in compared]
     ranks = rank_encoders(names, tests)
     best, worst = (f"{ranks[name].best} to {ranks[name].worst}" for name in (names[0], names[-1]))
     return compared[n_encoders - 2].p_adjusted or np.nan, best, worst
