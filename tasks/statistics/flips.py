@@ -16,7 +16,7 @@ one large loss and many small wins is called a win in 26, 10 and 7 % of samples 
 is that the encoders are exchangeable image by image (``decision.FEW`` says where that matters).
 
 Other adjustments multiply the p-values of single pairs, by up to the number of pairs. Those that are too small for the
-flips are then resolved (:func:`_resolved`): by a bound where a pair is clear, by more flips where it is not.
+flips are then resolved: by a bound where a pair is clear, by more flips where it is not.
 """
 
 from __future__ import annotations
@@ -116,29 +116,14 @@ def sign_flip_tests(
     enough = replace(resampling, permutations=FLIPS_PER_PAIR * len(pairs), adjustment="max-t")
     if resampling.adjustment == "max-t" or enough.permutations <= resampling.permutations:
         return tests
-    clarity = observed / np.where(scale > 0, scale, 1.0)
-    return _resolved(
-        tests, clarity, enough, lambda left: sign_flip_tests(rows, clusters, [pairs[at] for at in left], enough)
-    )
-
-
-def _resolved(
-    tests: Sequence[FlipTest],
-    clarity: NDArray[np.float64],
-    enough: Resampling,
-    tests_again: Callable[[Sequence[int]], list[FlipTest]],
-) -> list[FlipTest]:
-    """The tests, with p-values that are as fine as by ``enough`` flips.
-
-    A pair that these flips could not resolve has its :func:`gaussian_bound`. A pair for which fewer than ten flips were
-    as extreme gets ``enough``; for others ten say what p is (Besag and Clifford 1991, Sequential Monte Carlo p-values,
-    Biometrika 78).
-    """
-    bounds = gaussian_bound(clarity).tolist()
+    # as fine as by enough flips: a pair that these could not resolve has its bound; a pair for which fewer than ten
+    # were as extreme gets them; for others ten say what p is (Besag and Clifford 1991, Sequential Monte Carlo p-values,
+    # Biometrika 78)
+    bounds = gaussian_bound(observed / np.where(scale > 0, scale, 1.0)).tolist()
     drawn = {at: test for at, test in enumerate(tests) if not test.exact}
     finer = {at: replace(test, p=bounds[at]) for at, test in drawn.items() if bounds[at] * enough.permutations < 1}
     left = [at for at, test in drawn.items() if at not in finer and (test.p or 0.0) * test.flips < _OPEN]
-    again = tests_again(left) if left else []
+    again = sign_flip_tests(rows, clusters, [pairs[at] for at in left], enough) if left else []
     finer |= {at: replace(drawn[at], p=test.p, flips=test.flips) for at, test in zip(left, again, strict=True)}
     return [finer.get(at, test) for at, test in enumerate(tests)]
 

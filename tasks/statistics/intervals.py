@@ -432,26 +432,22 @@ def student_interval(
     if not error > DUST * max(1.0, abs(estimate)):
         return Interval(value=estimate, reason=NO_SPREAD)
     freedom = max(1.0, min(n_effective - 1, 2 * spread**2 / float(np.square(squares).sum())))
-    method = "t" if bounds is None else "log-t" if math.isinf(bounds[1]) else "wilson"
-
-    def ends() -> tuple[float, float]:
-        tail = (1 + level) / 2
-        t = float(scipy.special.stdtrit(freedom, tail))
-        if bounds is None:
-            return estimate - t * error, estimate + t * error
-        lowest, width = bounds[0], bounds[1] - bounds[0]
-        above = estimate - lowest
-        if method == "log-t":
-            factor = math.exp(min(t * error / above, _LARGEST_EXPONENT))
-            return lowest + above / factor, lowest + above * factor
-        share = above / width
-        trials = share * (1 - share) * (width / error * float(scipy.special.ndtri(tail)) / t) ** 2
-        low, high = wilson_interval(share * trials, trials, level=level)
-        return lowest + width * low, lowest + width * high
-
-    if bounds is not None and not bounds[0] < estimate < bounds[1]:
+    tail = (1 + level) / 2
+    t = float(scipy.special.stdtrit(freedom, tail))
+    if bounds is None:
+        low, high, method = estimate - t * error, estimate + t * error, "t"
+    elif not bounds[0] < estimate < bounds[1]:
         return Interval(value=estimate, reason=NO_SPREAD)
-    low, high = ends()
+    elif math.isinf(bounds[1]):
+        above = estimate - bounds[0]
+        factor = math.exp(min(t * error / above, _LARGEST_EXPONENT))
+        low, high, method = bounds[0] + above / factor, bounds[0] + above * factor, "log-t"
+    else:
+        lowest, width = bounds[0], bounds[1] - bounds[0]
+        share = (estimate - lowest) / width
+        trials = share * (1 - share) * (width / error * float(scipy.special.ndtri(tail)) / t) ** 2
+        low, high = (lowest + width * end for end in wilson_interval(share * trials, trials, level=level))
+        method = "wilson"
     return Interval(value=estimate, low=low, high=high, standard_error=error, method=method)
 
 

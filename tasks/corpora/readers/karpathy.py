@@ -86,7 +86,7 @@ def read_coco_karpathy(
     patterns = ("dataset_coco.json", f"coco_karpathy_{split}.json", f"coco_{split}.json", f"{split}_*.json")
     if root is None:
         hub = load_split(dataset, split=on_hub, revision=revision)
-        read = _Split(list(_entries(hub.rows(), hub.name)), hub.origin, hub)
+        read = _Split(list(_entries(hub.rows(), hub.name)), hub.origin, hub, Downloads(IMAGES, Path(cache)))
     else:
         read = _split(root, patterns, split)
     labels = {} if objects is None else read_objects(require_file(objects, "objects file"))
@@ -101,8 +101,7 @@ def read_coco_karpathy(
         caption_of = {row.annotation_id: row.id for row in captions if row.annotation_id}
         positives = extra_positives(caption_of, {entry.id for entry in read.entries}, truths=ground_truths)
     read = read._replace(entries=[e._replace(objects=labels.get(e.id, e.objects)) for e in read.entries])
-    downloads = None if read.hub is None else Downloads(IMAGES, Path(cache))
-    return _corpus("coco-karpathy", split, read, captions, images, missing, positives, downloads)
+    return _corpus("coco-karpathy", split, read, captions, images, missing, positives)
 
 
 def read_flickr30k_karpathy(
@@ -124,17 +123,12 @@ def read_flickr30k_karpathy(
         RequestError: A file, folder or split is missing, or a file is in none of the known forms.
     """
     patterns = ("dataset_flickr30k.json", f"flickr30k_{split}.json")
-    pictures = None
-    if root is None:
-        read, pictures = _flickr_on_hub(dataset, split, revision)
-    else:
-        read = _split(root, patterns, split)
+    read = _flickr_on_hub(dataset, split, revision) if root is None else _split(root, patterns, split)
     captions = [CaptionRow(f"{e.id}#{n}", e.id, text, n) for e in read.entries for n, text in enumerate(e.captions)]
-    shown = images if pictures is None else None
-    return _corpus("flickr30k-karpathy", split, read, captions, shown, missing, downloads=pictures)
+    return _corpus("flickr30k-karpathy", split, read, captions, images, missing)
 
 
-def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> tuple[_Split, Zipped]:
+def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> _Split:
     """Return the test split of a CSV file and the ZIP file beside it, which ``datasets`` reads by a script alone."""
     if split != "test":
         raise RequestError(f"{dataset}: no split {split!r}; it has test. Give root (dataset_flickr30k.json)")
@@ -153,7 +147,7 @@ def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> tuple[_Spl
             rows.append({"filename": field(row, "filename", str, where), "captions": captions})
     entries = [e._replace(file_name=members.get(e.file_name, e.file_name)) for e in _entries(rows, table)]
     origin = dataset if Path(dataset).is_dir() else f"https://huggingface.co/datasets/{dataset}"
-    return _Split(entries, origin), Zipped(archive)
+    return _Split(entries, origin, others=Zipped(archive))
 
 
 class KarpathyEntry(NamedTuple):
@@ -167,11 +161,12 @@ class KarpathyEntry(NamedTuple):
 
 
 class _Split(NamedTuple):
-    """The entries of a split, and where they were read from: a file, or the hub."""
+    """The entries of a split, where they were read from, a file or the hub, and what else holds the images there."""
 
     entries: Sequence[KarpathyEntry]
     origin: str
     hub: HubSplit | None = None
+    others: ImageSource | None = None
 
 
 def _corpus(
@@ -182,9 +177,8 @@ def _corpus(
     images: str | Path | None,
     missing: Missing,
     positives: Iterable[RelevanceRow] = (),
-    downloads: ImageSource | None = None,
 ) -> Corpus:
-    """The corpus of a split, with images from a folder, else from the hub's data set, else from ``downloads``."""
+    """The corpus of a split, with images from a folder, else from the hub's data set, else from ``others``."""
     hub = read.hub if images is None else None
     keys = [entry.file_name for entry in read.entries]
     if hub is not None and hub.images:
@@ -193,7 +187,7 @@ def _corpus(
     contents = PublishedContents(rows, captions, relevance=positives)
     part = "" if split == "test" else split
     return published_corpus(
-        reader, contents, images=images, missing=missing, part=part, hub=hub, origin=read.origin, downloads=downloads
+        reader, contents, images=images, missing=missing, part=part, hub=hub, origin=read.origin, downloads=read.others
     )
 
 
