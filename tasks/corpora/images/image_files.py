@@ -14,11 +14,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, nearest
-from capim.store.types import ImageSource
-from capim.tasks.corpora.build import Faults, ImageRow, SkippedRow
+from capim.store.types import Corpus, ImageSource
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import require_folder, some
 from capim.tasks.corpora.images.source import Folders, path_in
 
@@ -219,6 +219,10 @@ class LocatedImages(NamedTuple):
     rows: list[ImageRow]
     source: ImageSource | None
     skipped: list[SkippedRow]
+
+    def corpus(self, name: str, captions: Iterable[CaptionRow], **more: Any) -> Corpus:
+        """The corpus of these images; see :func:`tasks.corpora.build.build_corpus`."""
+        return build_corpus(name, self.rows, captions, source=self.source, skipped=self.skipped, **more)
 
 
 def locate_images(

@@ -12,7 +12,7 @@ from pathlib import Path
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import files
-from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 
 # COCO's 80 object categories: supercategory -> its categories, and the reverse
@@ -77,15 +77,8 @@ def read_coco_captions(
         rows.append(ImageRow(identifier, key, objects=objects.get(identifier)))
     located = locate_images(rows, images or beside, missing=missing, origin=captions_file)
     in_order = dict.fromkeys([*(row.id for row in rows), *of_image])
-    return build_corpus(
-        name or files.corpus_name(folder),
-        located.rows,
-        [caption for image in in_order for caption in of_image[image]],
-        source=located.source,
-        skipped=located.skipped,
-        licence=licence,
-        origin=str(folder),
-    )
+    in_files = [caption for image in in_order for caption in of_image[image]]
+    return located.corpus(name or files.corpus_name(folder), in_files, licence=licence, origin=str(folder))
 
 
 def read_objects(file: Path) -> dict[str, list[str]]:

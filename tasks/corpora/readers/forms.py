@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, did_you_mean, is_number, nearest, noted
 from capim.store.sets.columns_read import CAPTIONS, GRADES, NEGATIVE, SPLITS, TONGUES, telling
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow
 from capim.tasks.corpora.files import choose_split, some, unlisted
 from capim.tasks.corpora.images.image_files import Missing, is_image_name, locate_images
 
@@ -327,14 +327,11 @@ def corpus_of_rows(
             located = read.source.locate([*table.images.values()], missing=missing, where=read.where, what="rows")
     if lines:
         raise RequestError(lines)
-    return build_corpus(
+    return located.corpus(
         name,
-        located.rows,
         table.captions,
-        source=located.source,
         pairs=table.pairs,
         quadruples=table.quadruples,
-        skipped=located.skipped,
         licence=licence,
         origin=read.origin,
         languages_reference=options.reference_language,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from capim.store.errors import RequestError
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
 from capim.tasks.corpora.files import corpus_name, read_json, require_file, said
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
@@ -65,20 +65,14 @@ def read_image_queries(
     for more in read_json(Path(gallery)) if gallery else ():
         boxes.setdefault(str(more), None)
     located = locate_images([ImageRow(image) for image in boxes], images or path.parent, missing=missing, origin=path)
-    cropped = any(box is not None for box in boxes.values())
-    return build_corpus(
-        name or corpus_name(path),
-        [_cropped(row, boxes[row.id]) for row in located.rows],
-        [
-            CaptionRow(id_, None, text, language=language, query_group=image)
-            for id_, text, image in asked.texts or _NONE
-        ],
-        source=Crops(located.source) if cropped and located.source is not None else located.source,
-        relevance=asked.relevance,
-        skipped=located.skipped,
-        licence=licence,
-        origin=str(path),
+    if any(box is not None for box in boxes.values()) and located.source is not None:
+        located = located._replace(source=Crops(located.source))
+    located = located._replace(rows=[_cropped(row, boxes[row.id]) for row in located.rows])
+    texts = (
+        CaptionRow(id_, None, text, language=language, query_group=image) for id_, text, image in asked.texts or _NONE
     )
+    origin = str(path)
+    return located.corpus(name or corpus_name(path), texts, relevance=asked.relevance, licence=licence, origin=origin)
 
 
 def _cropped(row: ImageRow, box: Sequence[float] | None) -> ImageRow:

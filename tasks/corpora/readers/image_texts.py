@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow
 from capim.tasks.corpora.files import corpus_name, read_text, require_folder
 from capim.tasks.corpora.images import image_files
 
@@ -61,15 +61,8 @@ def read_image_texts(
         for file in bare:
             faults.add('images without a text file; write it, or leave them out with missing = "skip"', repr(file))
     faults.raise_any()
-    return build_corpus(
-        name or corpus_name(folder),
-        located.rows,
-        captions,
-        source=located.source,
-        skipped=[*located.skipped, *(SkippedRow(file, "no text file") for file in bare)],
-        licence=licence,
-        origin=str(folder),
-    )
+    located.skipped.extend(SkippedRow(file, "no text file") for file in bare)
+    return located.corpus(name or corpus_name(folder), captions, licence=licence, origin=str(folder))
 
 
 def text_files(folder: Path) -> Iterator[str]:

@@ -20,7 +20,7 @@ from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import JUDGED
 from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, telling
 from capim.store.types import Corpus, digest16
-from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
 from capim.tasks.corpora.files import (
     choose_split,
     corpus_name,
@@ -138,25 +138,22 @@ def _corpus(
     if not files.ids_only and any(row.text is None for row in queries):
         raise RequestError(f"{place}: queries without a text; name their column with columns, or set ids_only = true")
     asked = [row for row in queries if row.id in relevant]
-    dropped = [SkippedRow(row.id, _UNJUDGED, "caption") for row in queries if row.id not in relevant]
     if not asked:
         raise RequestError(
             f"{place}: none of its {len(queries)} queries has a relevant document; the ids of "
             "queries and judgements have to agree"
         )
-    corpus = build_corpus(
+    n_documents = len(documents.rows) + len(documents.skipped)
+    documents.skipped.extend(SkippedRow(row.id, _UNJUDGED, "caption") for row in queries if row.id not in relevant)
+    corpus = documents.corpus(
         name,
-        documents.rows,
         _grouped(asked, judgements) if len(chosen) > 1 else asked,
-        source=documents.source,
         relevance=[row for row in judgements if row.query_id in relevant],
-        skipped=[*documents.skipped, *dropped],
         licence=licence,
         origin=f"https://huggingface.co/datasets/{place}" if files.folder is None else place,
         languages_reference=language,
         main_metric=main_metric,
     )
-    n_documents = len(documents.rows) + len(documents.skipped)
     wrong = [
         f"{name}{subset and f' ({subset})'}: expected {expected:,} {what}, got {count:,}"
         for subset, part in zip(chosen, parts, strict=True)

@@ -15,7 +15,7 @@ from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import LABEL
 from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, telling
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
 from capim.tasks.corpora.files import corpus_name, read_json, read_text, require_folder, unlisted
 from capim.tasks.corpora.images.image_files import LocatedImages, Missing, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
@@ -78,18 +78,9 @@ def read_labels(
         located = locate_images([ImageRow(image) for image in labels], folder, missing=missing, origin=path)
     else:
         located = LocatedImages(shards.images, TarShards(path), shards.skipped)
-    return build_corpus(
-        name or corpus_name(path),
-        located.rows,
-        prompts_of(known, texts, classes, language),
-        source=located.source,
-        relevance=(
-            RelevanceRow(LABEL, "i2t", row.id, f"{label}#0") for row in located.rows for label in labels[row.id]
-        ),
-        skipped=located.skipped,
-        licence=licence,
-        origin=str(path),
-    )
+    said = prompts_of(known, texts, classes, language)
+    true = (RelevanceRow(LABEL, "i2t", row.id, f"{label}#0") for row in located.rows for label in labels[row.id])
+    return located.corpus(name or corpus_name(path), said, relevance=true, licence=licence, origin=str(path))
 
 
 class _Shards(NamedTuple):

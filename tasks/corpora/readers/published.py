@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 from capim.store.errors import RequestError
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA, CorpusEntry, files
-from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow
 from capim.tasks.corpora.images.image_files import Missing, image_id_of, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
 from capim.tasks.corpora.readers.hub import HubSplit, load_split
@@ -80,20 +80,16 @@ def published_corpus(
         origin = f"{UNPUBLISHED}{len(items):,} of {n_published:,} of {reader}"
     embedded = hub is not None and bool(hub.images)
     located = locate_images(contents.images, None if embedded else images, missing=missing, origin=origin)
-    rows, source = located.rows, hub if embedded else located.source or downloads
-    if contents.boxes:
-        boxes = contents.boxes
-        rows = [row._replace(key=crop_key(row.key, *boxes[row.id])) if row.id in boxes else row for row in rows]
-        source = source and Crops(source)
-    return build_corpus(
+    located = located._replace(source=hub if embedded else located.source or downloads)
+    if boxes := contents.boxes:
+        rows = [row._replace(key=crop_key(row.key, *boxes[row.id])) if row.id in boxes else row for row in located.rows]
+        located = located._replace(rows=rows, source=located.source and Crops(located.source))
+    return located.corpus(
         f"{reader}-{part}" if part else reader,
-        rows,
         contents.captions,
-        source=source,
         pairs=contents.pairs,
         quadruples=contents.quadruples,
         relevance=contents.relevance,
-        skipped=located.skipped,
         licence=CorpusEntry.licence if own else entry.licence,
         origin=origin,
     )
