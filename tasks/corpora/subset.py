@@ -175,7 +175,7 @@ def first_linked(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
         first: dict[Hashable, int] = {}
         links += [(first.setdefault(value, at), at) for at, value in enumerate(column) if value is not None]
     n_rows, (one, other) = len(columns[0]), np.array(links, dtype=np.int32).reshape(-1, 2).T
-    linked = scipy.sparse.coo_array((np.ones(len(links), dtype=np.bool_), (one, other)), shape=(n_rows, n_rows))
+    linked = scipy.sparse.coo_array((np.ones(len(links), dtype=np.int8), (one, other)), shape=(n_rows, n_rows))
     _, group = scipy.sparse.csgraph.connected_components(linked, directed=False)
     _, of_group = np.unique(group, return_index=True)
     return of_group[group].astype(np.int32)

@@ -19,10 +19,10 @@ from typing import BinaryIO
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.build import CaptionRow, ImageRow, SkippedRow, build_corpus
+from capim.tasks.corpora.build import CaptionRow, ImageRow, SkippedRow
 from capim.tasks.corpora.files import corpus_name, require_folder, texts_in
 from capim.tasks.corpora.images.decode import image_facts
-from capim.tasks.corpora.images.image_files import IMAGE_SUFFIXES
+from capim.tasks.corpora.images.image_files import IMAGE_SUFFIXES, LocatedImages
 from capim.tasks.corpora.images.source import path_in
 from capim.tasks.corpora.readers.hub import files_of
 from capim.tasks.corpora.readers.image_texts import Lines, lines_of, refuse_several
@@ -83,34 +83,20 @@ def read_webdataset(
     files = sorted(file for file in folder.glob(shards) if file.is_file())  # a pipe never ends
     if not files:
         raise RequestError(f"{folder}: no file matches shards = {shards!r}; check the folder and the pattern")
-    captions: list[CaptionRow] = []
-    skipped: list[SkippedRow] = []
-    several: list[str] = []
-
-    def images() -> Iterator[ImageRow]:
-        for file, sample, image, texts in samples_of(folder, files, caption.lower()):
-            if image is None or not texts:
-                lacking = "no image" if image is None else f"no {caption} caption"
-                skipped.append(SkippedRow(sample, f"{lacking} in {file.name}"))
-                continue
-            lines = lines_of(texts[0]) if caption.lower() != "json" else []
-            several.extend([f"{sample}.{caption} in {file.name}"] * (len(lines) > 1))
-            said = lines if lines and captions_in_file == "each" else texts
-            captions.extend(CaptionRow(f"{sample}#{n}", sample, text, n, language) for n, text in enumerate(said))
-            yield image
-
-    corpus = build_corpus(
-        name or corpus_name(folder),
-        images(),  # fills captions and skipped, which are read after it
-        captions,
-        source=TarShards(folder),
-        skipped=skipped,
-        licence=licence,
-        origin=origin or str(folder),
-    )
+    found, captions, several = LocatedImages([], TarShards(folder), []), list[CaptionRow](), list[str]()
+    for file, sample, image, texts in samples_of(folder, files, caption.lower()):
+        if image is None or not texts:
+            lacking = "no image" if image is None else f"no {caption} caption"
+            found.skipped.append(SkippedRow(sample, f"{lacking} in {file.name}"))
+            continue
+        lines = lines_of(texts[0]) if caption.lower() != "json" else []
+        several.extend([f"{sample}.{caption} in {file.name}"] * (len(lines) > 1))
+        said = lines if lines and captions_in_file == "each" else texts
+        captions.extend(CaptionRow(f"{sample}#{n}", sample, text, n, language) for n, text in enumerate(said))
+        found.rows.append(image)
     if captions_in_file is None:
         refuse_several(several, folder)
-    return corpus
+    return found.corpus(name or corpus_name(folder), captions, licence=licence, origin=origin or str(folder))
 
 
 def read_cc3m(
