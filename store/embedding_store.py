@@ -28,7 +28,6 @@ from capim.store.errors import MissingStoreError, RequestError, WorkError, did_y
 from capim.store.files import resolved_address
 from capim.store.ledger import DERIVED_ROWS, Made, about_evaluation, entry_of, made_rows
 from capim.store.rows import (
-    by_value,
     check,
     check_columns,
     conformed,
@@ -37,6 +36,7 @@ from capim.store.rows import (
     merge,
     now,
     one_of,
+    outcomes_of,
     read,
     read_now,
     read_where,
@@ -476,7 +476,7 @@ class EmbeddingStore:
 
     def outcomes(self, evaluations: Sequence[str]) -> dict[str, pa.Table]:
         """The outcomes of each evaluation, in query order, in one pass over the table; no rows where it has none."""
-        found = by_value(self.connection, "outcomes", evaluations)
+        found = outcomes_of(self.connection, evaluations)
         return {evaluation: in_order("outcomes", rows) for evaluation, rows in found.items()}
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:

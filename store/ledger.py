@@ -24,9 +24,7 @@ from capim.store.errors import WorkError
 from capim.store.schema import TABLES, texts
 
 DERIVED_ROWS = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
-KEYED_BY = dict.fromkeys(DERIVED_ROWS, "derived") | {
-    name: table.written_by for name, table in TABLES.items() if table.written_by is not None
-}
+KEYED_BY = {**dict.fromkeys(DERIVED_ROWS, "derived"), "outcomes": "evaluation"}
 """Tables whose rows the ledger has a digest of -> the column that holds the key of the entry."""
 OUTCOMES_KIND = "outcomes"  # of the entry of an evaluation
 REMOVED = ""  # digest of an entry with rows that were removed on purpose

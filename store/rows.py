@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Checked, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
-from capim.store.ledger import KEYED_BY, REMOVED, compared, damage
+from capim.store.ledger import DERIVED_ROWS, KEYED_BY, REMOVED, compared, damage
 from capim.store.schema import ANALYSES, TABLES, required, texts
 
 if TYPE_CHECKING:
@@ -53,18 +53,12 @@ def read(
         WorkError: Rows of the table are not what the ledger says.
     """
     if name == "outcomes" and not columns and "query_id" not in equals:
-        if [*equals] != ["evaluation"]:
-            return _listed_outcomes(connection, equals)
-        wanted = equals["evaluation"]
-        found = by_value(connection, name, [wanted] if isinstance(wanted, str) else wanted)
-        return pa.concat_tables([*found.values()] or [TABLES[name].columns.empty_table()])
-    if name not in KEYED_BY or name == "outcomes":
-        return _read(connection, name, equals, columns, seconds=seconds)
-    unlisted, key = check(connection, name, seconds), KEYED_BY[name]
+        return _listed_outcomes(connection, equals)
+    unlisted = check(connection, name, seconds) if name in DERIVED_ROWS else ()
     if not unlisted:
         return _read(connection, name, equals, columns, seconds=seconds)
-    rows = _read(connection, name, equals, (*dict.fromkeys((*columns, key)),) if columns else (), seconds=seconds)
-    rows = rows.filter(pc.invert(pc.is_in(rows[key], value_set=pa.array(sorted(unlisted), pa.string()))))
+    rows = _read(connection, name, equals, (*dict.fromkeys((*columns, "derived")),) if columns else (), seconds=seconds)
+    rows = rows.filter(pc.invert(pc.is_in(rows["derived"], value_set=pa.array(sorted(unlisted), pa.string()))))
     return rows.select(list(columns)) if columns else rows
 
 
@@ -170,15 +164,14 @@ def read_now(connection: Connection, name: str, equals: Equals) -> pa.Table:
     return read(connection, name, equals, seconds=0.0)
 
 
-def by_value(connection: Connection, name: str, values: Sequence[str]) -> dict[str, pa.Table]:
-    """The outcomes of each value of the column by which they are written (``StoredTable.written_by``), in one pass."""
-    found = connection.kept.of_values(name, values)
-    if missing := [value for value in dict.fromkeys(values) if value not in found]:
-        column = str(TABLES[name].written_by)
-        rows = _listed_outcomes(connection, {column: missing})
-        for value in missing:
-            found[value] = _among(rows, {column: value}) if len(missing) > 1 else rows
-            connection.kept.add_value(name, value, found[value], found[value].nbytes)
+def outcomes_of(connection: Connection, evaluations: Sequence[str]) -> dict[str, pa.Table]:
+    """The outcomes of each evaluation, in one pass."""
+    found = connection.kept.of_values("outcomes", evaluations)
+    if missing := [each for each in dict.fromkeys(evaluations) if each not in found]:
+        rows = _listed_outcomes(connection, {"evaluation": missing})
+        for each in missing:
+            found[each] = _among(rows, {"evaluation": each}) if len(missing) > 1 else rows
+            connection.kept.add_value("outcomes", each, found[each], found[each].nbytes)
     return found
 
 
@@ -263,9 +256,9 @@ def merge(
     table, done = retrying(f"writing table {name!r}", commit)
     is_addition = done["num_inserted_rows"] == rows.num_rows and not done["num_deleted_rows"]
     connection.committed(name, table.version, rows if is_addition else None)
-    if is_addition and (column := TABLES[name].written_by) is not None:
-        for value in texts(pc.unique(rows[column])):
-            own = _among(rows, {column: value})
+    if is_addition and name == "outcomes":
+        for value in texts(pc.unique(rows["evaluation"])):
+            own = _among(rows, {"evaluation": value})
             connection.kept.add_value(name, value, own, own.nbytes)
     return done["num_inserted_rows"] + done["num_updated_rows"], len(table.get_fragments())
 

@@ -363,7 +363,6 @@ class StoredTable:
             Of comparisons and rankings, whose rows belong together, those of one request are. None: every row is.
         order: Columns that rows are sorted by when they are read; Lance gives rows of a merge in any order.
         small: Whether its rows are small enough to be kept in memory, all of them, during a run.
-        written_by: The rows with one value of this column are written in one commit, and never change.
     """
 
     columns: pa.Schema
@@ -372,7 +371,6 @@ class StoredTable:
     shown_for: tuple[str, ...] | None = None
     order: tuple[str, ...] = ()
     small: bool = True
-    written_by: str | None = None
 
     @property
     def keyed_columns(self) -> pa.Schema:
@@ -447,7 +445,6 @@ ANALYSES = {
     "outcomes": StoredTable(
         columns=OUTCOMES,
         small=False,
-        written_by="evaluation",
         key=("evaluation", "query_id"),
         order=("corpus", "protocol", "encoder", "evaluation", "query_ord", "query_id"),
     ),

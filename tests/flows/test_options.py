@@ -344,7 +344,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for task, returned in nothing.items():
         watched(task, "fn", lambda *_, returned=returned, **__: returned)
     watched(complete_figures, "fn", lambda evaluation, **_: evaluation)
-    pruned = Pruned(rows={"runs": 1}, tables=("old",), reports=(), freed={}, running=())
+    pruned = Pruned(rows={"runs": 1}, tables=("old",), reports=(), freed=0, running=())
     watched(capim.flows.execution.prune, "fn", lambda *_, **__: pruned)
     watched(capim.store.integrity, "verify", lambda *_, **__: [StoreCheck(what="runs", state="sound", detail="2 rows")])
     watched(capim.tasks.recompute, "recompute", lambda *_: [])
