@@ -566,10 +566,3 @@ def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]
             if path.is_file() and path.stat().st_mtime <= limit:
                 paths.append(path)
     return sorted(paths)
-
-
-def remove_temporary_files(connection: Connection, older_than: timedelta) -> None:
-    """Removes :func:`temporary_files`."""
-    for path in temporary_files(connection, older_than):
-        with storage_faults(f"removing {path}"):
-            path.unlink(missing_ok=True)

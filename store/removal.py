@@ -18,9 +18,9 @@ from capim.store.connection import (
     compact,
     data_bytes,
     drop_old_versions,
-    remove_temporary_files,
     retrying,
     storage_faults,
+    temporary_files,
 )
 from capim.store.current import Row, States, newest_rows
 from capim.store.embedding_store import EmbeddingStore, corpus_table
@@ -387,7 +387,8 @@ def compact_store(
                 compact(connection, name, free=False)
                 table.checkout_latest()
             drop_old_versions(table, history)
-        remove_temporary_files(connection, temporary_age)
+        for path in temporary_files(connection, temporary_age):
+            path.unlink(missing_ok=True)
         _drop_unfinished_corpora(connection, temporary_age)
     return max(0, before - disk_bytes(place)) if connection.is_local else 0
 

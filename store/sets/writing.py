@@ -60,15 +60,6 @@ class Block:
         return len(self.ords)
 
 
-def check_key(key: SetKey, spec: EncoderSpec) -> None:
-    """Raises :class:`RequestError` if the spec is not the encoder of the set."""
-    if spec.fingerprint != key.encoder_fingerprint:
-        raise RequestError(
-            f"encoder {spec.name!r} has fingerprint {spec.fingerprint}, the set belongs to {key.encoder_fingerprint}: "
-            "a different revision, precision, prompt or option makes another set"
-        )
-
-
 def check_block(key: SetKey, spec: EncoderSpec, block: Block, items: ItemIndex) -> None:
     """Raises :class:`RequestError` with every kind of fault that the block has."""
     faults = list(_shape_faults(spec, block)) or [*_identity_faults(block, items), *_value_faults(spec, block)]
@@ -175,7 +166,11 @@ class SetWriter:
 
     def put(self, spec: EncoderSpec, block: Block) -> int:
         """Appends the rows of a block that are not stored yet; returns their number."""
-        check_key(self._key, spec)
+        if spec.fingerprint != self._key.encoder_fingerprint:
+            raise RequestError(
+                f"encoder {spec.name!r} has fingerprint {spec.fingerprint}, the set belongs to "
+                f"{self._key.encoder_fingerprint}: a different revision, precision, prompt or option makes another set"
+            )
         check_block(self._key, spec, block, self._items)
         with self._lock:
             self._refresh()

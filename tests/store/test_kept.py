@@ -64,10 +64,11 @@ def test_outcomes_of_an_evaluation_are_kept_until_one_is_deleted(
             rows = rows_of("outcomes", *({"evaluation": each, "query_id": value + n} for each in new for n in "12"))
             store.write_rows("outcomes", rows, replace="evaluation" if kind == "replace" else None)
             written.update(new)
-        for asked in ("a", ["a", "b", "f"], []):
-            assert contents(store.rows("outcomes", evaluation=asked)) == contents(
-                plain.rows("outcomes", evaluation=asked)
-            )
+        for asked in (["a"], ["a", "b", "f"], []):
+            found, stored = store.outcomes(asked), plain.outcomes(asked)
+            assert {each: contents(rows) for each, rows in found.items()} == {
+                each: contents(rows) for each, rows in stored.items()
+            }
 
 
 def test_what_is_added_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +81,7 @@ def test_what_is_added_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mon
     store.connection.kept.look_seconds = 60.0
     assert store.rows("runs").num_rows == 40
     assert store.rows("runs")["run"].num_chunks < 40
-    assert store.rows("outcomes", evaluation="e").num_rows == 1
+    assert store.outcomes(["e"])["e"].num_rows == 1
 
 
 def test_what_newer_rows_refer_to_is_looked_for_again(tmp_path: Path) -> None:
@@ -106,8 +107,8 @@ def test_no_more_rows_are_kept_than_there_is_room_for(tmp_path: Path, monkeypatc
     store = EmbeddingStore.open(tmp_path, create=True).keeping()
     for each in "abc":
         store.write_rows("outcomes", rows_of("outcomes", {"evaluation": each, "query_id": "1"}))
-        size = store.rows("outcomes", evaluation=each).nbytes
+        size = store.outcomes([each])[each].nbytes
         monkeypatch.setattr("capim.store.connection._KEPT_BYTES", int(size * 2.5))
     kept: KeptRows = store.connection.kept
     assert kept.of_values("outcomes", ["a", "b", "c"]).keys() == {"b", "c"}, "the one that was used first goes first"
-    assert store.rows("outcomes", evaluation=["a", "b", "c"]).num_rows == 3
+    assert sum(rows.num_rows for rows in store.outcomes(["a", "b", "c"]).values()) == 3
