@@ -1,8 +1,7 @@
-"""The server of `capim serve`: an address that stays, and connections that nobody can hold without a request."""
+"""The server of `capim serve`, at an address that stays."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
@@ -12,12 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from capim.store.errors import RequestError
 
 HOST = "127.0.0.1"
-HEAD_SECONDS = 10.0  # for the head of a request; and between two requests of one connection
 MOST_CONNECTIONS = 100  # at once; a browser opens six
 _KEPT = "serve.json"  # in the workspace: the token and the port, for this user alone
 
@@ -65,39 +62,7 @@ def listening(port: int, *, kept: int = 0) -> socket.socket:
         raise RequestError(f"port {port} cannot be used ({fault}); give another, or 0 for any free one") from fault
 
 
-class _Impatient(H11Protocol):
-    """A connection that is closed unless the head of a request arrives in time; of too many, the newest are closed."""
-
-    _late: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-        else:
-            self._wait()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._stop_waiting()
-        elif self._late is None:
-            self._wait()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def _wait(self) -> None:
-        self._late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
-
-    def _stop_waiting(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-
 def server_of(app: Any) -> uvicorn.Server:
     """The server of an application."""
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    return uvicorn.Server(uvicorn.Config(app, http=_Impatient, **quiet))
+    return uvicorn.Server(uvicorn.Config(app, limit_concurrency=MOST_CONNECTIONS, **quiet))

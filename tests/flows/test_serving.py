@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import uvicorn
-from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from capim.flows.cli import main
-from capim.reports.app import server as address
 from capim.store import EmbeddingStore
 from tests.command import command
 
@@ -72,40 +65,6 @@ def test_a_workspace_keeps_its_address_and_nobody_else_can_read_it(
     assert kept.stat().st_mode & 0o777 == 0o600
     kept.write_text("[")
     assert serve(tmp_path, monkeypatch, capsys) != first
-
-
-def test_half_sent_heads_are_closed_in_time_and_of_too_many_connections_the_newest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(address, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(address, "MOST_CONNECTIONS", 20)
-    server = address.server_of(Starlette(routes=[Route("/", lambda _: PlainTextResponse("here"))]))
-    with address.listening(0) as listener:
-        place = listener.getsockname()
-        running = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        running.start()
-        try:
-            while not server.started:
-                time.sleep(0.01)
-            held = [socket.create_connection(place) for _ in range(40)]
-            for each in held[:20]:
-                each.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
-            time.sleep(0.2)
-            assert all(is_closed(each) for each in held[20:])
-            time.sleep(0.8)
-            assert all(is_closed(each) for each in held)
-            assert httpx.get(f"http://{place[0]}:{place[1]}/", trust_env=False).text == "here"
-        finally:
-            server.should_exit = True
-            running.join()
-
-
-def is_closed(connection: socket.socket) -> bool:
-    connection.settimeout(1)
-    try:
-        return connection.recv(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 def test_a_port_that_cannot_be_had_is_a_wrong_request(tmp_path: Path) -> None:
