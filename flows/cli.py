@@ -103,6 +103,9 @@ GONE = {
     "store diff": "`capim why RUN` says what a run changed; docs/recipes.md compares two embedding sets",
     "--isolated": "run models and metrics of strangers in a container (docs/own_model.md)",
     "export --projection": "`capim export embeddings`, and a projection of your own; the atlas has two main directions",
+    "import --manifest": "one `capim import` for each set; importing the same file again changes nothing",
+    "import --folder": "one `capim import` for each set; importing the same file again changes nothing",
+    "search --index": "`capim search`: it is exact",
     "search --html": '`capim serve`, and there "Save as one HTML file"',
 }
 """Commands and options of earlier releases -> what to type now; what is still a command is not looked up here."""

@@ -545,13 +545,10 @@ def _run(
 
 # --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
 
-_OF_SETS = ("replace", "storage", "by_position", "plan")
 _OF_MODEL = ("corpus", "encoder", "revision", "note", "same_as")
 _OF_OUTCOMES = (*_OF_MODEL, "protocol", "by_position", "plan", "replace", "replicates")
 IMPORTS = {
-    "embeddings": (("images", "captions", "vectors"), (*_OF_MODEL, *_OF_SETS)),
-    "a manifest": (("manifest",), _OF_SETS),
-    "a folder": (("folder",), _OF_SETS),
+    "embeddings": (("images", "captions", "vectors"), (*_OF_MODEL, "replace", "storage", "by_position", "plan")),
     "outcomes": (("outcomes",), _OF_OUTCOMES),  # hit lists name their models
     "scores": (("scores",), _OF_OUTCOMES),
     "runs": (("run", "qrels"), _OF_OUTCOMES),
@@ -572,8 +569,6 @@ def import_(
     revision: Annotated[str | None, "R"] = None,
     note: Annotated[str | None, "TEXT"] = None,
     same_as: Annotated[str | None, "NAME"] = None,
-    manifest: Annotated[str | None, "F"] = None,
-    folder: Annotated[str | None, "DIR"] = None,
     outcomes: Annotated[str | None, "F"] = None,
     scores: Annotated[str | None, "F"] = None,
     run: Annotated[tuple[str, ...], "F"] = (),
@@ -591,13 +586,6 @@ def import_(
 
     Rows are matched by a column of ids, file names or texts under any usual name; by position only where there is none.
     Images and captions can be imported by two commands, and one model for many corpora, under one name and --revision.
-    A manifest has rows like
-
-        [[set]]
-        encoder = "theirs"
-        corpus = "shapes"
-        images = "images.npy"
-        captions = "captions.npy"
 
     Qrels and runs need neither texts nor images; they give trec_eval's figures under its names, and capim's beside
     them. Importing the same file again changes nothing.
@@ -614,8 +602,6 @@ def import_(
         revision: version of the model (default: that of the stored model, else unversioned)
         note: a remark about the model; kept and shown with it
         same_as: stored encoder that made what is imported, which is shown in one row with it
-        manifest: import many sets: a TOML file with a table [[set]] for each
-        folder: import DIR/ENCODER/CORPUS/images.* and captions.*
         outcomes: outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or
             a folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)
         scores: scores of every caption (rows) with every image (columns): .npy, .npz or .pt
@@ -639,21 +625,16 @@ def import_(
     from capim.flows.exchange import import_ as flow
     from capim.flows.exchange import import_outcomes
     from capim.flows.execution import start
-    from capim.store.sets.importing import ImportRow, read_manifest, rows_of_folder
+    from capim.store.sets.importing import ImportRow
     from capim.tasks.imports import Identity
     from capim.tasks.results.imported.runs import tag_of
     from capim.tasks.results.imported.sources import Kind, Source
 
-    if kind in ("embeddings", "a manifest", "a folder"):
-        if kind == "a manifest":
-            rows = read_manifest(Path(given["manifest"]))
-        elif kind == "a folder":
-            rows = rows_of_folder(Path(given["folder"]))
-        else:
-            columns = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
-            of_row = {name: given[name] for name in columns if name in given}
-            rows = [ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)]
-        say(*start(flow, config, rows, replace=replace, by_position=by_position, plan=plan))
+    if kind == "embeddings":
+        columns = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
+        of_row = {name: given[name] for name in columns if name in given}
+        row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)
+        say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=plan))
         return
     option = {"runs": "qrels" if "qrels" in given else "run", "published figures": "published"}.get(kind, kind)
     path, *more = [given[option]] if isinstance(given[option], str) else given[option]
@@ -722,8 +703,8 @@ def _check_import(given: set[str]) -> str:
     kinds = [kind for kind, (sources, _) in IMPORTS.items() if given & {*sources}]
     if len(kinds) != 1:
         raise RequestError(
-            "give one thing to import: a file or folder, or --images and --captions, --manifest, --folder, --outcomes, "
-            "--scores, --run, --qrels or --published" + (f"; got {' and '.join(kinds)}" if kinds else "")
+            "give one thing to import: a file or folder, or --images and --captions, --outcomes, --scores, "
+            "--run, --qrels or --published" + (f"; got {' and '.join(kinds)}" if kinds else "")
         )
     [kind] = kinds
     every = {name for names in IMPORTS.values() for part in names for name in part}

@@ -22,16 +22,7 @@ import pyarrow.fs
 
 from capim.store.errors import RequestError, WorkError, csv_text, text_of_csv, unknown
 
-NOT_ITS_FORMAT = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    OSError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+NOT_ITS_FORMAT = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError
 """What libraries and our own code raise for a file that holds something else than its suffix says."""
 
 

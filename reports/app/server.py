@@ -15,7 +15,6 @@ import uvicorn
 from capim.store.errors import RequestError
 
 HOST = "127.0.0.1"
-MOST_CONNECTIONS = 100  # at once; a browser opens six
 _KEPT = "serve.json"  # in the workspace: the token and the port, for this user alone
 
 
@@ -65,4 +64,4 @@ def listening(port: int, *, kept: int = 0) -> socket.socket:
 def server_of(app: Any) -> uvicorn.Server:
     """The server of an application."""
     quiet: dict[str, Any] = {"log_level": "warning", "access_log": False, "server_header": False}
-    return uvicorn.Server(uvicorn.Config(app, limit_concurrency=MOST_CONNECTIONS, **quiet))
+    return uvicorn.Server(uvicorn.Config(app, limit_concurrency=100, **quiet))  # a browser opens six

@@ -8,10 +8,9 @@ sets of several corpora, and the same file again changes nothing.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -19,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from capim.store.embedding_store import EmbeddingStore
-from capim.store.errors import RequestError, WorkError, noted, unknown
+from capim.store.errors import RequestError, WorkError, noted
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
 from capim.store.sets.columns_read import columns_of_match, telling
@@ -27,15 +26,10 @@ from capim.store.sets.embedding_files import EmbeddingParts, are_unit_float16, b
 from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, key_of, match, plain_name
 from capim.store.sets.rows import ItemIndex, digest
 from capim.store.sets.seal import SealedSet
-from capim.store.sets.vector_files import READ, TABLES
+from capim.store.sets.vector_files import TABLES
 from capim.store.sets.writing import block_checksums, check_block
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey, Storage, VectorKind, is_fingerprint
 from capim.store.vectors import Rounding, rounding_of
-
-# --- Many imports at once: a manifest in TOML, or a folder with a subfolder per encoder and corpus.
-
-
-FILES = ("images", "captions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,73 +55,6 @@ class ImportRow:
     note: str | None = None
     vectors: str | None = None
     same_as: str | None = None
-
-
-_FIELDS = tuple(field.name for field in fields(ImportRow))
-
-
-def read_manifest(path: Path) -> list[ImportRow]:
-    """The rows of a manifest: tables ``[[set]]`` with the fields of :class:`ImportRow`.
-
-    Paths count from the folder of the manifest.
-
-    Raises:
-        RequestError: The file is missing or is not TOML, or rows have wrong fields; all faults together.
-    """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RequestError(f"manifest {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RequestError(f"manifest {path} is not valid TOML: {error}") from error
-    listed = tables.pop("set", [])
-    faults = [f"manifest {path}: unknown table or field {name!r}; expected tables [[set]]" for name in tables]
-    if not isinstance(listed, list) or not listed or not all(isinstance(row, dict) for row in listed):
-        faults.append(f"manifest {path}: expected at least one table [[set]] with {', '.join(_FIELDS)}")
-        raise RequestError(faults)
-    for number, row in enumerate(listed, start=1):
-        label = f"manifest {path}, set {number}"
-        faults += [unknown(f"{label}: field", name, _FIELDS) for name in sorted(row.keys() - _FIELDS)]
-        faults += [f"{label}: {name!r} is missing" for name in ("encoder", "corpus") if name not in row]
-        if not row.keys() & {*FILES, "vectors"}:
-            faults.append(f"{label}: give 'images', 'captions' or both")
-        wrong = [(name, text) for name, text in row.items() if not (isinstance(text, str) and text)]
-        faults += [f"{label}: {name} must be text, got {text!r}" for name, text in wrong]
-    if faults:
-        raise RequestError(faults)
-    return [ImportRow(**{name: _located(name, text, path.parent) for name, text in row.items()}) for row in listed]
-
-
-def rows_of_folder(folder: Path) -> list[ImportRow]:
-    """The files ``ENCODER/CORPUS/images.*`` and ``captions.*`` below a folder, by encoder and corpus.
-
-    Raises:
-        RequestError: There is no such folder or no such file, or a file has an unknown suffix or a twin.
-    """
-    if not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder; expected {folder}/ENCODER/CORPUS/images.npy and captions.npy")
-    rows, faults = [], []
-    for inner in sorted(path for path in folder.glob("*/*") if path.is_dir()):
-        paths = sorted(path for path in inner.iterdir() if path.stem in FILES and path.suffix in READ)
-        files = {path.stem: str(path) for path in paths}
-        twins = {name: [path.name for path in paths if path.stem == name] for name in files}
-        faults += [f"{inner} has several files of {name}: {', '.join(names)}; keep one"
-                   for name, names in twins.items() if len(names) > 1]  # fmt: skip
-        if not files:
-            faults.append(f"{inner} has no images or captions with a suffix among {', '.join(READ)}")
-        rows.append(ImportRow(encoder=inner.parent.name, corpus=inner.name, **files))
-    if not rows:
-        faults.append(f"{folder} has no folders ENCODER/CORPUS with images.npy and captions.npy")
-    if faults:
-        raise RequestError(faults)
-    return rows
-
-
-def _located(name: str, text: str, folder: Path) -> str:
-    """A path counted from the folder; a corpus stays a name unless there is such a file or folder."""
-    if name in (*FILES, "vectors") or (name == "corpus" and (folder / text).exists()):
-        return str(folder / text)
-    return text
 
 
 # --- The encoder that imported files belong to: what the user says it is, and equal for all imports under one name.

@@ -150,8 +150,6 @@ SPECIAL = {
         f"import --corpus {SHAPES} --images {{images}}", "--encoder theirs", without="--encoder ours", writes=True
     ),
     "import images": Case(f"{IMPORT} --captions {{captions}}", "--images {images}", writes=True),
-    "import manifest": Case("import", "--manifest {manifest}", without="--manifest {other_manifest}", writes=True),
-    "import folder": Case("import", "--folder {imports}", without="--manifest {manifest}", writes=True),
     # "earlier" is stored with other images
     "import replace": Case(BASES["import"].replace("theirs", "earlier"), "--replace", writes=True),
     "import outcomes": Case(IMPORT, "--outcomes {tmp}/none.csv", refused="none.csv"),
@@ -271,12 +269,6 @@ def files(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         subject = f"--encoder {encoder} --corpus {SHAPES} --modality {modality}"
         command(f"export embeddings {subject} --to {folder}/{name}.npz", evaluated)
     command(f"import --corpus {SHAPES} --encoder earlier --images {folder}/earlier.npz", evaluated)
-    for name, encoder in (("manifest", "one"), ("other_manifest", "two")):
-        row = f'encoder = "{encoder}"\ncorpus = "{SHAPES}"\nimages = "{folder}/images.npz"\n'
-        (folder / f"{name}.toml").write_text(f"[[set]]\n{row}")
-    inside = folder / "imports" / "three" / SHAPES
-    inside.mkdir(parents=True)
-    shutil.copy(folder / "images.npz", inside)
     for name, n_scenes in (("small", 4), ("smaller", 3)):
         (folder / f"{name}.toml").write_text(f'reader = "shapes"\nn_scenes = {n_scenes}\n')
     (folder / "suite.toml").write_text('name = "other"\nencoders = ["tiny-clip-plain"]\nprotocols = ["t2i/all"]\n')

@@ -19,7 +19,7 @@ from capim.store.errors import RequestError, is_number
 from capim.store.files import READ_SUFFIXES, is_vector, reading
 from capim.store.sets.vector_files import REFUSED, read_contents, side_of
 
-What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published", "manifest", "folder"]
+What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published"]
 WORDS: Mapping[What, str] = {
     "vectors": "vectors",
     "outcomes": "outcomes of each query",
@@ -28,8 +28,6 @@ WORDS: Mapping[What, str] = {
     "qrels": "qrels: judgements of documents",
     "judged": "a folder of queries, documents and judgements",
     "published": "published figures",
-    "manifest": "a manifest of sets to import",
-    "folder": "a folder ENCODER/CORPUS/images.* and captions.*",
 }
 _HITS = re.compile(r".+_(ir|tr)[1-9][0-9]*_rank_index\.npy")
 _SCORES = re.compile(r"(^|[^a-z])(scores?|sims?|similarit(y|ies)|logits)([^a-z]|$)")
@@ -86,8 +84,6 @@ def _of_folder(folder: Path) -> Iterator[Recognised]:
         yield from recognise(index)
     elif any(name.split(".")[0] in ("qrels", "judgements") for name in [*folders, *(file.name for file in files)]):
         yield Recognised("judged", folder)
-    elif any(path.stem in ("images", "captions") for path in folder.glob("*/*/*.*")):
-        yield Recognised("folder", folder)
     elif any(map(_is_mteb, folder.rglob("*.json"))):
         yield Recognised("published", folder)
     elif files and all(file.suffix == ".npy" and re.search(r"\d", file.stem) for file in files):
@@ -96,7 +92,7 @@ def _of_folder(folder: Path) -> Iterator[Recognised]:
         yield Recognised("outcomes", folder)
     else:
         raise RequestError(
-            f"{folder}: nothing in it is known: no *_rank_index.npy, img_emb/, qrels, ENCODER/CORPUS/images.npy, "
+            f"{folder}: nothing in it is known: no *_rank_index.npy, img_emb/, qrels, "
             f"results of MTEB, or tables ({', '.join(READ_SUFFIXES)}); name a file in it"
         )
 
@@ -104,8 +100,6 @@ def _of_folder(folder: Path) -> Iterator[Recognised]:
 def _of_file(path: Path) -> list[Recognised]:
     if _HITS.fullmatch(path.name):
         raise RequestError(f"{path}: one of several hit lists; give their folder, {path.parent}")
-    if path.suffix == ".toml":
-        return [Recognised("manifest", path)]
     if path.suffix in (".npy", ".npz", ".safetensors", ".pt", ".pth"):
         return _of_arrays(path)
     if path.suffix in _RUNS or path.suffix == ".qrels":
