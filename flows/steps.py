@@ -641,14 +641,8 @@ def import_(
     if more:
         raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
     name = given.get("encoder") or given.get("same_as") or (tag_of(Path(path)) if option == "run" else "")
-    source = Source(
-        cast("Kind", option),
-        path,
-        name,
-        protocol,
-        by_position,
-        tuple(given.get("run", ())) if option == "qrels" else (),
-    )
+    runs = tuple(given.get("run", ())) if option == "qrels" else ()
+    source = Source(cast("Kind", option), path, name, protocol, by_position, runs)
     identity = Identity(given.get("encoder"), revision, note, same_as)
     how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": plan}
     say(*start(import_outcomes, config, given.get("corpus"), source, **how))

@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import scipy
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, WorkError
@@ -170,12 +169,17 @@ def first_linked(*columns: Sequence[Hashable]) -> NDArray[np.int32]:
         >>> first_linked(["a", "b", "c", "b", "d"], [None, 1, 1, None, None]).tolist()
         [0, 1, 1, 1, 4]
     """
-    links = []
+    above = list(range(len(columns[0])))  # of every row one that it is linked to, none after it: a forest
+
+    def lowest(row: int) -> int:
+        while above[row] != row:
+            above[row] = row = above[above[row]]
+        return row
+
     for column in columns:
         first: dict[Hashable, int] = {}
-        links += [(first.setdefault(value, at), at) for at, value in enumerate(column) if value is not None]
-    n_rows, (one, other) = len(columns[0]), np.array(links, dtype=np.int32).reshape(-1, 2).T
-    linked = scipy.sparse.coo_array((np.ones(len(links), dtype=np.int8), (one, other)), shape=(n_rows, n_rows))
-    _, group = scipy.sparse.csgraph.connected_components(linked, directed=False)
-    _, of_group = np.unique(group, return_index=True)
-    return of_group[group].astype(np.int32)
+        for at, value in enumerate(column):
+            if value is not None and (other := first.setdefault(value, at)) != at:
+                one, two = lowest(other), lowest(at)
+                above[max(one, two)] = min(one, two)
+    return np.array([lowest(row) for row in range(len(above))], dtype=np.int32)

@@ -76,6 +76,7 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Pa
 OLD_OPTIONS = {
     "--isolated": "list metrics --isolated",
     "export --projection": "export embedding-atlas --to a.parquet --projection umap",
+    "search --index": "search x --encoder e --corpus c --index",
     "search --html": "search x --encoder e --corpus c --html f.html",
 }
 

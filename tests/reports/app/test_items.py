@@ -40,7 +40,7 @@ def test_a_model_is_loaded_when_it_searches_first_and_finds_what_the_command_fin
     page = asker.get(address).text  # the model is in memory now
     assert f"Loading the model of {A} …" not in page
     assert f"Loading the model of {B} …" in page
-    how: dict[str, Any] = {"image": None, "vector": None, "modality": None, "k": 3, "index": False, "device": "cpu"}
+    how: dict[str, Any] = {"image": None, "vector": None, "modality": None, "k": 3, "device": "cpu"}
     expected = find(asked, text=text, encoder=A, corpus="shapes", **how).rows
     assert [row["id"] for row in csv_of(asker, address) if row["encoder"] == A] == [row["id"] for row in expected]
     assert f"capim search '{text}' --encoder {A} --corpus shapes -k 3" in asker.get(address).text.replace("&#39;", "'")
