@@ -453,7 +453,8 @@ def _compared(
     if clusters.n_queries and scale.span is not None and scale.reduce == "mean":
         p_equivalent = equivalence_p(per_query, clusters, margin=resampling.margin / 100 * scale.span, span=scale.span)
     difference = _within(agreeing_with_test(difference, flip.p, level=resampling.level), scale.span)
-    reasons, detectable, critical = [*effect.reasons], None, flip.criticals[0] if flip.criticals else TWO_SIDED
+    reasons, detectable = [*effect.reasons], None
+    critical = (flip.criticals or (0.0,))[0] or TWO_SIDED  # 0: medians that hardly a flip moves
     if IDENTICAL not in reasons:  # of encoders that never differ, that one reason
         reasons = [difference.reason, *reasons] if difference.reason else reasons
         if scale.reduce == "mean":

@@ -178,3 +178,15 @@ def test_no_end_of_a_difference_lies_beyond_what_the_figure_can_reach(n: int) ->
         for pair in compare_encoders(dict(zip("abc", values, strict=True)), clusters, Resampling(), Scale(span=span)):
             ends = [*(pair.simultaneous or ()), pair.difference.low, pair.difference.high]
             assert all(end is None or abs(end) <= (span or 10) for end in ends)
+
+
+def test_medians_that_hardly_a_flip_moves_have_the_detectable_effect_of_one_pair() -> None:
+    ranks = np.random.default_rng(0).integers(1, 3, 40).astype(np.float64)
+    ranks[:24] = 1
+    other = np.where(np.arange(40) < 3, 2, ranks)
+    scale = Scale(lower_is_better=True, reduce="median")
+    [pair] = compare_encoders({"a": ranks, "b": other}, Clusters.of(range(40)), Resampling(), scale)
+    assert pair.flip_test.criticals[0] == 0
+    error = pair.difference.standard_error
+    assert error is not None
+    assert pair.detectable_effect == pytest.approx((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * error)
