@@ -296,8 +296,7 @@ def search(
 ) -> Rows:
     """Find the images or captions nearest to a text, an image, both together, or a vector.
 
-    Every item is compared. A text searches images, an image alone searches captions;
-    --modality chooses otherwise.
+    Every item is compared. A text searches images, an image alone searches captions; --modality chooses otherwise.
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
 

@@ -156,13 +156,12 @@ def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, 
 
 
 # --- A store of an earlier format, brought to this one: `capim store upgrade`.
-
-# kind of a derivation -> its table; of others `slices`
-_TABLE_OF = {"result": "results", "replicates": "replicates", "comparison": "comparisons", "ranking": "rankings"}
-
 #
 # What was encoded, imported, scored and derived stays as it is. A column that this format adds is empty in rows that
 # were written before, and one that it does not have is removed.
+
+# kind of a derivation -> its table; of others `slices`
+_TABLE_OF = {"result": "results", "replicates": "replicates", "comparison": "comparisons", "ranking": "rankings"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,6 @@ import pytest
 
 FOLDER = "CAPIM_TIMING"  # where every process of a session writes what it measured, as lines of JSON
 SHOWN = 40
-PROGRAMS = ("chromium", "pdflatex", "prefect server", "prefect", "capim", "pip", "uv", "git", "python")
 
 
 class Timing:
@@ -34,8 +33,9 @@ class Timing:
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event == "subprocess.Popen":
-            line = arguments[1] if isinstance(arguments[1], str) else " ".join(map(os.fsdecode, arguments[1]))
-            self._started.append(next((name for name in PROGRAMS if name in line), line.split()[0].rpartition("/")[2]))
+            words = arguments[1].split() if isinstance(arguments[1], str) else [*map(os.fsdecode, arguments[1])]
+            name = Path(words[0]).name
+            self._started.append(f"python -m {words[2]}" if words[1:2] == ["-m"] else name)
 
     def _measured(self, phase: str, item: pytest.Item | pytest.Collector) -> Generator[None, Any, Any]:
         began, wall, self._started = sum(os.times()[:4]), time.perf_counter(), []

@@ -321,7 +321,8 @@ def directions_section(data: ReportData) -> Section:
             same = [of for of in shown if of.direction == direction]
             figures: list[Figure] = [(of.id, R1, {"heading": of.titled, "explain": of.description}) for of in same]
             title = f"{corpus} · {DIRECTION_TITLES[direction]} · R@1"
-            blocks += [_figures(data, corpus, f"directions-{corpus}-{direction}", title, figures)] * bool(same)
+            if same:
+                blocks.append(_figures(data, corpus, f"directions-{corpus}-{direction}", title, figures))
         figures = [
             (of.id, metric, {"group": of.titled, "plain": True})
             for of in every

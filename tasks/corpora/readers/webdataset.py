@@ -90,7 +90,8 @@ def read_webdataset(
             found.skipped.append(SkippedRow(sample, f"{lacking} in {file.name}"))
             continue
         lines = lines_of(texts[0]) if caption.lower() != "json" else []
-        several.extend([f"{sample}.{caption} in {file.name}"] * (len(lines) > 1))
+        if len(lines) > 1:
+            several.append(f"{sample}.{caption} in {file.name}")
         said = lines if lines and captions_in_file == "each" else texts
         captions.extend(CaptionRow(f"{sample}#{n}", sample, text, n, language) for n, text in enumerate(said))
         found.rows.append(image)
