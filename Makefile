@@ -5,18 +5,25 @@ BIN    := $(VENV)/bin
 UV     := $(or $(shell command -v uv),$(BIN)/uv)
 ONLY   ?=
 TORCH  ?=
-# measures seconds, and therefore has the machine for itself
+# this file measures seconds, so nothing else runs with it
 ALONE  := tests/deployments/test_stopping.py
 
-.PHONY: demo test check docs bench faults audit newcomer sample deploy requirements clean
+.PHONY: demo test test-slow check docs bench faults audit newcomer sample deploy requirements clean
 
 demo: $(VENV)/.demo
 	$(BIN)/capim demo
 
-# (variables of Python's that keep it from caching what it compiles would have every process compile everything anew)
-test: export PYTHONDONTWRITEBYTECODE :=
+# (variables that keep Python from caching compiled code would have every process compile everything)
+test test-slow: export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+
+# everything that runs in one process: six minutes on two cores
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore $(ALONE)
+	$(PYTEST) -n 2 -m "not slow"
+
+# what starts servers, workers, browsers, other programs, or whole suites of runs
+test-slow: $(VENV)/.ready
+	$(PYTEST) -n 2 -m slow --ignore $(ALONE)
 	$(BIN)/python -m pytest $(ALONE)
 
 check: $(VENV)/.ready
