@@ -180,7 +180,7 @@ class Covered:
         if not found and any(line in by_line for line in range(first, last + 1)):  # runs at import
             found = {each for tests in by_line.values() for each in tests} - {""}
         names = {each.rpartition("|")[0] for each in found if not each.startswith(READS_SOURCE)}
-        own = (f"tests/{mutant.package}/", f"capim/{mutant.file}")
+        own = f"tests/{mutant.package}/"
         ordered = sorted(names, key=lambda name: (not name.startswith(own), self.seconds.get(name, 0.0)))
         chosen: list[str] = []
         total = 0.0
