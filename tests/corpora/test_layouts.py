@@ -6,7 +6,6 @@ import json
 import pickle
 from typing import Any
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -91,6 +90,8 @@ def test_img2datasets_parquet_shards_are_read_and_failed_downloads_are_named(put
 
 
 def test_a_data_set_of_save_to_disk_and_of_several_splits(put: Put) -> None:
+    import datasets
+
     features = datasets.Features({"image": datasets.Image(), "caption": datasets.Value("string")})
     cells = {"image": [{"bytes": png(c), "path": None} for c in ("red", "blue")], "caption": ["red", "blue"]}
     saved = datasets.Dataset.from_dict(cells, features=features)

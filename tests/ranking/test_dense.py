@@ -44,14 +44,15 @@ def check_against_oracle(outcomes: Outcomes, task: RetrievalTask, scores: NDArra
         assert outcomes.rank_best[q] == 1 + (row[gallery] > best).sum()
         assert outcomes.rank_worst[q] - outcomes.rank_best[q] == (row[irrelevant] == best).sum()
         assert outcomes.n_tied_relevant[q] == (row[relevant] == best).sum()
-        order = sorted(gallery, key=lambda item: (-row[item], item))
+        order = gallery[np.lexsort((gallery, -row[gallery]))].tolist()
         assert outcomes.top_ords is not None
         width = outcomes.top_ords.shape[1]
         assert outcomes.top_ords[q].tolist() == [*order, *[-1] * width][:width]
         own = slice(outcomes.offsets[q], outcomes.offsets[q + 1])
+        of_query = np.isin(gallery, relevant)
         for ranks, won in ((outcomes.relevant_rank_best, True), (outcomes.relevant_rank_worst, False)):
-            one_order = sorted(gallery, key=lambda item: (-row[item], (item in relevant) != won))
-            assert ranks[own].tolist() == [r + 1 for r, item in enumerate(one_order) if item in relevant]
+            one_order = np.lexsort((of_query != won, -row[gallery]))
+            assert ranks[own].tolist() == (1 + np.flatnonzero(of_query[one_order])).tolist()
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 1 << 12], ids=["one matrix", "strips"])
@@ -119,7 +120,7 @@ def test_permuting_the_gallery_changes_no_rank(seed: int, n: int, dim: int, exac
 
 
 @pytest.mark.parametrize(
-    ("n", "dim"), [*itertools.product([2, 3, 7, 15, 16, 17, 100, 1001], [3, 64, 511, 1024]), (8195, 511), (8300, 64)]
+    ("n", "dim"), [*itertools.product([2, 3, 7, 15, 16, 17, 100, 1001], [3, 64, 511, 1024]), (8195, 63), (8300, 64)]
 )
 def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int, dim: int) -> None:
     """An English caption written for two images: MKL alone rounds some positions differently."""
@@ -128,7 +129,7 @@ def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int
     captions /= np.linalg.norm(captions, axis=1, keepdims=True)
     captions[-1] = captions[0]
     tasks = tasks_of(small_corpus([1] * n), "i2t/any", "t2i/all")
-    for memory_bytes in (1 << 30, 1 << 10) if n < 8192 else (1 << 30,):
+    for memory_bytes in (1 << 30, 1 << (10 if n < 1000 else 16)) if n < 8192 else (1 << 30,):
         found = score_dense(captions[::-1].copy(), captions, tasks, resources=Resources(memory_bytes=memory_bytes))
         for outcomes in found.values():  # galleries of more than 8,192 items are tiles, with the two in different ones
             assert outcomes.rank_worst[0] == outcomes.rank_best[0] + 1

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from numpy.typing import NDArray
 from PIL import Image
-from scipy.stats import spearmanr
 
 from capim.store.errors import RequestError
 from capim.store.schema import texts
@@ -263,7 +263,7 @@ def test_rated_pairs_have_the_rank_correlation_of_scipy(folder: Path) -> None:
     place = {id_: at for at, id_ in enumerate(outcomes.query_ids)}
     assert len(place) == len(rows)
     first, second = (sides["images"][[ids.index(row[name]) for row in rows]] for name in ("image1", "image2"))
-    expected = spearmanr([row["score"] for row in rows], (first * second).sum(axis=1))[0]
+    expected = scipy.stats.spearmanr([row["score"] for row in rows], (first * second).sum(axis=1))[0]
     assert METRICS["Spearman"].value(outcomes) == pytest.approx(expected, abs=1e-6)
     assert [metric.name for metric in metrics_of(outcomes)] == ["Spearman"]
 
@@ -273,8 +273,8 @@ def test_the_spread_of_a_rank_correlation_is_that_of_leaving_pairs_out() -> None
     scores = rng.standard_normal(n)
     ratings = np.round(scores + rng.standard_normal(n))
     values = rank_correlation(scores, ratings)
-    assert values.mean() == pytest.approx(spearmanr(scores, ratings)[0], abs=1e-12)
-    without = np.array([spearmanr(np.delete(scores, k), np.delete(ratings, k))[0] for k in range(n)])
+    assert values.mean() == pytest.approx(scipy.stats.spearmanr(scores, ratings)[0], abs=1e-12)
+    without = np.array([scipy.stats.spearmanr(np.delete(scores, k), np.delete(ratings, k))[0] for k in range(n)])
     jackknife = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
     assert values.std() / np.sqrt(n) == pytest.approx(jackknife, rel=0.05)
     assert np.isnan(rank_correlation(scores, np.ones(n))).all()

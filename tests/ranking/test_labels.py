@@ -12,7 +12,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from sklearn.metrics import average_precision_score, balanced_accuracy_score
 
 from capim.reports.rows.gallery import relevant_documents
 from capim.store.errors import RequestError
@@ -98,6 +97,8 @@ def test_a_corpus_has_the_protocols_of_its_labels(corpus: Corpus) -> None:
 def test_accuracy_and_mean_recall_per_class_are_those_of_clip_benchmark(
     corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
 ) -> None:
+    from sklearn.metrics import balanced_accuracy_score
+
     of, scores = targets(corpus), scores_of_clip_benchmark(corpus, vectors)
     best = scores.argsort(axis=1)[:, ::-1]
     for k in (1, 5):
@@ -138,6 +139,7 @@ def test_average_precision_of_classes_is_that_of_clip_benchmark_and_scikit_learn
     corpus: Corpus, vectors: dict[str, Any], outcomes: dict[str, Outcomes]
 ) -> None:
     from clip_benchmark.metrics.zeroshot_classification import average_precision_per_class
+    from sklearn.metrics import average_precision_score
 
     if "t2i/class" not in outcomes:
         assert targets(corpus).sum(axis=1).max() == 1

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 
 from capim.reports.elements.page import Notice
 from capim.reports.format import PERCENT

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+import scipy
 
 from capim.store.errors import RequestError
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
@@ -81,7 +81,7 @@ def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(outcomes, coco, 
     if protocol == "t2i/all":
         assert row["p_mcnemar"] is None and row["reason"] == SEVERAL_QUERIES
     else:
-        assert row["p_mcnemar"] == pytest.approx(binomtest(wins, wins + losses).pvalue, rel=1e-9)
+        assert row["p_mcnemar"] == pytest.approx(scipy.stats.binomtest(wins, wins + losses).pvalue, rel=1e-9)
         assert row["p_sign_flip"] == pytest.approx(row["p_mcnemar"], abs=0.002)
 
 

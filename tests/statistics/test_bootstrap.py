@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from capim.tasks.statistics import draws
 from capim.tasks.statistics.clusters import Clusters
@@ -99,7 +99,7 @@ def test_intervals_equal_scipy_given_the_same_replicates(method: str, level: flo
     statistic = statistic_of(values, units)
     replicates = bootstrap_replicates(statistic, 60, Resampling(replicates=2_000, seed=9))[0]
     sums, sizes = units.sums(values[None])[:, 0], units.sizes
-    peer = stats.bootstrap(  # type: ignore[call-overload]  # the stub of the data is too narrow
+    peer = scipy.stats.bootstrap(  # type: ignore[call-overload]  # the stub of the data is too narrow
         (np.arange(60),),
         lambda index, axis=-1: sums[index].sum(axis=axis) / sizes[index].sum(axis=axis),
         n_resamples=0,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from capim.reports.elements import words
 from capim.reports.rows.report_data import reversed_comparison
@@ -168,7 +168,7 @@ def test_where_one_image_has_most_of_the_captions_nothing_is_claimed() -> None:
 
 def test_chance_is_the_binomial_test_at_the_effective_number() -> None:
     for hits, n, chance in ((8, 10, 0.5), (30, 400, 0.1667), (0, 40, 0.02), (3, 1000, 0.0002)):
-        tails = (stats.binomtest(hits, n, chance, alternative=side).pvalue for side in ("greater", "less"))
+        tails = (scipy.stats.binomtest(hits, n, chance, alternative=side).pvalue for side in ("greater", "less"))
         assert chance_p(hits / n, chance, Clusters.of(range(n))) == pytest.approx(min(1.0, 2 * min(tails)))
 
 

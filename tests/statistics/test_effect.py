@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import stats
-from statsmodels.stats.contingency_tables import mcnemar  # type: ignore[import-untyped]
-from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
-from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
-from statsmodels.stats.proportion import proportion_effectsize  # type: ignore[import-untyped]
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import adjusted, decide
@@ -31,9 +27,11 @@ from capim.tasks.statistics.pairs import (
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 1), (5, 5), (3, 11), (430, 331), (2089, 1667)])
 def test_mcnemar_equals_statsmodels_and_scipys_binomial_test(wins: int, losses: int) -> None:
+    from statsmodels.stats.contingency_tables import mcnemar  # type: ignore[import-untyped]
+
     peer = mcnemar(np.array([[50, wins], [losses, 20]]), exact=True)
     assert mcnemar_exact(wins, losses) == pytest.approx(peer.pvalue, rel=1e-9)
-    assert mcnemar_exact(wins, losses) == pytest.approx(stats.binomtest(wins, wins + losses).pvalue, rel=1e-9)
+    assert mcnemar_exact(wins, losses) == pytest.approx(scipy.stats.binomtest(wins, wins + losses).pvalue, rel=1e-9)
 
 
 def test_nothing_discordant_has_neither_test_nor_odds_nor_effect_and_lower_ranks_win_where_lower_is_better() -> None:
@@ -45,19 +43,23 @@ def test_nothing_discordant_has_neither_test_nor_odds_nor_effect_and_lower_ranks
 
 
 def test_cohen_h_equals_statsmodels() -> None:
+    from statsmodels.stats.proportion import proportion_effectsize  # type: ignore[import-untyped]
+
     assert cohen_h(0.6067, 0.5898) == pytest.approx(proportion_effectsize(0.6067, 0.5898), abs=1e-12)
 
 
 def test_cohen_dz_equals_the_one_sample_t_statistic_over_the_root_of_n() -> None:
     a, b = np.random.default_rng(1).random((2, 40))
-    assert cohen_dz(a, b) == pytest.approx(stats.ttest_rel(a, b).statistic / np.sqrt(40), abs=1e-12)
+    assert cohen_dz(a, b) == pytest.approx(scipy.stats.ttest_rel(a, b).statistic / np.sqrt(40), abs=1e-12)
 
 
 @pytest.mark.parametrize("n", [40, 100, 250, 2000])
 def test_the_detectable_effect_of_a_mean_has_the_power_that_it_promises(n: int) -> None:
+    from statsmodels.stats.power import TTestPower  # type: ignore[import-untyped]
+
     # statsmodels: power of a t test with one sample at that effect
     difference = np.tile([1.0, -1.0], n // 2)
-    effect = detectable_effect(difference, Clusters.of(range(n)), critical=stats.norm.ppf(0.975))
+    effect = detectable_effect(difference, Clusters.of(range(n)), critical=scipy.stats.norm.ppf(0.975))
     power = TTestPower().power(effect / np.std(difference, ddof=1), n, 0.05)
     assert 0.8 <= power < 0.812
 
@@ -74,8 +76,8 @@ def test_a_share_with_the_detectable_effect_is_significant_in_four_studies_of_fi
     assert effect is not None
     rng = np.random.default_rng(0)
     won, below, _ = rng.multinomial(n, [lost + effect, lost, 1 - 2 * lost - effect], size=4_000).T
-    p = 2 * stats.binom.sf(np.maximum(won, below) - 1, won + below, 0.5)
-    assert 0.75 < (p < 2 * stats.norm.sf(critical)).mean() < 0.93
+    p = 2 * scipy.stats.binom.sf(np.maximum(won, below) - 1, won + below, 0.5)
+    assert 0.75 < (p < 2 * scipy.stats.norm.sf(critical)).mean() < 0.93
 
 
 def test_equivalence_is_seldom_claimed_for_a_difference_of_the_margin() -> None:
@@ -153,6 +155,8 @@ def test_a_difference_without_spread_is_not_equivalent() -> None:
 @settings(max_examples=30)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
 def test_adjusted_p_values_equal_statsmodels(p_values: list[float]) -> None:
+    from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
+
     for ours, peer in (("holm", "holm"), ("benjamini-hochberg", "fdr_bh")):
         expected = multipletests(p_values, method=peer)[1]
         np.testing.assert_allclose(adjusted(p_values, ours), expected, atol=1e-12)  # type: ignore[arg-type]
@@ -189,4 +193,4 @@ def test_medians_that_hardly_a_flip_moves_have_the_detectable_effect_of_one_pair
     assert pair.flip_test.criticals[0] == 0
     error = pair.difference.standard_error
     assert error is not None
-    assert pair.detectable_effect == pytest.approx((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * error)
+    assert pair.detectable_effect == pytest.approx((scipy.stats.norm.ppf(0.975) + scipy.stats.norm.ppf(0.8)) * error)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from capim.tasks.statistics import flips
 from capim.tasks.statistics.clusters import Clusters
@@ -31,7 +31,7 @@ def test_exact_sign_flips_equal_the_definition_written_out() -> None:
 
 def test_exact_sign_flips_equal_scipys_exact_permutation_test() -> None:
     values = np.random.default_rng(3).random((2, 10))
-    peer = stats.permutation_test(  # type: ignore[call-overload]  # the stub of the data is too narrow
+    peer = scipy.stats.permutation_test(  # type: ignore[call-overload]  # the stub of the data is too narrow
         (values[0], values[1]), lambda a, b, axis: np.mean(a - b, axis=axis), permutation_type="samples",
         vectorized=True, n_resamples=np.inf,
     )  # fmt: skip

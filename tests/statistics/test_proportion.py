@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import statsmodels.api as sm  # type: ignore[import-untyped]
-from scipy import stats
-from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
+import scipy
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import NEXT_TO_ZERO
@@ -35,6 +33,8 @@ def two_encoders(n_clusters: int, per_cluster: int, seed: int = 0) -> tuple[np.n
 @pytest.mark.parametrize(("successes", "n"), [(0, 10), (10, 10), (3, 8), (47, 400), (15174, 25010)])
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_wilson_intervals_equal_statsmodels(successes: int, n: int, level: float) -> None:
+    from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
+
     wilson = proportion_confint(successes, n, alpha=1 - level, method="wilson")
     assert wilson_interval(successes, n, level=level) == pytest.approx(wilson, abs=1e-12)
 
@@ -46,6 +46,8 @@ def test_impossible_proportions_are_refused(successes: int, n: int, level: float
 
 
 def test_the_clustered_error_equals_statsmodels() -> None:
+    import statsmodels.api as sm  # type: ignore[import-untyped]
+
     values, labels = two_encoders(50, 4)
     for weights in (np.ones(200), np.random.default_rng(1).random(200) + 0.5):
         fit = sm.WLS(values[0], np.ones(200), weights).fit(cov_type="cluster", cov_kwds={"groups": labels})
@@ -55,7 +57,7 @@ def test_the_clustered_error_equals_statsmodels() -> None:
 
 def test_the_clustered_error_of_independent_queries_is_that_of_a_mean_and_of_one_cluster_there_is_none() -> None:
     values = np.random.default_rng(1).random(40)
-    assert cluster_robust_error(values, Clusters.of(range(40))) == pytest.approx(stats.sem(values), rel=1e-12)
+    assert cluster_robust_error(values, Clusters.of(range(40))) == pytest.approx(scipy.stats.sem(values), rel=1e-12)
     with pytest.raises(ValueError, match="at least 2 clusters with a query, got 1"):
         cluster_robust_error([0.0, 1.0], Clusters.of([3, 3], 10))
 
@@ -68,6 +70,8 @@ def ends(values: np.ndarray, clusters: Clusters, level: float = 0.95) -> tuple[f
 
 @pytest.mark.parametrize("hits", [300, 2_500, 4_900])
 def test_the_interval_of_many_independent_queries_is_wilsons(hits: int) -> None:
+    from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
+
     values = (np.arange(5_000) < hits).astype(float)
     wilson = proportion_confint(hits, 5_000, method="wilson")
     assert ends(values, Clusters.of(range(5_000))) == pytest.approx(wilson, abs=2e-4)

@@ -6,7 +6,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
@@ -83,7 +83,7 @@ def test_a_label_of_images_gets_the_p_value_of_scipys_permutation_test() -> None
     values = rng.random(40)
     label = np.arange(40) < 12
     values[label] += 0.15
-    peer = stats.permutation_test(  # type: ignore[call-overload]  # the stub of the data is too narrow
+    peer = scipy.stats.permutation_test(  # type: ignore[call-overload]  # the stub of the data is too narrow
         (values[label], values[~label]),
         lambda a, b, axis: np.abs(np.mean(a, axis=axis) - np.mean(b, axis=axis)),
         vectorized=True,
@@ -99,8 +99,8 @@ def test_hits_of_independent_queries_get_the_p_value_of_mantel_and_haenszel() ->
     hits = np.array([1.0] * 50 + [0.0] * 30)
     label = np.zeros(80, dtype=bool)
     label[[*range(15), *range(50, 65)]] = True
-    pearson = stats.chi2_contingency(np.array([[15, 15], [35, 15]]), correction=False).statistic
-    assert p_of(hits, label, Clusters.of(range(80))) == pytest.approx(stats.chi2.sf(pearson * 79 / 80, 1))
+    pearson = scipy.stats.chi2_contingency(np.array([[15, 15], [35, 15]]), correction=False).statistic
+    assert p_of(hits, label, Clusters.of(range(80))) == pytest.approx(scipy.stats.chi2.sf(pearson * 79 / 80, 1))
 
 
 def test_labels_of_captions_have_the_mean_and_variance_of_all_their_permutations() -> None:
@@ -113,7 +113,9 @@ def test_labels_of_captions_have_the_mean_and_variance_of_all_their_permutations
         for patterns in product(*(permutations(row) for row in order))
     ]
     z = abs(float(values[label].sum()) - np.mean(sums)) / np.std(sums)
-    assert p_of(values.ravel(), label.ravel(), Clusters.of([0, 0, 0, 1, 1, 1])) == pytest.approx(2 * stats.norm.sf(z))
+    assert p_of(values.ravel(), label.ravel(), Clusters.of([0, 0, 0, 1, 1, 1])) == pytest.approx(
+        2 * scipy.stats.norm.sf(z)
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_slices_without_a_difference_are_seldom_significant(rate: float, n_label
     rng = np.random.default_rng(3)
     clusters = Clusters.of(np.repeat(np.arange(200), 5))
     easy = rng.normal(size=(600, 200, 1)) * 0.55 + rng.normal(size=(600, 200, 5)) * 0.835  # correlation .3
-    hits = (easy < stats.norm.ppf(rate)).astype(float).reshape(600, -1)
+    hits = (easy < scipy.stats.norm.ppf(rate)).astype(float).reshape(600, -1)
     label = np.zeros((200, 5), dtype=bool)
     label[: max(10, n_labelled // 5) if of_images else n_labelled, : 5 if of_images else 1] = True
     p_values = label_tests(hits, label.reshape(1, -1), np.ones(1000, dtype=bool), clusters)

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import lance
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -524,6 +522,8 @@ def test_pruning_leaves_no_entry_without_its_rows_and_no_rows_without_their_entr
 
 
 def test_what_was_imported_is_lost_and_goes_only_where_that_is_asked_for(workspace, tmp_path):
+    import lance
+
     place = shutil.copytree(workspace, tmp_path / "imported")
     store, command_words = fresh(place), "--corpus shapes --encoder theirs"
     queries = texts(store.corpus("shapes").captions["id"])
@@ -553,6 +553,8 @@ def test_what_was_imported_is_lost_and_goes_only_where_that_is_asked_for(workspa
 
 def restored(name: str) -> Callable[[str], None]:
     def change(uri: str) -> None:
+        import lancedb
+
         table = lancedb.connect(uri).open_table(name)
         table.checkout(max(1, table.version // 2))
         table.restore()
@@ -561,11 +563,15 @@ def restored(name: str) -> Callable[[str], None]:
 
 
 def optimized(uri: str) -> None:
+    import lancedb
+
     for name in lancedb.connect(uri).table_names(limit=100):
         lancedb.connect(uri).open_table(name).optimize(cleanup_older_than=timedelta(0))
 
 
 def indexed(uri: str) -> None:
+    import lancedb
+
     database = lancedb.connect(uri)
     database.open_table("results").create_scalar_index("metric")
     name = next(each for each in database.table_names(limit=100) if each.startswith("single-shapes-caption"))
@@ -580,6 +586,8 @@ def copied(uri: str) -> None:
 
 def with_column(*, nullable: bool) -> Callable[[str], None]:
     def change(uri: str) -> None:
+        import lance
+
         table = lance.dataset(f"{uri}/results.lance")
         if nullable:
             table.add_columns(pa.schema([pa.field("note", pa.string())]))

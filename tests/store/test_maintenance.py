@@ -6,7 +6,6 @@ import os
 import re
 from datetime import timedelta
 
-import lancedb
 import numpy as np
 import pytest
 
@@ -161,6 +160,8 @@ def test_tables_of_a_corpus_whose_write_was_never_finished_are_collected(store):
 
 
 def test_any_lancedb_client_opens_the_store(store):
+    import lancedb
+
     key = fill(store, make_corpus(20), make_spec())
     table = lancedb.connect(store.uri).open_table(key.table)
     assert table.count_rows() == 20

@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
-from transformers import AutoModel, AutoProcessor
 
 from capim.store.schema import texts
 from capim.store.types import Corpus
@@ -52,6 +50,9 @@ def examine_pages(score: Scorer, *, n_reports: int = 30) -> dict[str, float]:
 
 def clip_scorer(folder: Path) -> Scorer:
     """Cosine by transformers' ``AutoModel`` and ``AutoProcessor``."""
+    import torch
+    from transformers import AutoModel, AutoProcessor
+
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     processor = AutoProcessor.from_pretrained(folder)
 
@@ -69,6 +70,7 @@ def clip_scorer(folder: Path) -> Scorer:
 
 def colpali_scorer(folder: Path) -> Scorer:
     """MaxSim by colpali_engine's ``ColPali`` and ``ColPaliProcessor``."""
+    import torch
     from colpali_engine.models import ColPali, ColPaliProcessor
 
     model = ColPali.from_pretrained(folder, dtype=torch.float32).eval()

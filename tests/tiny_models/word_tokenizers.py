@@ -12,10 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from transformers import CLIPTokenizer
+
+if TYPE_CHECKING:
+    from transformers import CLIPTokenizer
 
 _PIECE = re.compile(r"[^\W_]+|[^\w\s]")
 _UNKNOWN = "<unk>"
@@ -34,6 +36,8 @@ def words_of(captions: Iterable[str]) -> list[str]:
 
 def clip_tokenizer(words: Sequence[str], *, max_length: int) -> CLIPTokenizer:
     """CLIP's byte-level BPE with ``</w>``; ids in CLIP's order: bytes, bytes at a word's end, merges, specials."""
+    from transformers import CLIPTokenizer
+
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     spelled = []

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.stats import betabinom, binom
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import IntervalMethod, Resampling
@@ -99,9 +98,9 @@ def images_by_hits(cell: Cell, n_datasets: int, *, seed: int) -> Iterator[tuple[
         hits = np.arange(n + 1)
         if cell.correlation and n > 1:
             scale = 1 / cell.correlation - 1
-            chance = betabinom.pmf(hits, n, cell.share * scale, (1 - cell.share) * scale)
+            chance = scipy.stats.betabinom.pmf(hits, n, cell.share * scale, (1 - cell.share) * scale)
         else:
-            chance = binom.pmf(hits, n, cell.share)
+            chance = scipy.stats.binom.pmf(hits, n, cell.share)
         chance = np.maximum(chance, 0)
         yield int(n), rng.multinomial(n_images, chance / chance.sum(), size=n_datasets)
 

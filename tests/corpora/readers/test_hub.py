@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -60,11 +59,13 @@ def test_a_corpus_is_the_same_from_the_hub(name: str, tmp_path: Path, local: Loc
 
 
 def test_images_of_coco_karpathy_come_from_the_cache_or_the_data_set(tmp_path: Path, local: Local) -> None:
+    from datasets import load_dataset
+
     corpus, root, pictures = local("coco-karpathy")
     hub_copies.write("coco-karpathy", tmp_path / "plain", root, pictures)
     plain = str(tmp_path / "plain")
     assert same(corpus, reader="coco-karpathy", dataset=plain, cache=str(root)), "as if fetched before"
-    columns = datasets.load_dataset(plain, split="test").to_dict()
+    columns = load_dataset(plain, split="test").to_dict()
     with_images = publish(tmp_path / "with", {**columns, "image": pictures})
     assert same(corpus, reader="coco-karpathy", dataset=with_images)
 
@@ -139,6 +140,7 @@ def test_offline_without_a_copy_says_what_to_do_and_for_a_gated_set_how_to_get_a
 
 
 def test_a_gated_data_set_says_where_to_accept_its_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
     from datasets.exceptions import DatasetNotFoundError
 
     def refuse(*_: object, **__: object) -> None:
@@ -152,7 +154,9 @@ def test_a_gated_data_set_says_where_to_accept_its_terms(monkeypatch: pytest.Mon
     "path", ["{}/secret.parquet", "../secret.parquet", "../*.parquet", "http://127.0.0.1:9/a.parquet"]
 )
 def test_a_readme_in_the_hubs_layout_cannot_name_files_outside_its_folder(tmp_path: Path, path: str) -> None:
-    datasets.Dataset.from_dict({"caption": ["secret"]}).to_parquet(tmp_path / "secret.parquet")
+    from datasets import Dataset
+
+    Dataset.from_dict({"caption": ["secret"]}).to_parquet(tmp_path / "secret.parquet")
     files = f"data_files: [{{split: test, path: '{path.format(tmp_path)}'}}]"
     write(tmp_path / "set", {"README.md": f"---\nconfigs:\n- config_name: default\n  {files}\n---\n".encode()})
     with pytest.raises(RequestError, match=r"not in the folder|HTTP"):
@@ -164,8 +168,10 @@ TEXTS = ["a red bus", "two mugs"]
 
 def save(folder: Path, **columns: Any) -> Path:
     """A data set of two images in the column ``pixels`` with two captions, and further columns, by ``save_to_disk``."""
+    from datasets import Dataset, Image
+
     rows = {"pixels": [{"bytes": jpeg(k), "path": None} for k in (0, 1)], "words": TEXTS, **columns}
-    saved = datasets.Dataset.from_dict(rows).cast_column("pixels", datasets.Image())
+    saved = Dataset.from_dict(rows).cast_column("pixels", Image())
     saved.save_to_disk(folder)
     return folder
 
@@ -182,7 +188,9 @@ def test_the_only_column_of_images_is_found_by_its_type(tmp_path: Path) -> None:
 
 
 def test_of_two_columns_of_images_one_has_to_be_named(tmp_path: Path) -> None:
-    more = datasets.Dataset.load_from_disk(str(save(tmp_path / "saved")))
+    from datasets import Dataset
+
+    more = Dataset.load_from_disk(str(save(tmp_path / "saved")))
     more = more.add_column("crops", more.with_format("arrow")["pixels"].to_pylist())  # type: ignore[arg-type]
     more.save_to_disk(tmp_path / "two")
     with pytest.raises(RequestError, match="no column for image; it has pixels, words, crops"):
@@ -193,8 +201,10 @@ def test_of_two_columns_of_images_one_has_to_be_named(tmp_path: Path) -> None:
 
 def test_no_cell_is_decoded_that_is_not_needed(tmp_path: Path) -> None:
     """Sound and video would need torchcodec, which is not installed."""
+    from datasets import Audio, load_from_disk
+
     folder = save(tmp_path / "saved", sound=[{"bytes": b"RIFF", "path": None}] * 2)
-    loaded = datasets.load_from_disk(str(folder)).cast_column("sound", datasets.Audio())
+    loaded = load_from_disk(str(folder)).cast_column("sound", Audio())
     loaded.save_to_disk(tmp_path / "sound")
     corpus = read_hub(str(tmp_path / "sound"), columns={"caption": "words"})
     assert corpus.captions["text"].to_pylist() == TEXTS

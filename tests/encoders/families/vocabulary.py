@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
+import transformers
 
 from tests.tiny_models import word_tokenizers
 from tests.tiny_models.word_tokenizers import merges_of, numbered
@@ -42,7 +42,7 @@ def clip_tokenizer(max_length: int = 77) -> Any:
 def gemma_tokenizer(folder: Path, **extra: Any) -> Any:
     """Gemma's form: BPE over pieces that begin with ``▁``, bytes for the rest."""
     word_tokenizers.write_gemma_tokenizer(WORDS, folder, extra)
-    return AutoTokenizer.from_pretrained(folder)
+    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 def gemma3_tokenizer(folder: Path) -> Any:
@@ -152,4 +152,4 @@ def _saved(tokenizer: Any, folder: Path, config: dict[str, Any]) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return AutoTokenizer.from_pretrained(folder)
+    return transformers.AutoTokenizer.from_pretrained(folder)
