@@ -120,7 +120,7 @@ def test_permuting_the_gallery_changes_no_rank(seed: int, n: int, dim: int, exac
 
 
 @pytest.mark.parametrize(
-    ("n", "dim"), [*itertools.product([2, 3, 7, 15, 16, 17, 100, 1001], [3, 64, 511, 1024]), (8195, 63), (8300, 64)]
+    ("n", "dim"), [*itertools.product([2, 3, 7, 15, 16, 17, 100, 1001], [3, 64, 511, 1024]), (8195, 511), (8300, 64)]
 )
 def test_identical_captions_of_two_images_tie_exactly_wherever_they_stand(n: int, dim: int) -> None:
     """An English caption written for two images: MKL alone rounds some positions differently."""
