@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -17,7 +18,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from prefect.workers.process import ProcessWorker
+
+from tests.encoders.own_module import write_module, write_weights
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = float(os.environ.get("CAPIM_TEST_PATIENCE") or 3)  # a longer wait costs nothing where all is well
@@ -31,8 +33,21 @@ def until(what: str, look: Callable[[], Any], *, seconds: float = 120) -> Any:
         with suppress(httpx.TransportError):
             if answer := look():
                 return answer
-        time.sleep(0.3)
+        time.sleep(0.5)
     raise TimeoutError(f"not after {seconds} s: {what}")
+
+
+def own_encoder(folder: Path, *, seed: int = 0) -> dict[str, Any]:
+    """The table of an encoder that needs no model library, so that a process that encodes with it starts sooner."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = write_module(folder)
+    write_weights(folder, seed=seed)
+    return {"name": folder.name, "adapter": "module", "checkpoint": str(file), "dim": 8}
+
+
+def encoder_table(encoder: dict[str, Any]) -> str:
+    """An encoder as a table of a suite."""
+    return "[[encoder]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in encoder.items())
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
@@ -54,6 +69,7 @@ class Installation:
     server: subprocess.Popen[bytes] | None = None
     env: dict[str, str] = field(default_factory=dict)
     token: dict[str, str] = field(default_factory=dict)
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30))
 
     @property
     def api(self) -> str:
@@ -69,7 +85,7 @@ class Installation:
 
         def answers() -> bool:
             assert server.poll() is None, (self.home / "server.log").read_text()
-            return httpx.get(f"{self.api}/health").is_success
+            return self.client.get(f"{self.api}/health").is_success
 
         until("the server answers", answers, seconds=150)
 
@@ -96,7 +112,7 @@ class Installation:
     def _token(self) -> dict[str, str]:
         """What the server wants from whoever changes something; made once per server."""
         if not self.token:
-            made = httpx.get(f"{self.api}/csrf-token", params={"client": "tests"}, timeout=30).raise_for_status().json()
+            made = self.client.get(f"{self.api}/csrf-token", params={"client": "tests"}).raise_for_status().json()
             self.token.update({"Prefect-Csrf-Token": made["token"], "Prefect-Csrf-Client": "tests"})
         return self.token
 
@@ -107,7 +123,7 @@ class Installation:
         """The server's answer; while its database is busy (503) it is asked again, as Prefect's own client does."""
 
         def asked() -> httpx.Response | None:
-            answer = httpx.request(method, f"{self.api}{path}", json=body, headers=self._token(), timeout=30)
+            answer = self.client.request(method, f"{self.api}{path}", json=body, headers=self._token())
             return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
 
         answer: httpx.Response = until(f"the server can do {path}", asked, seconds=100)
@@ -115,6 +131,9 @@ class Installation:
 
     def get(self, path: str) -> Any:
         return self._answer("GET", path).json()
+
+    def patch(self, path: str, body: dict[str, Any]) -> None:
+        self._answer("PATCH", path, body)
 
     def delete(self, path: str) -> None:
         self._answer("DELETE", path)
@@ -156,7 +175,7 @@ class Installation:
 
 
 def installation_at(home: Path, workspace: Path) -> Installation:
-    """A server that is not started yet, on a free port, that looks at its work every second."""
+    """A server that is not started yet, on a free port, with workers that ask it every second."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         made = Installation(home=home, workspace=workspace, port=free.getsockname()[1])
@@ -168,8 +187,6 @@ def installation_at(home: Path, workspace: Path) -> Installation:
         "PREFECT_API_URL": made.api,
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_RUNNER_POLL_FREQUENCY": "1",
-        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3",
-        "PREFECT_SERVER_EVENTS_PROACTIVE_GRANULARITY": "PT1S",
         "PREFECT_CLI_COLORS": "false",
         "PYTHONPATH": str(ROOT),
         "CAPIM_WORKSPACE": str(workspace),
@@ -190,6 +207,8 @@ def installation(installed: Installation) -> Installation:
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """A server with both pools and everything of ``prefect.yaml`` deployed."""
+    from prefect.workers.process import ProcessWorker
+
     made = installation_at(tmp_path_factory.mktemp("prefect"), tmp_path_factory.mktemp("workspace"))
     try:
         made.start_server()

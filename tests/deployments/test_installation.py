@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +28,7 @@ from capim.deployments.serve import main as serve_everything
 from capim.store import EmbeddingStore
 from capim.store.types import Modality
 from capim.tasks.runtime.task import artifact_key
+from tests.deployments.conftest import encoder_table, own_encoder
 from tests.deployments.test_deployments import DEPLOYMENTS
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -39,14 +41,35 @@ FEW = {
     "corpora": [{"name": "few", "reader": "shapes", "n_scenes": 8}],
     "encoders": ["tiny-clip"],
     "replicates": 200,
+    "analyses": ["complexity"],
     "device": "cpu",
 }
 
 
-def slow(name: str) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def cpu_worker(installed: Any) -> Iterator[None]:
+    """A worker of the pool without GPUs, for all tests of this file."""
+    with installed.worker("capim-cpu"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """An encoder for runs that are not about the encoder."""
+    return own_encoder(tmp_path_factory.mktemp("models") / "own")
+
+
+def slow(name: str, encoder: dict[str, Any]) -> dict[str, Any]:
     """A run of 480 items, one per commit: long enough to be stopped in the middle."""
     corpora = [{"name": name, "reader": "shapes", "n_scenes": SCENES}]
-    return {"corpora": corpora, "encoders": ["tiny-clip"], "batch_size": 1, "device": "cpu"}
+    return {"corpora": corpora, "encoders": [encoder], "batch_size": 1, "device": "cpu"}
+
+
+def suite_of(file: Path, encoder: dict[str, Any], corpus: str, n_scenes: int) -> Path:
+    """A suite of an encoder and of rendered scenes."""
+    scenes = f'[[corpus]]\nname = "{corpus}"\nreader = "shapes"\nn_scenes = {n_scenes}\n'
+    file.write_text(encoder_table(encoder) + scenes)
+    return file
 
 
 def stored(installation: Any, corpus: str) -> int:
@@ -54,7 +77,7 @@ def stored(installation: Any, corpus: str) -> int:
     store = EmbeddingStore.open(f"{installation.workspace}/store")
     total = 0
     for modality, n_items in N_ITEMS.items():
-        key = store.key(encoder="tiny-clip", corpus=corpus, modality=modality)
+        key = store.key(encoder="own", corpus=corpus, modality=modality)
         total += n_items - len(store.missing(key, n_items))
     return total
 
@@ -63,7 +86,7 @@ def is_whole(installation: Any, corpus: str) -> bool:
     """Both sets are sealed and have every item exactly once."""
     store = EmbeddingStore.open(f"{installation.workspace}/store")
     for modality, n_items in N_ITEMS.items():
-        vectors = store.vectors(encoder="tiny-clip", corpus=corpus, modality=modality)
+        vectors = store.vectors(encoder="own", corpus=corpus, modality=modality)
         if not len(vectors.ids) == len(set(vectors.ids)) == n_items:
             return False
     return True
@@ -99,7 +122,7 @@ def test_a_page_of_another_origin_can_neither_start_a_run_nor_read_an_answer(ins
     assert [each.get("access-control-allow-origin") for each in allowed] == [None, "http://127.0.0.1:4200"]
 
 
-def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(installation: Any) -> None:
+def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(installation: Any, cpu_worker: None) -> None:
     nightly = installation.get("/deployments/name/benchmark/nightly-benchmark")
     soon = {
         "schedule": {"interval": 86400, "anchor_date": (datetime.now(UTC) + timedelta(seconds=8)).isoformat()},
@@ -109,14 +132,13 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     }
     installation.post(f"/deployments/{nightly['id']}/schedules", [soon])
     installation.post("/concurrency_limits/", {"tag": "capim-encode", "concurrency_limit": 2})
-    with installation.worker("capim-cpu"):
 
-        def fired() -> str | None:
-            due = [run for run in installation.runs("benchmark/nightly-benchmark") if run["start_time"] is not None]
-            return due[0]["id"] if due else None
+    def fired() -> str | None:
+        due = [run for run in installation.runs("benchmark/nightly-benchmark") if run["start_time"] is not None]
+        return due[0]["id"] if due else None
 
-        run = installation.until("the scheduled run starts", fired)
-        assert installation.ended(run) == "COMPLETED"
+    run = installation.until("the scheduled run starts", fired)
+    assert installation.ended(run) == "COMPLETED"
     found = installation.get(f"/flow_runs/{run}")
     assert found["auto_scheduled"]
     assert {"capim", "benchmark"} <= set(found["tags"])
@@ -142,32 +164,36 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     assert row["command"].startswith("prefect deployment run benchmark/nightly-benchmark --param ")
 
 
-def test_shards_of_one_command_overlap_on_two_workers_and_a_report_follows(installation: Any, tmp_path: Path) -> None:
-    suite = tmp_path / "suite.toml"
-    suite.write_text('encoders = ["tiny-clip-plain"]\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 8\n')
+def test_shards_of_one_command_overlap_on_two_workers_and_a_report_follows(
+    installation: Any, cpu_worker: None, own: Any, tmp_path: Path
+) -> None:
+    suite = suite_of(tmp_path / "suite.toml", own, "few", 8)
+    report = installation.get("/deployments/name/benchmark/report-after-encode")
+    quick = {"config": {**report["parameters"]["config"], "replicates": 200, "analyses": ["complexity"]}}
+    installation.patch(f"/deployments/{report['id']}", {"parameters": quick})
     words = [CAPIM, "embed", str(suite), "--shards", "2", "--submit", "--device", "cpu"]
     installation.shell(*words, "--batch-size", "1")
     one_each = ("--limit", "1")
     gpu = installation.worker("capim-gpu", *one_each), installation.worker("capim-gpu", *one_each)
-    with gpu[0], gpu[1], installation.worker("capim-cpu"):
+    with gpu[0], gpu[1]:
         shards = installation.runs("embed/encode-shard")
         assert [installation.ended(run["id"]) for run in shards] == ["COMPLETED", "COMPLETED"]
         shards = installation.runs("embed/encode-shard")
         # without a limit no task waits for a place of its tag
         assert not any(task["tags"] for run in shards for task in tasks_of(installation, run["id"]).values())
-        assert {run["name"] for run in shards} == {
-            f"embed run: tiny-clip-plain on few, shard {number} of 2" for number in (1, 2)
-        }
+        assert {run["name"] for run in shards} == {f"embed run: own on few, shard {number} of 2" for number in (1, 2)}
         assert max(run["start_time"] for run in shards) < min(run["end_time"] for run in shards), "side by side"
         reports = partial(installation.runs, "benchmark/report-after-encode")
         [after] = installation.until("the event starts a report", reports)
         assert installation.ended(after["id"]) == "COMPLETED"
     compared = EmbeddingStore.open(f"{installation.workspace}/store").rows("comparisons")
     names = compared["encoder_a"].to_pylist() + compared["encoder_b"].to_pylist()
-    assert set(names) == {"tiny-clip", "tiny-clip-plain"}
+    assert set(names) == {"tiny-clip", "own"}
 
 
-def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(installation: Any) -> None:
+def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(
+    installation: Any, cpu_worker: None
+) -> None:
     """A run of another deployment that begins meanwhile waits for its turn in the workspace."""
     reports = installation.workspace / "retried" / "reports"
     reports.parent.mkdir()
@@ -175,19 +201,18 @@ def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(in
     config = {**FEW, "workspace": str(reports.parent), "sample": 6}
     found = installation.get("/deployments/name/benchmark/nightly-benchmark")
     asked = {"parameters": {"config": config}, "name": "Q3 trial"}
-    with installation.worker("capim-cpu"):
-        run = installation.post(f"/deployments/{found['id']}/create_flow_run", asked)["id"]
-        installation.until("its tasks begin", lambda: tasks_of(installation, run))
-        other = installation.begin("evaluate/evaluate", {**config, "corpora": [], "encoders": [], "sample": None})
-        assert installation.ended(run) == "FAILED"
-        assert installation.ended(other) == "COMPLETED"
-        first, second = (tasks_of(installation, each).values() for each in (run, other))
-        assert max(task["end_time"] for task in first) < min(task["start_time"] for task in second)
-        reports.unlink()
-        retry = {"type": "SCHEDULED", "name": "AwaitingRetry"}  # what the button Retry says
-        installation.post(f"/flow_runs/{run}/set_state", {"state": retry})
-        installation.until("it begins again", lambda: installation.state(run) is None)
-        assert installation.ended(run) == "COMPLETED"
+    run = installation.post(f"/deployments/{found['id']}/create_flow_run", asked)["id"]
+    installation.until("its tasks begin", lambda: tasks_of(installation, run))
+    other = installation.begin("evaluate/evaluate", {**config, "corpora": [], "encoders": [], "sample": None})
+    assert installation.ended(run) == "FAILED"
+    assert installation.ended(other) == "COMPLETED"
+    first, second = (tasks_of(installation, each).values() for each in (run, other))
+    assert max(task["end_time"] for task in first) < min(task["start_time"] for task in second)
+    reports.unlink()
+    retry = {"type": "SCHEDULED", "name": "AwaitingRetry"}  # what the button Retry says
+    installation.post(f"/flow_runs/{run}/set_state", {"state": retry})
+    installation.until("it begins again", lambda: installation.state(run) is None)
+    assert installation.ended(run) == "COMPLETED"
     assert installation.get(f"/flow_runs/{run}")["name"] == "Q3 trial"
     filters = {"flow_runs": {"id": {"any_": [run]}}, "sort": "EXPECTED_START_TIME_ASC"}
     everything = installation.post("/task_runs/filter", filters)
@@ -209,21 +234,19 @@ def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(in
     assert made_by in {row["run"] for row in store.rows("runs", state="failed").to_pylist()}
 
 
-def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: Any) -> None:
+def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: Any, own: Any) -> None:
     with installation.worker("capim-gpu") as worker:
-        run = installation.begin("embed/encode-on-gpu", slow("killed"))
+        run = installation.begin("embed/encode-on-gpu", slow("killed", own))
         installation.until("progress is shown", lambda: installation.artifacts(run))
         installation.until("items are stored", lambda: _some(installation, "killed"))
         kept = stored(installation, "killed")
         installation.kill(worker)
     assert 0 < kept <= stored(installation, "killed") < ITEMS
-    with temporary_settings({PREFECT_API_URL: installation.api}):
-        assert apply_automations([]) == 0
-    # The host is lost: the run's last heartbeat is as old as it would be 85 seconds later. A true one of before, if the
-    # server comes to it only now, counts for 90 seconds. What is sent before the server has loaded the automation, or
-    # while its database is busy, has no effect, as one lost heartbeat of a host has none: it is sent more than once.
+    # The host is lost: the run's last heartbeat is as old as it would be 85 seconds later. What is sent before the
+    # server has loaded the automation, or while its database is busy, has no effect, as one lost heartbeat has none.
+    # The server looks for lost runs when an automation is new, and if it knows of none, 90 seconds later: here, both
+    # are made again.
     heartbeat = {
-        "occurred": (datetime.now(UTC) - timedelta(seconds=85)).isoformat(),
         "event": "prefect.flow-run.heartbeat",
         "resource": {"prefect.resource.id": f"prefect.flow-run.{run}", "prefect.resource.name": "killed"},
         "related": [{"prefect.resource.id": "prefect.tag.capim", "prefect.resource.role": "tag"}],
@@ -232,14 +255,17 @@ def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: 
 
     def crashed() -> str | None:
         nonlocal sent
-        if time.monotonic() - sent > 12:  # longer than a bucket of 90 seconds that begins 85 seconds ago needs to close
-            installation.emit({**heartbeat, "id": str(uuid.uuid4())})
+        if time.monotonic() - sent > 20:  # longer than 85 seconds ago need to be 90 ago, and the server to see it
+            with temporary_settings({PREFECT_API_URL: installation.api}):
+                assert apply_automations([]) == 0
+            occurred = datetime.now(UTC) - timedelta(seconds=85)
+            installation.emit({**heartbeat, "id": str(uuid.uuid4()), "occurred": occurred.isoformat()})
             sent = time.monotonic()
         return installation.state(run)
 
     assert installation.until("the run is Crashed", crashed, seconds=240) == "CRASHED"
     with installation.worker("capim-gpu"):
-        again = installation.begin("embed/encode-on-gpu", {**slow("killed"), "batch_size": 64})
+        again = installation.begin("embed/encode-on-gpu", {**slow("killed", own), "batch_size": 64})
         assert installation.ended(again) == "COMPLETED"
     assert is_whole(installation, "killed")
 
@@ -260,8 +286,9 @@ def test_failures_and_regressions_reach_a_webhook(installation: Any) -> None:
     receiver = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{receiver.server_port}/hook"
-    installation.shell(sys.executable, "-m", "capim.deployments.automations", "--webhook", address, "--private")
-    run = installation.begin("evaluate/evaluate", {})
+    with temporary_settings({PREFECT_API_URL: installation.api}):
+        assert apply_automations(["--webhook", address, "--private"]) == 0
+    run = installation.begin("embed/encode-on-gpu", {})  # no worker takes it
     message = 'no such "store":\nC:\\data'
     broken = {"type": "FAILED", "name": "Failed", "message": message}
     installation.post(f"/flow_runs/{run}/set_state", {"state": broken, "force": True})
@@ -282,7 +309,7 @@ def test_failures_and_regressions_reach_a_webhook(installation: Any) -> None:
     assert regression["text"] == 'w: R@1 of "a"\nchanged'
     assert (regression["failures"], regression["subjects"]) == (2, "a on few")
     assert failure["text"].endswith(message)
-    assert (failure["flow"], failure["deployment"], failure["state"]) == ("evaluate", "evaluate", "Failed")
+    assert (failure["flow"], failure["deployment"], failure["state"]) == ("embed", "encode-on-gpu", "Failed")
     assert failure["address"].endswith(run)
 
 
@@ -302,7 +329,7 @@ def test_a_wrong_request_for_automations_is_refused(
     assert expected in capsys.readouterr().err
 
 
-def test_one_machine_serves_everything_without_a_pool(installation: Any) -> None:
+def test_one_machine_serves_everything_without_a_pool(installation: Any, own: Any) -> None:
     with (installation.home / "serve.log").open("ab") as log:
         words = [sys.executable, "-m", "capim.deployments.serve"]
         serving = subprocess.Popen(words, env=installation.env, cwd=installation.home, stdout=log, stderr=log)
@@ -313,7 +340,7 @@ def test_one_machine_serves_everything_without_a_pool(installation: Any) -> None
 
     try:
         installation.until("everything is served", served)
-        run = installation.begin("watch/served-weekly-watch", FEW)
+        run = installation.begin("watch/served-weekly-watch", {**FEW, "encoders": [own]})
         assert installation.ended(run) == "COMPLETED"
         serving.terminate()
         serving.wait(timeout=200)
@@ -341,11 +368,8 @@ def test_one_machine_is_refused_without_a_server_or_a_variable_of_the_file(
     assert expected in capsys.readouterr().err
 
 
-def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installation: Any) -> None:
-    suite = installation.workspace / "orphaned.toml"
-    suite.write_text(
-        f'encoders = ["tiny-clip"]\n[[corpus]]\nname = "orphaned"\nreader = "shapes"\nn_scenes = {SCENES}\n'
-    )
+def test_with_the_server_gone_in_the_middle_what_was_encoded_is_kept(installation: Any, own: Any) -> None:
+    suite = suite_of(installation.workspace / "orphaned.toml", own, "orphaned", SCENES)
     words = [CAPIM, "embed", str(suite), "--workspace", str(installation.workspace), "--device", "cpu"]
     words += ["--batch-size", "1"]
     # Prefect's client asks a lost server again for a minute or two before the encode goes on; here it asks once
