@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from tests.command import command
 from tests.flows.test_incomplete import SOUND, check, suite_of
-
-CAPIM = str(Path(sys.executable).with_name("capim"))
 
 
 @pytest.mark.slow
@@ -19,10 +17,9 @@ CAPIM = str(Path(sys.executable).with_name("capim"))
 @pytest.mark.timeout(600)
 def test_a_broken_encoder_is_a_failed_task_and_the_others_are_complete(installation: Any, tmp_path: Path) -> None:
     suite = suite_of(tmp_path, (), ("checkpoint",))
-    words = [CAPIM, "run", str(suite), "--quiet", "--workspace", str(tmp_path / "workspace")]
-    done = subprocess.run(words, env=installation.env, check=False, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 1
-    assert "  - broken-checkpoint: " in done.stderr
+    with temporary_settings({PREFECT_API_URL: installation.api}):
+        done = command(f"run {suite} --quiet", tmp_path / "workspace", code=1)
+    assert "  - broken-checkpoint: " in done.err
     named = {"flow_runs": {"name": {"any_": ["benchmark run: tiny-clip +2 on few"]}}}
     [run] = installation.post("/flow_runs/filter", named)
     assert run["state_type"] == "FAILED"
