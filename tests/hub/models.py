@@ -68,9 +68,11 @@ def repositories(name: str, place: Path) -> Iterator[tuple[str, Path, str]]:
 
 def main() -> int:
     """``capim`` with open_clip's architectures in small, which are in the folder that is the first word."""
-    import open_clip
+    architectures = Path(sys.argv.pop(1))
+    if any(architectures.iterdir()):  # open_clip takes seconds to import
+        import open_clip
 
-    open_clip.add_model_config(sys.argv.pop(1))
+        open_clip.add_model_config(architectures)
     from capim.flows.cli import main as capim
 
     return capim(sys.argv[1:])

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from capim.flows.config import RunConfig
 from capim.store import EmbeddingStore
@@ -60,33 +62,64 @@ def run_without_extras(
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
+def needs(name: str, libraries: str, extra: str) -> str:
+    return f"encoder '{name}' needs {libraries}; install it with: pip install 'capim[{extra}]'"
+
+
+REFUSED = {
+    "tiny-colpali": needs("tiny-colpali", "colpali-engine", "colpali"),
+    "dfn5b-h": needs("dfn5b-h", "open-clip", "openclip"),
+    "xlm-roberta-base-vit-b-32": needs("xlm-roberta-base-vit-b-32", "open-clip", "openclip"),
+    "jina-clip-v1": needs("jina-clip-v1", "einops, timm", "jina"),
+    "uform-multilingual-v2": needs("uform-multilingual-v2", "uform, torchvision", "uform"),
+}
+
+
+class Made(NamedTuple):
+    """A workspace that was filled without the extras, and how commands there ended."""
+
+    workspace: Path
+    query: NDArray[np.float32]
+    done: list[tuple[int, str, str]]
+    refused: list[tuple[int, str, str]]
+
+
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("core") / "workspace"
-    made = run_without_extras(f"{EMBED} tiny-clip,tiny-clip-plain", EVALUATE, workspace=folder)
-    assert [error for code, _, error in made if code] == []
-    return folder
-
-
-def test_stored_vectors_are_evaluated_compared_queried_searched_and_reported(workspace: Path, tmp_path: Path) -> None:
-    items = {"encoder": "tiny-clip", "corpus": "shapes-sample12"}
-    images = EmbeddingStore.open(workspace / "store").vectors(**items, modality="image")
-    np.save(tmp_path / "query.npy", images.matrix[0])
-    results = run_without_extras(
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """All commands in one process: it takes seconds to import what they need."""
+    folder = tmp_path_factory.mktemp("core")
+    query = np.random.default_rng(0).normal(size=64).astype(np.float32)
+    np.save(folder / "query.npy", query)
+    done = [
+        f"{EMBED} tiny-clip,tiny-clip-plain",
         EVALUATE,
         f"compare {CHOSEN} --replicates 100",
         f"report {CHOSEN}",
         "results",
         "query 'SELECT count(*) AS n FROM outcomes'",
         "store verify",
-        f"search --vector {tmp_path}/query.npy --encoder tiny-clip --corpus shapes-sample12 -k 1 --format json",
+        f"search --vector {folder}/query.npy --encoder tiny-clip --corpus shapes-sample12 -k 1 --format json",
         "list encoders",
-        workspace=workspace,
+    ]
+    refused = [*(f"check {name} --quiet" for name in REFUSED), f"{EMBED} tiny-colpali"]
+    ended = run_without_extras(*done, *refused, workspace=folder / "workspace")
+    return Made(folder / "workspace", query, ended[: len(done)], ended[len(done) :])
+
+
+@pytest.fixture
+def workspace(made: Made) -> Path:
+    return made.workspace
+
+
+def test_vectors_are_stored_evaluated_compared_queried_searched_and_reported(made: Made) -> None:
+    assert [error for code, _, error in made.done if code] == []
+    images = EmbeddingStore.open(made.workspace / "store").vectors(
+        encoder="tiny-clip", corpus="shapes-sample12", modality="image"
     )
-    assert [code for code, _, _ in results] == [0] * len(results), results
-    assert "tiny-clip-plain" in results[3][1]
-    assert [row["id"] for row in json.loads(results[-2][1])] == [images.ids[0]]
-    assert "colpali-v1.3" in results[-1][1]
+    *_, results, _, _, found, listed = (out for _, out, _ in made.done)
+    assert "tiny-clip-plain" in results
+    assert [row["id"] for row in json.loads(found)] == [images.ids[int(np.argmax(images.matrix @ made.query))]]
+    assert "colpali-v1.3" in listed
 
 
 def test_what_reads_a_store_needs_nothing_of_the_extra_run(workspace: Path, tmp_path: Path) -> None:
@@ -100,20 +133,8 @@ def test_what_reads_a_store_needs_nothing_of_the_extra_run(workspace: Path, tmp_
     )
 
 
-def test_an_encoder_that_needs_an_extra_names_it(workspace: Path) -> None:
-    def needs(name: str, libraries: str, extra: str) -> str:
-        return f"encoder '{name}' needs {libraries}; install it with: pip install 'capim[{extra}]'"
-
-    expected = {
-        "tiny-colpali": needs("tiny-colpali", "colpali-engine", "colpali"),
-        "dfn5b-h": needs("dfn5b-h", "open-clip", "openclip"),
-        "xlm-roberta-base-vit-b-32": needs("xlm-roberta-base-vit-b-32", "open-clip", "openclip"),
-        "jina-clip-v1": needs("jina-clip-v1", "einops, timm", "jina"),
-        "uform-multilingual-v2": needs("uform-multilingual-v2", "uform, torchvision", "uform"),
-    }
-    checks = (f"check {name} --quiet" for name in expected)
-    results = run_without_extras(*checks, f"{EMBED} tiny-colpali", workspace=workspace)
-    for (code, _, message), text in zip(results, [*expected.values(), expected["tiny-colpali"]], strict=True):
+def test_an_encoder_that_needs_an_extra_names_it(made: Made) -> None:
+    for (code, _, message), text in zip(made.refused, [*REFUSED.values(), REFUSED["tiny-colpali"]], strict=True):
         assert code == 2
         assert text in message
 

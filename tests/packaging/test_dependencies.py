@@ -7,6 +7,7 @@ import csv
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=;! ]", name)[0]).lower()
 
 
+@cache
 def imported_modules() -> dict[str, Path]:
     """Top-level modules that the product imports, anywhere in a file, and one file for each."""
     modules: dict[str, Path] = {}
