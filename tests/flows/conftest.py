@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from capim.tasks.corpora.readers.shapes import read_shapes_multilingual
 from tests.command import command
+from tests.random_store import random_store
 
-CORPORA = "shapes,shapes-winoground,shapes-multilingual"
 EVERY = "tiny-clip,tiny-clip-plain,tiny-colpali"
-QUICK = "--sample 12 --replicates 100 --device cpu --quiet"
-RUN = f"run --corpora {CORPORA} --encoders tiny-clip,tiny-colpali {QUICK}"
+QUICK = "--replicates 100 --device cpu --quiet"
+SMALL = f"--sample 12 {QUICK}"
+RUN = f"run {Path(__file__).with_name('demo.toml')} {SMALL} --encoders tiny-clip,tiny-colpali"
 Made = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture(scope="session")
 def small_demo(made_once: Made) -> Path:
-    """A workspace with the corpora of the demo, of twelve images each, and two of its encoders; not to be changed."""
+    """A workspace with three corpora of twelve images each, and two encoders of the demo; not to be changed."""
     return made_once("small-demo", lambda workspace: command(RUN, workspace))
 
 
@@ -31,6 +36,20 @@ def own_demo(small_demo: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def three_encoders(made_once: Made) -> Path:
-    """A workspace with two corpora of the demo, of twelve images each, and its three encoders; not to be changed."""
-    words = f"run --corpora shapes,shapes-winoground --encoders {EVERY} {QUICK}"
+    """A workspace with two corpora of the demo, two of their protocols, and its three encoders; not to be changed."""
+    few = "--protocols t2i/all,i2t/any --analyses hubs"
+    words = f"run --corpora shapes,shapes-winoground --encoders {EVERY} {few} {SMALL}"
     return made_once("three-encoders", lambda workspace: command(words, workspace))
+
+
+@pytest.fixture(scope="session")
+def in_languages(made_once: Made) -> Path:
+    """A workspace with random vectors, one and many per item, of captions in three languages; not to be changed."""
+
+    def fill(workspace: Path) -> None:
+        every = read_shapes_multilingual(n_scenes=10)
+        chosen = pc.is_in(every.captions["language"], pa.array(["de", "en", "it"]))
+        random_store(workspace / "store", replace(every, captions=every.captions.filter(chosen)))
+        command("evaluate --device cpu --replicates 100 --quiet", workspace)
+
+    return made_once("in-languages", fill)

@@ -18,7 +18,6 @@ NAMED = 'files = ["weights.npy"]\n'
 GAP = "its identity is model.py alone"
 
 
-@pytest.mark.slow
 def test_a_module_that_names_no_files_is_said_once_to_be_its_file_alone(tmp_path: Path) -> None:
     write_module(tmp_path)
     workspace = tmp_path / "w"
@@ -39,7 +38,6 @@ def without_images(tmp_path: Path) -> Path:
     return description
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shards", ["1", "2"])
 def test_captions_alone_are_encoded_and_what_is_printed_leads_to_figures(
     without_images: Path, tmp_path: Path, shards: str, monkeypatch: pytest.MonkeyPatch
@@ -65,7 +63,6 @@ def test_captions_alone_are_encoded_and_what_is_printed_leads_to_figures(
     assert "protocols scored" in command(evaluate, workspace).err
 
 
-@pytest.mark.slow
 def test_one_modality_is_encoded_where_only_it_is_wanted(tmp_path: Path) -> None:
     embed = "embed --corpora shapes --sample 4 --encoders tiny-clip --device cpu --quiet"
     said = command(f"{embed} --only captions", tmp_path).err

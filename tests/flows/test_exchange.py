@@ -24,7 +24,6 @@ def workspace(small_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return Path(shutil.copytree(small_demo, tmp_path_factory.mktemp("exchange") / "workspace"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["tiny-clip", "tiny-colpali"])
 def test_a_caption_finds_its_own_image_first(workspace: Path, encoder: str) -> None:
     query = f"SELECT text, image_id FROM captions WHERE corpus = '{CORPUS}' AND ord = 0"
@@ -35,7 +34,6 @@ def test_a_caption_finds_its_own_image_first(workspace: Path, encoder: str) -> N
     assert rows[0]["id"] == caption["image_id"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -58,7 +56,6 @@ def test_a_wrong_request_is_explained(workspace: Path, words: str, said: str) ->
     assert "Traceback" not in message
 
 
-@pytest.mark.slow
 def test_compression_by_name_measures_every_method_and_one_that_cannot_be_built_is_a_slice_with_its_reason(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +80,6 @@ def test_a_wrong_import_leaves_no_store_behind(tmp_path: Path, corpus: str) -> N
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.slow
 def test_a_text_and_an_image_are_searched_for_together_as_the_sum_of_their_unit_vectors(
     workspace: Path, tmp_path: Path
 ) -> None:

@@ -32,18 +32,21 @@ def store(small_demo: Path) -> EmbeddingStore:
 
 
 def test_shares_add_up_to_every_stored_score(store: EmbeddingStore) -> None:
-    images = store.items(CORPUS, "image")["id"].to_pylist()
-    outcomes = store.rows("outcomes", encoder="tiny-colpali", corpus=CORPUS, protocol="t2i/all")
-    for row in outcomes.slice(0, 20).to_pylist():
-        for ord_, score in list(zip(row["top_ords"], row["top_scores"], strict=True))[:3]:
-            found = explain_pair(
-                store, encoder="tiny-colpali", corpus=CORPUS, caption=row["query_id"], image=str(images[ord_])
-            )
-            assert found.score == pytest.approx(score, rel=1e-6)
-            assert len(found.tokens) == len(found.shares) == len(found.similarities)
-            assert found.similarities.max(axis=1) == pytest.approx(found.shares, abs=1e-6)
-            [grid] = found.grids
-            assert (grid.rows, grid.columns) == (4, 4)
+    captions = store.items(CORPUS, "caption")["id"].to_pylist()
+    outcomes = store.rows("outcomes", encoder="tiny-colpali", corpus=CORPUS, protocol="t2i/all").slice(0, 20)
+    scores = {
+        (captions.index(row["query_id"]), ord_): score
+        for row in outcomes.to_pylist()
+        for ord_, score in list(zip(row["top_ords"], row["top_scores"], strict=True))[:3]
+    }
+    assert len(scores) == 60
+    explained = explain_pairs(store, encoder="tiny-colpali", corpus=CORPUS, pairs=[*scores])
+    for found, score in zip(explained, scores.values(), strict=True):
+        assert found.score == pytest.approx(score, rel=1e-6)
+        assert len(found.tokens) == len(found.shares) == len(found.similarities)
+        assert found.similarities.max(axis=1) == pytest.approx(found.shares, abs=1e-6)
+        [grid] = found.grids
+        assert (grid.rows, grid.columns) == (4, 4)
 
 
 def _pooled(vectors: np.ndarray) -> np.ndarray:

@@ -7,12 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from capim.store import EmbeddingStore
 from tests.command import command
-
-pytestmark = pytest.mark.slow
 
 PAIR = "tiny-clip,tiny-colpali"
 SHAPES = "--corpora shapes-sample12"

@@ -15,8 +15,6 @@ from tests.command import command, json_rows
 
 QUICK = "--replicates 200 --quiet"
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:

@@ -23,7 +23,9 @@ from tests.command import command, json_rows
 from tests.flows.conftest import RUN
 from tests.random_store import random_store
 
-QUICK = "run --corpora shapes --encoders tiny-clip,tiny-colpali --analyses hubs --device cpu --quiet"
+QUICK = (
+    "run --corpora shapes --encoders tiny-clip,tiny-colpali --analyses hubs --protocols t2i/all --device cpu --quiet"
+)
 OTHER_SAMPLE = f"{QUICK} --sample 9 --replicates 100"
 OTHER_SETTINGS = f"{QUICK} --sample 12 --replicates 120"
 
@@ -112,7 +114,8 @@ def test_a_run_that_made_nothing_is_a_baseline_an_export_and_a_report(own_demo: 
     assert store.keys_of(made) == store.keys_of(found)
     assert {row["run"] for row in store.rows_of_run("results", found)} == {made}
     said = command(
-        f"watch --corpora shapes-sample12 --encoders tiny-clip --baseline {found} --replicates 100", own_demo
+        f"watch --corpora shapes-sample12 --encoders tiny-clip --protocols t2i/all --baseline {found} --replicates 100",
+        own_demo,
     )
     assert found in said.out + said.err
     command("store prune --keep 1 --yes", own_demo)
@@ -133,7 +136,7 @@ def test_a_report_of_the_store_has_samples_beside_whole_corpora_only_with_all(tm
     whole = read_shapes(n_scenes=12)
     for corpus in (whole, replace(sample_corpus(whole, 6, seed=0), draw=(6, 0))):
         random_store(tmp_path / "store", corpus)
-    command("evaluate --device cpu --replicates 100 --quiet", tmp_path)
+    command("evaluate --device cpu --replicates 100 --protocols t2i/all --quiet", tmp_path)
     for words, shown in (("", {"shapes"}), ("--all", {"shapes", "shapes-sample6"})):
         page = command(f"report {words}", tmp_path).page
         assert json.loads(page.with_name("results.json").read_text("utf-8"))["corpora"].keys() == shown

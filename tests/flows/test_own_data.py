@@ -48,7 +48,6 @@ def test_ids_of_quadruples_and_of_what_a_corpus_has_besides(folder: Path) -> Non
     assert "others: --modality image, --modality caption" in printed.err
 
 
-@pytest.mark.slow
 def test_who_has_only_embeddings_is_led_from_ids_to_figures(folder: Path) -> None:
     (folder / "ids.csv").write_text("image,caption_id\n" + "".join(f"p{n},c{n}\n" for n in range(12)))
     (folder / "products.toml").write_text('reader = "table"\nroot = "ids.csv"\nids_only = true\n')

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
+from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import RETRIEVAL, Metric
 from tests.command import command, json_rows
@@ -160,15 +160,6 @@ def test_another_version_of_a_metric_counts_in_sums_and_replicates_too_and_leave
     command(f"{EVALUATE} --keep-replicates")
     kept = rows(workspace, "replicates", metric="R@1", result=[row["result"] for row in found])
     assert sorted(row["value"] for row in kept) == sorted(row["value"] for row in found)
-
-
-@pytest.fixture(scope="module")
-def in_languages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A workspace with two encoders of random vectors, evaluated on captions in several languages."""
-    folder = tmp_path_factory.mktemp("languages") / "workspace"
-    random_store(folder / "store", read_shapes_multilingual(n_scenes=10), (SPECS[0], OTHER))
-    command(f"evaluate --device cpu {SAME}", folder)
-    return folder
 
 
 @pytest.mark.parametrize("words", [f"evaluate --device cpu {SAME}", f"compare {SAME}"], ids=["evaluate", "compare"])

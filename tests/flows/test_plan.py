@@ -15,11 +15,11 @@ from capim.store import EmbeddingStore
 from capim.store.schema import FORMAT
 from capim.tasks.encoders import spec_of
 from capim.tasks.metrics.table import METRICS
+from capim.tasks.report import publish_report
 from tests.command import command, json_rows
-from tests.flows.conftest import CORPORA
+from tests.flows.conftest import QUICK, RUN
 
-SMALL = f"run --corpora {CORPORA} --sample 12 --replicates 100 --device cpu --quiet"
-TWO, THREE = f"{SMALL} --encoders tiny-clip,tiny-colpali", f"{SMALL} --encoders tiny-clip,tiny-colpali,tiny-clip-plain"
+THREE = f"{RUN},tiny-clip-plain"
 DERIVED = {
     "figures": ["result"],
     "comparisons": ["comparison"],
@@ -63,7 +63,7 @@ def grown(small_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
 
 def test_without_a_store_everything_is_to_do_and_nothing_is_made(small_demo: Path, tmp_path: Path) -> None:
-    plan = planned(TWO, tmp_path / "none")
+    plan = planned(RUN, tmp_path / "none")
     assert [*tmp_path.iterdir()] == []
     done = EmbeddingStore.open(small_demo / "store")
     assert made(done, newest_run(small_demo)) == {what: plan[what] for what in DERIVED}
@@ -72,6 +72,16 @@ def test_without_a_store_everything_is_to_do_and_nothing_is_made(small_demo: Pat
         assert plan[f"{modality}s"] == n_rows
     assert plan["outcomes"] == len(done.counts("outcomes", "evaluation"))
     assert plan["pages"] == 1
+
+
+def test_means_over_languages_are_planned_as_they_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish_report, "fn", lambda *_, **__: "report.html")
+    words = "run --corpora shapes-multilingual --sample 4 --encoders tiny-clip,tiny-clip-plain --analyses hubs"
+    plan = planned(f"{words} {QUICK}", tmp_path / "none")
+    command(f"{words} {QUICK}", tmp_path / "w")
+    store = EmbeddingStore.open(tmp_path / "w" / "store")
+    assert store.rows("results", protocol="t2i/*/*").num_rows
+    assert made(store, newest_run(tmp_path / "w")) == {what: plan.get(what, 0) for what in DERIVED}
 
 
 def test_an_added_encoder_makes_what_was_planned_and_then_nothing_is_to_do(
@@ -113,7 +123,7 @@ def test_a_store_of_another_format_is_no_empty_store(
     small_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("capim.store.embedding_store.FORMAT", FORMAT + 1)
-    assert f"has format {FORMAT}" in command(f"{TWO} --plan", small_demo, code=2).err
+    assert f"has format {FORMAT}" in command(f"{RUN} --plan", small_demo, code=2).err
 
 
 def test_bytes_are_those_of_the_vectors_and_seconds_those_of_earlier_batches(tmp_path: Path) -> None:

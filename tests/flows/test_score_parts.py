@@ -85,23 +85,23 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
     assert store.rows("slices", analysis="distractors").sort_by("slice").equals(drawn)  # not drawn again
 
 
-def test_late_interaction_has_both_measures_of_agreement_with_english_and_their_means(small_demo: Path) -> None:
-    store, corpus = EmbeddingStore.open(small_demo / "store"), "shapes-multilingual-sample12"
+def test_late_interaction_has_both_measures_of_agreement_with_english_and_their_means(in_languages: Path) -> None:
+    store, corpus = EmbeddingStore.open(in_languages / "store"), "shapes-multilingual"
     for name in ("consistency_nDCG@20", "consistency_RBO"):
         found = {}
-        for encoder in ("tiny-clip", "tiny-colpali"):
+        for encoder in ("one", "many"):
             rows = store.rows("results", encoder=encoder, corpus=corpus, metric=name).to_pylist()
             found[encoder] = {row["protocol"]: row["value"] for row in rows}
-        late = found["tiny-colpali"]
-        assert late.keys() == found["tiny-clip"].keys() >= {"t2i/de/plain", "i2t/de/plain", "t2i/*/*", "i2t/*/*"}
+        late = found["many"]
+        assert late.keys() == found["one"].keys() >= {"t2i/de/plain", "i2t/de/plain", "t2i/*/*", "i2t/*/*"}
         assert 0 < late["t2i/de/plain"] < 1 and 0 < late["i2t/de/plain"] < 1
-    for sets in find_sets.fn(store.uri, corpora=[corpus], encoders=["tiny-clip", "tiny-colpali"]):
+    for sets in find_sets.fn(store.uri, corpora=[corpus], encoders=["one", "many"]):
         key = partial(store.key, encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint)
         digests = [sealed.digest for m in MODALITIES if (sealed := store.sealed(key(modality=m))) is not None]
         earlier = [sets.encoder_fingerprint, sets.corpus_fingerprint, *digests, "t2i/de/plain", SCORER_VERSION]
         [evaluation] = open_sets(store, sets, ["t2i/de/plain"]).evaluations.values()
         # what earlier versions stored of late interaction, without these measures, is scored again, and nothing else
-        assert (evaluation == digest16(earlier)) == (sets.encoder == "tiny-clip")
+        assert (evaluation == digest16(earlier)) == (sets.encoder == "one")
 
 
 def test_distractors_that_are_unknown_or_have_no_vectors_are_refused_before_anything_is_scored(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import json
 import pickle
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from safetensors.numpy import save_file
 
 from capim.store import EmbeddingStore
@@ -105,8 +105,15 @@ def array(name: str, values: np.ndarray, ids: Sequence[Any] | None = None, besid
     return write
 
 
-def torched(name: str, contents: Any) -> Callable[[Path], str]:
-    return saved(lambda path: torch.save(contents, path), name)
+def torched(name: str, contents: Callable[[Callable[..., Any]], Any]) -> Callable[[Path], str]:
+    """What saves contents that a function makes of ``torch.tensor``."""
+
+    def save(path: Path) -> None:
+        import torch
+
+        torch.save(contents(torch.tensor), path)
+
+    return saved(save, name)
 
 
 def parquet(name: str, **columns: Any) -> Callable[[Path], str]:
@@ -199,13 +206,13 @@ WAYS: dict[str, Way] = {
     "npz whose norms are not one": Way(both(npz(embeddings=3 * V[PI], ids=of(IMAGES, PI)), CAPS), "matched by `ids`"),
     "npy of objects": Way(saved(lambda path: np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True), "images.npy"), refused=PKL),
     # --- vectors: torch, safetensors
-    "pt of a tensor": Way(both(torched("images.pt", torch.tensor(V)), torched("texts.pt", torch.tensor(T))), "images of ways", verified=False),
-    "pt of features and names": Way(both(torched("images.pt", {"features": torch.tensor(V[PI]), "names": of(FILES, PI)}), CAPS), "file names of the images"),
-    "pt of id and vector": Way(both(torched("image_cache.pt", {i: torch.tensor(v) for i, v in zip(of(IMAGES, PI), V[PI], strict=True)}), CAPS), "matched by `ids`"),
-    "pt of both sides": Way(torched("clip.pt", {"image_features": torch.tensor(V), "text_features": torch.tensor(T)}), "captions of ways", verified=False),
-    "pt in bfloat16": Way(both(torched("images.pt", torch.tensor(V).bfloat16()), CAPS), "images of ways", verified=False),
-    "pt of pickled objects": Way(torched("images.pt", {"a": np.array([{"x"}], dtype=object)}), refused="not a file of tensors alone"),
-    "pt of colpali's list of pages": Way(both(torched("pages.pt", [torch.tensor(V[[n, n]]) for n in range(N)]), torched("queries.pt", [torch.tensor(t[None]) for t in T])), "images of ways", verified=False),
+    "pt of a tensor": Way(both(torched("images.pt", lambda tensor: tensor(V)), torched("texts.pt", lambda tensor: tensor(T))), "images of ways", verified=False),
+    "pt of features and names": Way(both(torched("images.pt", lambda tensor: {"features": tensor(V[PI]), "names": of(FILES, PI)}), CAPS), "file names of the images"),
+    "pt of id and vector": Way(both(torched("image_cache.pt", lambda tensor: {i: tensor(v) for i, v in zip(of(IMAGES, PI), V[PI], strict=True)}), CAPS), "matched by `ids`"),
+    "pt of both sides": Way(torched("clip.pt", lambda tensor: {"image_features": tensor(V), "text_features": tensor(T)}), "captions of ways", verified=False),
+    "pt in bfloat16": Way(both(torched("images.pt", lambda tensor: tensor(V).bfloat16()), CAPS), "images of ways", verified=False),
+    "pt of pickled objects": Way(torched("images.pt", lambda tensor: {"a": np.array([{"x"}], dtype=object)}), refused="not a file of tensors alone"),
+    "pt of colpali's list of pages": Way(both(torched("pages.pt", lambda tensor: [tensor(V[[n, n]]) for n in range(N)]), torched("queries.pt", lambda tensor: [tensor(t[None]) for t in T])), "images of ways", verified=False),
     "safetensors of embeddings": Way(both(saved(lambda path: save_file({"embeddings": V[PI]}, path, metadata={"ids": json.dumps(of(IMAGES, PI))}), "images.safetensors"), CAPS), "matched by `ids`"),
     "safetensors of id and vector": Way(both(saved(lambda path: save_file(dict(zip(of(IMAGES, PI), V[PI].copy(), strict=True)), path), "images.safetensors"), CAPS), "matched by `ids`"),
     "safetensors of both sides": Way(saved(lambda path: save_file({"image_embeds": V, "text_embeds": T}, path), "clip.safetensors"), "images of ways", verified=False),
@@ -250,7 +257,7 @@ WAYS: dict[str, Way] = {
     "pandas' table of similarities, named by ids": Way(saved(lambda path: pd.DataFrame(SCORES[PC][:, PI], of(CAPTIONS, PC), of(IMAGES, PI)).to_csv(path), "clip.csv"), "images: 12 of 12 rows matched by `ids`"),
     "pandas' table of similarities": Way(saved(lambda path: pd.DataFrame(SCORES[PC][:, PI], of(CAPTIONS, PC), of(FILES, PI)).to_csv(path), "clip.csv"), "images: 12 of 12 rows matched by `ids`, file names of the images"),
     "its Parquet, with images as rows": Way(saved(lambda path: pd.DataFrame(SCORES[PC][:, PI].T, of(IMAGES, PI), of(CAPTIONS, PC)).to_parquet(path), "clip.parquet"), "taken as images by captions, transposed"),
-    "logits in a tensor": Way(torched("logits.pt", {"logits": torch.tensor(SCORES)}), "captions: 28 rows taken", verified=False),
+    "logits in a tensor": Way(torched("logits.pt", lambda tensor: {"logits": tensor(SCORES)}), "captions: 28 rows taken", verified=False),
     # --- runs, results
     "trec run": Way(text("run.trec", TREC), "24 queries matched by their ids"),
     "ranx in JSON": Way(text("run.json", json.dumps(RUN)), "24 queries matched by their ids"),
@@ -276,12 +283,20 @@ def test_the_table_has_at_least_sixty_ways() -> None:
     assert len(WAYS) >= 60
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with the corpus alone; not to be changed."""
+    workspace = tmp_path_factory.mktemp("ways")
+    EmbeddingStore.open(workspace / "store", create=True).write_corpus(CORPUS)
+    return workspace
+
+
 @pytest.mark.parametrize("name", WAYS)
 def test_every_way_is_taken_with_equal_figures_or_refused_with_the_way(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     way, workspace = WAYS[name], tmp_path / "w"
-    EmbeddingStore.open(workspace / "store", create=True).write_corpus(CORPUS)
+    shutil.copytree(empty, workspace)
     monkeypatch.chdir(tmp_path)
     words = way.write(tmp_path)
     is_published = "figures of" in way.taken

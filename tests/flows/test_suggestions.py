@@ -21,7 +21,7 @@ TYPOS = {
     "choice of an option": ("export results --to x.csv --as jsn", "json"),
     "known corpus": ("list ids winogruond", "winoground"),
     "stored encoder of a search": (f"search x --encoder TinyClip --corpus {SHAPES}", "tiny-clip"),
-    "part of a stored corpus": ("results --corpus multilingual", "shapes-multilingual-sample12"),
+    "part of a stored corpus": ("results --corpus winoground", "shapes-winoground-sample12"),
     "protocol of results": ("results --protocol i2t-any", "i2t/any"),
     "metric": ("results --metric r@01", "R@1"),
     "column": ("results --columns encoder,valu", "value"),
@@ -35,7 +35,6 @@ TYPOS = {
 WITHOUT_STORE = ("list", "check")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("words", "meant"), TYPOS.values(), ids=TYPOS)
 def test_a_wrong_word_is_answered_with_the_nearest_right_one(words: str, meant: str, small_demo: Path) -> None:
     out, error = command(words, None if words.startswith(WITHOUT_STORE) else small_demo, code=2)
@@ -45,14 +44,16 @@ def test_a_wrong_word_is_answered_with_the_nearest_right_one(words: str, meant: 
     assert "Traceback" not in error
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
         ("query \"SELECT * FROM results WHERE encoder = 'tiny-clap'\"", "'tiny-clap'; did you mean 'tiny-clip'?"),
         ("query \"SELECT * FROM results WHERE metric = 'r@5'\"", "'r@5'; did you mean 'R@5'?"),
-        (f"results --corpus {SHAPES} --protocol winoground", f"instead of corpus {SHAPES}: shapes-winoground-sample12"),
+        (
+            f"results --corpus {SHAPES} --protocol winoground",
+            f"instead of corpus {SHAPES}: more-quadruples-sample12, shapes-winoground-sample12",
+        ),
         (f"results --corpus {SHAPES} --protocol winoground", "instead of protocol winoground: i2t/any"),
     ],
 )

@@ -44,7 +44,7 @@ WITH_ROWS = [
     "query 'SELECT * FROM corpora'",
     "query 'SELECT text, id FROM captions'",
     "search circle --encoder tiny-clip --corpus shapes-sample12",
-    "list ids shapes-multilingual-sample12 --modality caption --quiet",
+    "list ids shapes-sample12 --modality caption --quiet",
 ]
 
 
@@ -79,7 +79,6 @@ def _words(command: str, workspace: Path) -> list[str]:
     return words if words[0] == "list" and words[1] != "ids" else [*words, "--workspace", str(workspace)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.parametrize("command", WITH_ROWS)
 def test_no_row_is_wider_than_the_terminal(command: str, columns: int, small_demo: Path) -> None:
@@ -90,7 +89,6 @@ def test_no_row_is_wider_than_the_terminal(command: str, columns: int, small_dem
     assert any(set(line) <= {"─", " "} for line in lines), "a table was printed"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["list corpora", "results", "store info", "query 'SELECT * FROM results'"])
 def test_columns_without_room_are_named_and_shown_by_wide(command: str, small_demo: Path) -> None:
     words = _words(command, small_demo)
@@ -106,7 +104,6 @@ def test_columns_without_room_are_named_and_shown_by_wide(command: str, small_de
         )
 
 
-@pytest.mark.slow
 def test_a_pipe_gets_the_whole_table_whatever_the_terminal_and_json_and_csv_every_column(
     small_demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +117,6 @@ def test_a_pipe_gets_the_whole_table_whatever_the_terminal_and_json_and_csv_ever
     assert {"reason", "run", "seed", "image_tag"} <= rows[0].keys()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 def test_chosen_columns_are_printed_in_their_order_in_every_form(form: str, small_demo: Path) -> None:
     printed = command(f"results --metric R@1 --columns value,run,encoder --format {form}", small_demo)
@@ -150,7 +146,6 @@ def test_the_columns_to_keep_find_room_before_the_others() -> None:
     assert lay_out(columns, 10)[1] == ["second", "third", "fourth"], "one column is always shown"
 
 
-@pytest.mark.slow
 def test_a_run_on_a_terminal_is_one_line_with_the_time_left_and_ends_with_the_verdict_and_a_link(
     tmp_path: Path,
 ) -> None:
@@ -172,7 +167,6 @@ def test_a_run_on_a_terminal_is_one_line_with_the_time_left_and_ends_with_the_ve
     assert lines.index(verdict) < len(lines) - 1
 
 
-@pytest.mark.slow
 def test_a_run_in_a_pipe_prints_the_path_alone_to_stdout_and_the_verdict_to_stderr(tmp_path: Path) -> None:
     out, error = command(RUN, tmp_path)
     [page] = (tmp_path / "reports").glob("*/report.html")
@@ -182,7 +176,6 @@ def test_a_run_in_a_pipe_prints_the_path_alone_to_stdout_and_the_verdict_to_stde
     assert "\x1b" not in out + error
 
 
-@pytest.mark.slow
 def test_a_search_names_files(small_demo: Path) -> None:
     out, _ = command("search 'a red circle' --encoder tiny-clip --corpus shapes-sample12 -k 3", small_demo)
     assert out.splitlines()[0].split() == ["rank", "score", "file", "id", "objects", "width", "height"]
@@ -190,7 +183,6 @@ def test_a_search_names_files(small_demo: Path) -> None:
     assert all(line.split()[2].endswith(".png") for line in out.splitlines()[2:])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
