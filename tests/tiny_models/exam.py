@@ -37,10 +37,15 @@ def examine(score: Scorer, *, n_scenes: int = 300) -> dict[str, float]:
 
     A tie counts as wrong throughout.
     """
-    figures = _retrieval(score, *_read(read_shapes, n_scenes=n_scenes))
+    figures = examine_scenes(score, n_scenes=n_scenes)
     figures |= _languages(score, *_read(read_shapes_multilingual, n_scenes=n_scenes))
     figures |= _quadruples(score, *_read(read_shapes_winoground, n_quadruples=n_scenes))
     return figures | examine_pages(score, n_reports=max(1, n_scenes // 10))
+
+
+def examine_scenes(score: Scorer, *, n_scenes: int) -> dict[str, float]:
+    """Shares 0..1: retrieval both ways."""
+    return _retrieval(score, *_read(read_shapes, n_scenes=n_scenes))
 
 
 def examine_pages(score: Scorer, *, n_reports: int = 30) -> dict[str, float]:

@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from capim.tasks.corpora.readers.pages import LANGUAGES
 from tests.tiny_models.curriculum import Recipe
-from tests.tiny_models.exam import examine, examine_pages, scorer_of
+from tests.tiny_models.exam import examine, examine_pages, examine_scenes, scorer_of
 
 TINY = Path(__file__).parents[2] / "tasks" / "encoders" / "tiny"
 MODELS = ("clip", "clip-plain", "colpali", "colpali-pages")
@@ -82,6 +82,6 @@ def test_the_script_still_makes_such_a_model(model: str, tmp_path: Path, caplog:
         save(*TRAINED[model][0](Recipe(steps=steps, batch=batch, warm_up=warm_up), tmp_path), tmp_path)
     first, *_, last = (float(record.getMessage().rpartition(" ")[2]) for record in caplog.records)
     assert last < first
-    figures = examine(scorer_of(tmp_path), n_scenes=100 if model == "clip" else 50)
+    figures = examine_scenes(scorer_of(tmp_path), n_scenes=100 if model == "clip" else 50)
     assert model == "colpali-pages" or figures["t2i/all R@5"] > 0.2  # chance: 0.05, with 50 scenes 0.1
     assert model != "clip" or figures["t2i/all R@1"] > 0.05  # chance: 0.01
