@@ -158,6 +158,7 @@ MISTYPED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_help_and_a_mistyped_name_are_answered_before_anything_that_takes_seconds_is_imported(small_demo: Path) -> None:
     heavy = ("torch", "transformers", "prefect", "scipy", "altair", "duckdb")
     no_help = (*heavy, "lancedb", "lance", "pandas", "rich", "PIL")

@@ -68,6 +68,7 @@ print(capim.main(), *(name for name in ("prefect", *{HEAVY}) if name in sys.modu
 """
 
 
+@pytest.mark.slow
 def test_such_a_run_imports_no_library_that_it_does_not_need_and_prefect_where_a_server_may_be_named(
     own_demo: Path, tmp_path: Path
 ) -> None:

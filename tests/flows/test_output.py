@@ -135,6 +135,7 @@ def test_what_prefect_logs_without_its_server_stays_off_the_terminal(monkeypatch
     assert shown.stream.getvalue() == "Still processing items, says another\n"
 
 
+@pytest.mark.slow
 def test_after_an_error_the_process_ends_whatever_threads_wait(tmp_path: Path) -> None:
     code = (
         "import atexit, sys, threading, time\n"
