@@ -16,6 +16,7 @@ from capim.flows.embed import embed
 from capim.flows.execution import start
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
+from tests.deployments.conftest import encoder_table, own_encoder
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPIM = str(Path(sys.executable).with_name("capim"))
@@ -28,13 +29,15 @@ with held('cpu:0'):
 def config_of(workspace: Path, *, n_scenes: int, **more: Any) -> RunConfig:
     """An encode of rendered scenes by one model."""
     corpora = ({"name": "few", "reader": "shapes", "n_scenes": n_scenes},)
-    return RunConfig(workspace=str(workspace), corpora=corpora, encoders=("tiny-clip",), **more)
+    own = own_encoder(workspace.parent / "own")
+    return RunConfig(workspace=str(workspace), corpora=corpora, encoders=(own,), **more)
 
 
 @pytest.mark.slow
 def test_an_encode_without_a_server_waits_for_a_device_until_the_process_that_has_it_dies(tmp_path: Path) -> None:
     suite = tmp_path / "suite.toml"
-    suite.write_text('encoders = ["tiny-clip"]\n[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 4\n')
+    own = encoder_table(own_encoder(tmp_path / "own"))
+    suite.write_text(f'{own}[[corpus]]\nname = "few"\nreader = "shapes"\nn_scenes = 4\n')
     alone = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
     # the processor under a name that is locked, as a card's would be
     other = subprocess.Popen([sys.executable, "-c", HOLDER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -65,18 +68,17 @@ def test_shards_on_two_devices_give_the_store_of_one(tmp_path: Path, monkeypatch
         store = EmbeddingStore.open(config.store_uri)
         assert store.rows("batches")["n_items"].to_numpy().sum() == 48
         matrices[device] = [
-            store.vectors(encoder="tiny-clip", corpus="few", modality=side).matrix for side in ("image", "caption")
+            store.vectors(encoder="own", corpus="few", modality=side).matrix for side in ("image", "caption")
         ]
     for one, two in zip(matrices["cpu"], matrices["cpu,cpu"], strict=True):
         assert np.allclose(one, two, atol=2e-3)  # other batches, other order of sums
 
 
-@pytest.mark.slow
 def test_parts_of_a_set_are_runs_of_their_own_and_the_last_one_seals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    config = config_of(tmp_path, n_scenes=10, device="cpu", shards=2)
+    config = config_of(tmp_path / "workspace", n_scenes=10, device="cpu", shards=2)
     with pytest.raises(RequestError, match=r"between 1 and 2 \(--shards\), got 3"):
         start(embed, config, shard=3)
     assert start(embed, config, shard=2) == ()

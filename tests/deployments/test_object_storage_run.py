@@ -10,13 +10,13 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.tasks.runtime.references import this_host
+from tests.deployments.conftest import encoder_table, own_encoder
 from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 
 SUITE = """
-encoders = ["{encoder}"]
 replicates = 200
 device = "cpu"
-analyses = ["complexity", "hubs"]
+analyses = ["hubs"]
 [[corpus]]
 name = "few"
 reader = "shapes"
@@ -66,14 +66,14 @@ def check_no_leak(secret: str) -> None:
 @pytest.mark.timeout(600)
 def test_two_runs_write_one_store_and_their_reports_to_s3(reach: dict[str, str], tmp_path: Path) -> None:
     commands = []
-    for encoder in ("tiny-clip", "tiny-clip-plain"):
+    for seed, encoder in enumerate(("one", "other")):
         suite = tmp_path / f"{encoder}.toml"
-        suite.write_text(SUITE.format(encoder=encoder))
+        suite.write_text(SUITE + encoder_table(own_encoder(tmp_path / encoder, seed=seed)))
         commands.append(["run", str(suite), "--workspace", WORKSPACE])
     check_reports(run_at_once(commands, reach, seconds=500))
     store = EmbeddingStore.open(f"{WORKSPACE}/store")
     assert len(store.sealed_sets()) == 4
     assert set(store.rows("runs")["state"].to_pylist()) == {"completed"}
     check_no_leak(reach["AWS_SECRET_ACCESS_KEY"])
-    for encoder in ("tiny-clip", "tiny-clip-plain"):
+    for encoder in ("one", "other"):
         assert len(store.vectors(encoder=encoder, corpus="few", modality="caption").ids) == 40
