@@ -175,7 +175,7 @@ class Installation:
 
 
 def installation_at(home: Path, workspace: Path) -> Installation:
-    """A server that is not started yet, on a free port, with workers that ask it every second."""
+    """A server that is not started yet, on a free port, that looks at its work every few seconds."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         made = Installation(home=home, workspace=workspace, port=free.getsockname()[1])
@@ -187,6 +187,7 @@ def installation_at(home: Path, workspace: Path) -> Installation:
         "PREFECT_API_URL": made.api,
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+        "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3",
         "PREFECT_CLI_COLORS": "false",
         "PYTHONPATH": str(ROOT),
         "CAPIM_WORKSPACE": str(workspace),
