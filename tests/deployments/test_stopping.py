@@ -1,7 +1,8 @@
 """What stops a run stops it in every kind of step: a cancel, the time limit, and Ctrl-C; and nothing else does.
 
-Every case is a real `capim run` or a worker's run, held in one step, asleep. Two begin or end at a time; those that
-wait for their time limit wait side by side.
+Every way is tried with a real `capim run` or a worker's run, held in one step, asleep; two begin or end at a time. In
+every kind of step, a run of this process is interrupted: all three ways raise an error in the thread of the step that
+is no ``Exception``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import wraps
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import psutil
@@ -29,10 +32,14 @@ from capim.flows import HEARTBEAT_SECONDS
 from capim.flows.execution import LATE, TIMEOUT_VARIABLE
 from capim.store import EmbeddingStore
 from tests.command import command
-from tests.deployments.conftest import PATIENCE, ROOT
+from tests.deployments.conftest import PATIENCE, ROOT, encoder_table, own_encoder
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(2400)]
-STEPS = ("embed", "score", "compare", "diagnose", "publish")
+STEPS = (
+    *("embed:embed_corpora", "evaluate:score", "compare:compare_corpus"),
+    *("report:diagnose_corpus", "report:publish_report"),
+)
+HELD = (("limit", "score"), ("keyboard", "embed"), ("cancel", "publish"))
 LIMIT = 60.0 * PATIENCE / 3  # seconds, in which the held step has to begin; another case takes longer
 SOON = 10.0 * PATIENCE / 3  # seconds, while the processors have nothing else to do
 AT_ONCE = 2  # more have the server's database (SQLite) answer after minutes
@@ -127,7 +134,6 @@ class Case:
 
 
 SUITE = """
-encoders = ["tiny-clip", "tiny-clip-plain"]
 replicates = {replicates}
 protocols = ["t2i/all"]
 analyses = ["complexity"]
@@ -137,8 +143,6 @@ name = "few"
 reader = "shapes"
 n_scenes = 8
 """
-CONFIG = tomllib.loads(SUITE.format(replicates=200))
-CONFIG["corpora"] = CONFIG.pop("corpus")
 
 
 def from_a_shell(installation: Any, case: Case, **more: str) -> None:
@@ -164,19 +168,27 @@ def without_a_limit_of_runs(installation: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def cases(installed: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Case]]:
-    """How a run ends -> the step that it is held in -> the run, which has ended."""
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``suite.toml``, and a workspace ``before`` in which fewer replicates of it were run."""
     folder = tmp_path_factory.mktemp("held")
+    encoders = [encoder_table(own_encoder(folder / name, seed=seed)) for seed, name in enumerate(("one", "other"))]
+    for name, replicates in (("suite", 200), ("before", 100)):
+        (folder / f"{name}.toml").write_text(SUITE.format(replicates=replicates) + "".join(encoders))
+    command(f"run {folder / 'before.toml'} --quiet", folder / "before")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cases(installed: Any, before: Path) -> Iterator[dict[tuple[str, str], Case]]:
+    """How a run ends -> the step that it is held in -> the run, which has ended."""
+    folder = before
     if installed.server is None:
         installed.start_server()
     (folder / "sitecustomize.py").write_text(HOLD)
-    (folder / "suite.toml").write_text(SUITE.format(replicates=200))
-    (folder / "before.toml").write_text(SUITE.format(replicates=100))
     with temporary_settings({PREFECT_API_URL: installed.api}):
         assert apply_automations([]) == 0
-    command(f"run {folder / 'before.toml'} --quiet", folder / "before")
     made = {("long", "score"): Case("long", "score", folder, held_seconds=SILENCE.total_seconds() + 10)}
-    made |= {(how, step): Case(how, step, folder) for how in ("limit", "cancel", "keyboard") for step in STEPS}
+    made |= {(how, step): Case(how, step, folder) for how, step in HELD}
     for case in made.values():
         shutil.copytree(folder / "before", case.workspace)
     deployment = without_a_limit_of_runs(installed)
@@ -192,7 +204,9 @@ def cases(installed: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def begin(installed: Any, case: Case, deployment: str) -> None:
     if case.name == "cancel":
-        asked = {"parameters": {"config": CONFIG}, "job_variables": {"env": case.env}}
+        suite = tomllib.loads((case.folder / "suite.toml").read_text())
+        config = {"corpora": suite.pop("corpus"), "encoders": suite.pop("encoder"), **suite}
+        asked = {"parameters": {"config": config}, "job_variables": {"env": case.env}}
         case.run = installed.post(f"/deployments/{deployment}/create_flow_run", asked)["id"]
     else:
         more = {TIMEOUT_VARIABLE: str(LIMIT / 3600)} if case.name == "limit" else {}
@@ -226,36 +240,68 @@ def end_all(installed: Any, todo: list[Case], deployment: str) -> None:
         time.sleep(0.1)
 
 
+def test_a_run_is_interrupted_from_the_keyboard(cases: Any, installation: Any) -> None:
+    case = cases["keyboard", "embed"]
+    assert case.told[1:] == ["KeyboardInterrupt"]
+    assert case.seconds < case.soon
+    assert (case.code, case.row["state"], case.row["message"]) == (130, "interrupted", None)
+    assert run_on_the_server(installation, case)["state"]["type"] in ("CRASHED", "CANCELLED")
+
+
+def test_a_run_is_ended_by_its_time_limit(cases: Any, installation: Any) -> None:
+    case = cases["limit", "score"]
+    assert case.told[1:] == ["CancelledError"]
+    found = run_on_the_server(installation, case)
+    begun = datetime.fromisoformat(found["start_time"]).timestamp()
+    assert case.stopped + case.seconds - begun < LIMIT + case.soon
+    assert (case.code, case.row["state"], case.row["message"]) == (1, "failed", f"TimeLimitError: {LATE}")
+    assert found["state"]["name"] == "TimedOut"
+    log = (case.folder / f"{case.workspace.name}.log").read_text()
+    assert "the run took longer than its time limit" in " ".join(log.split())
+
+
+def test_a_run_is_cancelled_on_the_server(cases: Any, installation: Any) -> None:
+    case = cases["cancel", "publish"]
+    assert case.told[1:] == ["TerminationSignal"]
+    assert case.seconds < case.soon
+    assert installation.ended(case.run, seconds=30) == "CANCELLED"
+    assert run_on_the_server(installation, case)["id"] == case.run
+    assert (case.row["state"], case.row["message"]) == ("cancelled", None)
+
+
 @pytest.mark.parametrize("step", STEPS)
-class TestARunThatIsHeldInAStep:
-    def test_is_interrupted_from_the_keyboard(self, step: str, cases: Any, installation: Any) -> None:
-        case = cases["keyboard", step]
-        assert case.told[1:] == ["KeyboardInterrupt"]
-        assert case.seconds < case.soon
-        assert (case.code, case.row["state"], case.row["message"]) == (130, "interrupted", None)
-        assert run_on_the_server(installation, case)["state"]["type"] in ("CRASHED", "CANCELLED")
+def test_a_run_is_interrupted_in_every_kind_of_step(
+    step: str, before: Path, installation: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = resolve_name(f"capim.tasks.{step}")
+    woken: list[str] = []
 
-    def test_is_ended_by_its_time_limit(self, step: str, cases: Any, installation: Any) -> None:
-        case = cases["limit", step]
-        assert case.told[1:] == ["CancelledError"]
-        found = run_on_the_server(installation, case)
-        begun = datetime.fromisoformat(found["start_time"]).timestamp()
-        assert case.stopped + case.seconds - begun < LIMIT + case.soon
-        assert (case.code, case.row["state"], case.row["message"]) == (1, "failed", f"TimeLimitError: {LATE}")
-        assert found["state"]["name"] == "TimedOut"
-        log = (case.folder / f"{case.workspace.name}.log").read_text()
-        assert "the run took longer than its time limit" in " ".join(log.split())
+    @wraps(task.fn)
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except BaseException as error:
+            woken.append(type(error).__name__)
+            raise
 
-    def test_is_cancelled_on_the_server(self, step: str, cases: Any, installation: Any) -> None:
-        case = cases["cancel", step]
-        assert case.told[1:] == ["TerminationSignal"]
-        assert case.seconds < case.soon
-        assert installation.ended(case.run, seconds=30) == "CANCELLED"
-        assert run_on_the_server(installation, case)["id"] == case.run
-        assert (case.row["state"], case.row["message"]) == ("cancelled", None)
+    monkeypatch.setattr(task, "fn", interrupted)
+    shutil.copytree(before / "before", tmp_path / "workspace")
+    with temporary_settings({PREFECT_API_URL: installation.api}):
+        command(f"run {before / 'suite.toml'} --quiet", tmp_path / "workspace", code=130)
+    assert woken == ["KeyboardInterrupt"]
+    row = EmbeddingStore.open(tmp_path / "workspace" / "store").rows("runs").sort_by("started").to_pylist()[-1]
+    assert (row["state"], row["message"]) == ("interrupted", None)
+
+    def states() -> set[str]:
+        tasks = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [row["flow_run"]]}}})
+        names = {task["state_name"] for task in tasks}
+        return names if "Crashed" in names else set()
+
+    assert installation.until("its tasks have ended", states, seconds=20) == {"Completed", "Crashed"}
+    assert installation.state(row["flow_run"]) in ("CRASHED", "CANCELLED")
 
 
-@pytest.mark.parametrize(("how", "step"), [("keyboard", "embed"), ("limit", "score"), ("cancel", "publish")])
+@pytest.mark.parametrize(("how", "step"), HELD)
 def test_a_run_that_was_stopped_is_followed_by_one_that_goes_on(how: str, step: str, cases: Any) -> None:
     case = cases[how, step]
     command(f"run {case.folder / 'suite.toml'} --quiet", case.workspace)
