@@ -49,7 +49,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What is imported by now stays: the garbage collector need not go through all of it again and again."""
-    gc.collect()
     gc.freeze()
     gc.enable()
     gc.set_threshold(10_000, 20, 20)

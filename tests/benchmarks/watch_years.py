@@ -18,8 +18,8 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from capim.tasks.reference.changes import FigureChange, WatchRule, judge_change, tested_changes
 from capim.tasks.statistics.draws import Resampling
@@ -70,7 +70,7 @@ def outcomes(year: Year, rng: np.random.Generator) -> Iterator[NDArray[np.bool_]
     """Hits of the baseline and of every week after it, shape ``(n_images, n_protocols)``."""
     shape = (year.n_images, year.n_protocols)
     total = np.sqrt(1 + year.noise**2)
-    margins = rng.standard_normal(shape) + norm.ppf(year.recall) * total
+    margins = rng.standard_normal(shape) + scipy.stats.norm.ppf(year.recall) * total
     order = rng.random(shape)  # which queries a drift takes first
     for week in range(year.weeks + year.lucky):
         of_image = rng.standard_normal((year.n_images, 1)) * np.sqrt(year.shared)

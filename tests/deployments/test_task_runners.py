@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from asyncio import CancelledError
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,13 @@ from typing import Any
 
 import pytest
 from prefect.context import FlowRunContext
+from prefect.exceptions import TerminationSignal
 
 from capim.flows.execution import (
     RUNNER_VARIABLE,
     TIMEOUT_VARIABLE,
     TimeLimitError,
+    attempt,
     task_runner,
     timeout_seconds,
     within_limit,
@@ -47,6 +50,15 @@ def test_a_time_limit_is_hours_from_the_environment_or_the_flows_own(monkeypatch
         monkeypatch.setenv(TIMEOUT_VARIABLE, wrong)
         with pytest.raises(RequestError, match="is not a number of hours above 0"):
             timeout_seconds(24)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), CancelledError(), TerminationSignal(signal.SIGTERM)], ids=repr)
+def test_what_stops_a_run_is_no_failure_of_one_encoder(stop: BaseException) -> None:
+    def work() -> None:
+        raise stop
+
+    with pytest.raises(type(stop)):
+        attempt(work)
 
 
 @pytest.mark.parametrize(("seconds", "error"), [(3, TimeLimitError), (60, WorkError)])

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import transformers
 from safetensors.torch import load_file, save_file
 
+from tests.encoders.families import later as transformers
 from tests.encoders.families.vocabulary import (
     bert_tokenizer,
     clip_tokenizer,

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import transformers
-
+from tests.encoders.families import later as transformers
 from tests.encoders.families.clip import PATCH, SIDE, TOWER, lively
 from tests.encoders.families.vocabulary import gemma3_tokenizer, gemma_tokenizer, qwen_tokenizer, smolvlm_tokenizer
 

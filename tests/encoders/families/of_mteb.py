@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-import transformers
-
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import entry_from
 from tests.encoders.families import clip, colvision, sentence
+from tests.encoders.families import later as transformers
 from tests.encoders.families.clip import SQUARE, TOWER, VISION, lively
 from tests.encoders.families.recipe import Recipe, alone, lora
 from tests.encoders.families.vocabulary import bert_tokenizer

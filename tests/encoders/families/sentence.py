@@ -7,9 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import transformers
-
 from capim.store.types import EncoderSpec
+from tests.encoders.families import later as transformers
 from tests.encoders.families.clip import TOWER, build_clip, lively
 from tests.encoders.families.colvision import qwen_config, qwen_pixels
 from tests.encoders.families.vocabulary import bert_tokenizer, qwen_tokenizer

@@ -7,8 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import transformers
-
+from tests.encoders.families import later as transformers
 from tests.tiny_models import word_tokenizers
 from tests.tiny_models.word_tokenizers import merges_of, numbered
 
