@@ -42,7 +42,7 @@ from capim.store.rows import (
     read_where,
     register,
 )
-from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
+from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, dicts, texts
 from capim.store.sets.reading import SetReader, Vectors, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
 from capim.store.sets.seal import SealedSet, seal
@@ -492,9 +492,9 @@ class EmbeddingStore:
         these are meant. ``dropped``: a name of which no corpus is stored means the state that was dropped last.
         """
         if table == "watched":
-            return newest_rows(self.rows(table, **equals).to_pylist(), table)
+            return newest_rows(dicts(self.rows(table, **equals)), table)
         results, states = self._results(equals, dropped=dropped)
-        uses, rows = self.uses(), self.rows(table, **equals).to_pylist()
+        uses, rows = self.uses(), dicts(self.rows(table, **equals))
         shown = current_rows("results", results, [], states, uses)
         if table != "results":
             return current_rows(table, rows, shown, states, uses)
@@ -507,7 +507,7 @@ class EmbeddingStore:
         Names mean what they mean in :meth:`current`.
         """
         states = self._results(equals)[1]
-        rows = filter(states.has, read(self.connection, "results", equals, _AGED).to_pylist())
+        rows = filter(states.has, dicts(read(self.connection, "results", equals, _AGED)))
         return newest_rows(rows, "results", ("corpus", "protocol", *FIGURE_OF_STATES[3:]), self.uses())
 
     def current_outcomes(self, **equals: str | Sequence[str]) -> pa.Table:
@@ -517,7 +517,7 @@ class EmbeddingStore:
     def figures(self, **equals: str | Sequence[str]) -> list[Row]:
         """The results of every evaluation, superseded ones too: of each figure the row that is current."""
         by = (*FIGURE_OF_STATES, "evaluation")
-        return newest_rows(self.rows("results", **equals).to_pylist(), "results", by=by, uses=self.uses())
+        return newest_rows(dicts(self.rows("results", **equals)), "results", by=by, uses=self.uses())
 
     def states(self) -> States:
         """What names mean by the stored results."""
@@ -526,7 +526,7 @@ class EmbeddingStore:
     def _results(self, equals: Mapping[str, str | Sequence[str]], *, dropped: bool = False) -> tuple[list[Row], States]:
         """The results of the states that ``equals`` names by fingerprints, of all if of none; and what names mean."""
         named = {name: values for name, values in equals.items() if name.endswith("_fingerprint")}
-        results = read(self.connection, "results", named, _AGED).to_pylist()
+        results = dicts(read(self.connection, "results", named, _AGED))
         gone = self.dropped_corpora(row["corpus_fingerprint"] for row in results)
         found: list[Row] = [row for row in results if row["corpus_fingerprint"] not in gone]
         stored = {row["corpus"] for row in found}
@@ -539,13 +539,13 @@ class EmbeddingStore:
 
         ``until``: only by runs that had begun then.
         """
-        derived = read(self.connection, "derived", columns=("key", "usual", "created")).to_pylist()
+        derived = dicts(read(self.connection, "derived", columns=("key", "usual", "created")))
         return uses_of(derived, (row for row in self.runs() if until is None or row["started"] <= until))
 
     def rows_of_run(self, table: str, run: str) -> list[Row]:
         """The rows of results, comparisons, rankings or slices that a run made or found."""
         keys = self.keys_of(run)
-        return [row for row in self.rows(table).to_pylist() if row["run"] == run or row["derived"] in keys]
+        return [row for row in dicts(self.rows(table)) if row["run"] == run or row["derived"] in keys]
 
     def keys_of(self, run: str) -> set[str]:
         """The keys of the derivations that a run used, whether it made them or not."""
@@ -554,7 +554,7 @@ class EmbeddingStore:
     def runs(self) -> list[Row]:
         """The runs, oldest first: when each began, and in ``uses`` the keys of all that it used."""
         columns = ("run", "started", "uses", "same_as")
-        return runs_with_keys(read(self.connection, "runs", columns=columns).to_pylist())
+        return runs_with_keys(dicts(read(self.connection, "runs", columns=columns)))
 
     def sql(
         self,

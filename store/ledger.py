@@ -21,7 +21,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from capim.store.errors import WorkError
-from capim.store.schema import TABLES, texts
+from capim.store.schema import TABLES, dicts, texts
 
 DERIVED_ROWS = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
 KEYED_BY = {**dict.fromkeys(DERIVED_ROWS, "derived"), "outcomes": "evaluation"}
@@ -134,7 +134,7 @@ def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Sequence[st
     made = made_rows(table, rows)
     of_table = entries.filter(pc.equal(entries["table_name"], pa.scalar(table))).select(_ENTRY)
     of_table = of_table.filter(pc.not_equal(of_table["digest"], pa.scalar(REMOVED)))
-    listed = {row["key"]: row for row in of_table.to_pylist()}
+    listed = {row["key"]: row for row in dicts(of_table)}
     listed = listed if keys is None else {key: listed[key] for key in keys if key in listed}
     nothing = Made(0, 0)
     damaged = (

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from datetime import UTC
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -40,6 +41,18 @@ def optional(kind: pa.DataType, *names: str) -> list[pa.Field]:
 def texts(column: pa.Array | pa.ChunkedArray) -> list[str]:
     """The texts of a column that has no nulls."""
     return cast("list[str]", column.to_pylist())
+
+
+def dicts(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return rows as dicts, as ``to_pylist`` does, which takes ten times as long for columns of times."""
+    names = rows.column_names
+    columns = (
+        [time and time.replace(tzinfo=UTC) for time in column.to_numpy().astype(object)]
+        if column.type == TIME
+        else column.to_pylist()
+        for column in rows.columns
+    )
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _columns(*fields: pa.Field) -> pa.Schema:

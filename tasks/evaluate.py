@@ -11,7 +11,7 @@ from capim.store.current import States, age
 from capim.store.errors import RequestError, noted
 from capim.store.removal import drop_superseded
 from capim.store.rows import names_with_rows
-from capim.store.schema import texts
+from capim.store.schema import dicts, texts
 from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
@@ -245,7 +245,7 @@ def evaluated_rows(store: EmbeddingStore, **equals: Sequence[str]) -> list[Row]:
     columns = [*SetsRef.__dataclass_fields__, "protocol", "evaluation", "derived", "created", "run"]
     uses, rows = store.uses(), store.rows("results", **equals)
     of_several_metrics = rows.group_by(columns, use_threads=False).aggregate([])
-    return sorted(of_several_metrics.to_pylist(), key=lambda row: age(row, uses)[1:])
+    return sorted(dicts(of_several_metrics), key=lambda row: age(row, uses)[1:])
 
 
 def newest_evaluations(

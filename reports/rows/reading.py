@@ -26,7 +26,7 @@ from capim.store.current import (
 )
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.rows import matching
-from capim.store.schema import texts
+from capim.store.schema import dicts, texts
 from capim.store.types import Corpus, MetricFacts
 
 DERIVED = ("results", "comparisons", "rankings", "slices")
@@ -65,7 +65,7 @@ def read_report_data(
         RequestError: There are no results, or none of a named corpus, encoder or protocol.
     """
     tables: dict[str, list[Row]] = {
-        name: source.rows_of_run(name, run) if run is not None and name in DERIVED else [*source.rows(name).to_pylist()]
+        name: source.rows_of_run(name, run) if run is not None and name in DERIVED else [*dicts(source.rows(name))]
         for name in TABLES
     }
     uses, results = source.uses(), tables["results"]
@@ -77,7 +77,7 @@ def read_report_data(
         raise RequestError(f"store {source.uri}: {fault}; {step}")
 
     asked = (*corpora, *encoders)
-    every: list[Row] = [*source.rows("results").to_pylist()]
+    every: list[Row] = [*dicts(source.rows("results"))]
     results = States.asked(results, asked)
     gone = source.dropped_corpora(row["corpus_fingerprint"] for row in results)
     meant = States.of((row for row in results if row["corpus_fingerprint"] not in gone), uses)

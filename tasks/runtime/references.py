@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from capim.store.schema import dicts
 from capim.store.types import Modality, digest16
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """The rows of a table whose keys the references name."""
     keys = sorted({key for reference in references for key in reference.uses})
-    return [*store.rows(table, derived=keys).to_pylist()]
+    return dicts(store.rows(table, derived=keys))
 
 
 def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) -> list[str]:
