@@ -403,6 +403,7 @@ def test_every_special_case_is_of_an_option() -> None:
     assert SPECIAL.keys() <= {f"{command} {option}" for command, options in CASES.items() for option in options}
 
 
+@pytest.mark.slow  # a suite of hundreds of commands
 @pytest.mark.parametrize(
     "case",
     [
@@ -426,6 +427,7 @@ def test_an_option_changes_what_the_command_does_or_is_refused(
     assert code == 0 or case.words == "check own", error
 
 
+@pytest.mark.slow  # a suite of hundreds of commands
 @pytest.mark.parametrize(
     "command", sorted(name for name, options in CASES.items() if not all(case.refused for case in options.values()))
 )

@@ -291,6 +291,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return workspace
 
 
+@pytest.mark.slow  # a suite of imports, each of which is evaluated
 @pytest.mark.parametrize("name", WAYS)
 def test_every_way_is_taken_with_equal_figures_or_refused_with_the_way(
     name: str, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
