@@ -2,8 +2,8 @@
 
 A mutant is the product with one operator, number, condition, argument or statement changed. Each package gives the same
 number of mutants, drawn at random from all its places. A mutant is killed if one of the tests that run its line fails;
-only the tests of ``make test`` are asked, and of them at most ``--seconds`` worth per mutant, those of its own package
-first. A mutant that lives is a missing test, or a change that makes no difference: somebody has to look.
+only tests in ``TESTS`` that ``make test`` runs are asked, and of them at most ``--seconds`` worth per mutant, those of
+its own package first. A mutant that lives is a missing test, or a change that makes no difference: look at each.
 
 The first step runs all these tests once to record the lines of each; ``--covered FOLDER`` keeps that record.
 """
@@ -44,6 +44,14 @@ PACKAGES = {
     "reports": "reports",
 }
 ROOMS = ("deployments", "flows", "reports", "store", "tasks")
+TESTS = (
+    *(
+        f"tests/{folder}"
+        for folder in ("analyses", "corpora", "metrics", "ranking", "reports", "results", "statistics")
+    ),
+    *("tests/store", "tests/tasks", "tests/test_doctests.py"),
+)
+"""The tests that are asked: those of these packages and of what is computed with them, not of the command line."""
 READS_SOURCE = "tests/metrics/test_versions.py"  # fails for every change of a line, and proves nothing about it
 SWAPPED: dict[type, type] = {
     ast.Lt: ast.LtE,
@@ -213,7 +221,7 @@ def covered(folder: Path, processes: int) -> Covered:
         ]
         recorded = [*rooms, "--cov-branch", "--cov-context=test", "--cov-report=term:skip-covered"]
         environment = {**os.environ, FOLDER: str(times), "COVERAGE_FILE": str(data)}
-        subprocess.run([sys.executable, *words, *recorded], cwd=ROOT, env=environment, check=True)
+        subprocess.run([sys.executable, *words, *recorded, *TESTS], cwd=ROOT, env=environment, check=True)
     seconds: dict[str, float] = defaultdict(float)
     for line in (line for file in times.glob("*.jsonl") for line in file.read_text("utf-8").splitlines()):
         seconds[json.loads(line)["test"]] += json.loads(line)["wall"]
