@@ -22,13 +22,7 @@ from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
-from capim.tasks.results.comparison import (
-    ComparedFigure,
-    compared_figures,
-    compared_metrics,
-    encoder_key,
-    figure_rows,
-)
+from capim.tasks.results.comparison import ComparedFigure, compared_figures, compared_metrics, encoder_key, figure_rows
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,

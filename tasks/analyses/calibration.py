@@ -17,15 +17,7 @@ from numpy.typing import NDArray
 
 from capim.store.vectors import positions_within
 from capim.tasks.analyses.ablations import FITTED_ON
-from capim.tasks.analyses.analysis import (
-    METRIC,
-    AnalysisInput,
-    Matrix,
-    QueryValues,
-    Slice,
-    mean_slices,
-    part_slices,
-)
+from capim.tasks.analyses.analysis import METRIC, AnalysisInput, Matrix, QueryValues, Slice, mean_slices, part_slices
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.evaluate import score_blocks
 from capim.tasks.ranking.outcomes import Outcomes

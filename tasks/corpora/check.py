@@ -222,10 +222,7 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
     for count, text in (
         (complete.captions.num_rows - usable.captions.num_rows, "captions are left out with their images"),
         (facts["duplicate images"], f"images have the same bytes as another image: {tie}"),
-        (
-            facts["duplicate captions"],
-            f"captions repeat another caption of the same language: {tie}",
-        ),
+        (facts["duplicate captions"], f"captions repeat another caption of the same language: {tie}"),
         (facts["empty captions"], "captions are empty"),
         (
             0 if facts["quadruples"] or facts["judged"] or facts["labels"] else facts["undescribed"],
