@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ def hub_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An empty folder that all loaders of this session use as the hub's cache."""
     import huggingface_hub.constants
     import transformers.dynamic_module_utils as remote_code
+    from transformers import PreTrainedConfig
     from transformers.utils import hub as transformers_hub
 
     home = tmp_path_factory.mktemp("huggingface")
@@ -26,16 +28,26 @@ def hub_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
         patch.setattr(remote_code, "HF_MODULES_CACHE", str(home / "modules"))
         patch.setattr(transformers_hub, "TRANSFORMERS_CACHE", str(home / "hub"), raising=False)
+        # every load of a model writes out its configuration several times, for messages that nobody sees
+        patch.setattr(PreTrainedConfig, "__repr__", object.__repr__)
         (home / "hub").mkdir()
         yield home / "hub"
 
 
 @pytest.fixture(scope="session")
-def family(hub_cache: Path) -> Callable[[str], EncoderSpec]:
+def family(
+    hub_cache: Path, made_once: Callable[[str, Callable[[Path], object]], Path]
+) -> Callable[[str], EncoderSpec]:
     """Spec of a family of ``families.table.CASES`` by name; its checkpoint is built on first use."""
     from tests.encoders.families.table import spec_in_cache
 
-    return lambda name: spec_in_cache(name, hub_cache)
+    @cache
+    def spec(name: str) -> EncoderSpec:
+        made = made_once(f"family-{name}", lambda place: spec_in_cache(name, place))
+        shutil.copytree(made, hub_cache, dirs_exist_ok=True)
+        return spec_in_cache(name, hub_cache)
+
+    return spec
 
 
 @pytest.fixture

@@ -12,13 +12,20 @@ import inspect
 import pytest
 
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders import ADAPTERS, catalog
+from capim.tasks.encoders import ADAPTERS, catalog, conformance
 from capim.tasks.encoders.adapters import load_function
 from capim.tasks.encoders.conformance import CHECKS, check_encoder
 from tests.encoders.families.table import CASES
 
 IN_PACKAGES = {name: entry for name, entry in catalog().items() if entry.checkpoint == entry.adapter}
 TRIED = {"module", "http", "mteb", *(c.adapter for c in CASES.values()), *(e.adapter for e in IN_PACKAGES.values())}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long caption is long for a miniature, and a miniature may stay in memory."""
+    monkeypatch.setattr(conformance, "LONG", conformance.LONG[: len(conformance.LONG) // 8])
+    monkeypatch.setattr("gc.collect", lambda: 0)
 
 
 def faults_of(spec: EncoderSpec, *, remote_code: bool = False) -> list[str]:
