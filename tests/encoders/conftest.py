@@ -35,9 +35,7 @@ def hub_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def family(
-    hub_cache: Path, made_once: Callable[[str, Callable[[Path], object]], Path]
-) -> Callable[[str], EncoderSpec]:
+def family(hub_cache: Path, made_once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[[str], EncoderSpec]:
     """Spec of a family of ``families.table.CASES`` by name; its checkpoint is built on first use."""
     from tests.encoders.families.table import spec_in_cache
 
