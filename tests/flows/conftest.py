@@ -35,6 +35,20 @@ def own_demo(small_demo: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def empty_pages() -> Callable[[pytest.MonkeyPatch], None]:
+    """A function after which reports have their numbers, on pages where nothing is drawn."""
+    from capim.reports import write
+
+    def patched(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(write, "report_of", lambda _: None)
+        patch.setattr(write, "figure_files", lambda _: {})
+        for name in ("render_markdown", "render_html"):
+            patch.setattr(write, name, lambda *_, **__: "")
+
+    return patched
+
+
+@pytest.fixture(scope="session")
 def three_encoders(made_once: Made) -> Path:
     """A workspace with two corpora of the demo, two of their protocols, and its three encoders; not to be changed."""
     few = "--protocols t2i/all,i2t/any --analyses hubs"

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,7 +93,10 @@ def test_such_a_run_imports_no_library_that_it_does_not_need_and_prefect_where_a
     assert {*imported().split()} & {"0", "prefect", "torch", "altair"} == {"0", "prefect"}
 
 
-def test_another_sample_and_other_settings_change_no_later_report(own_demo: Path) -> None:
+def test_another_sample_and_other_settings_change_no_later_report(
+    own_demo: Path, empty_pages: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty_pages(monkeypatch)
     shown = json_rows("results", own_demo)
     for words in (OTHER_SAMPLE, OTHER_SETTINGS, RUN):
         command(words, own_demo)
@@ -124,7 +128,10 @@ def test_a_run_that_made_nothing_is_a_baseline_an_export_and_a_report(own_demo: 
     assert len(pages(own_demo)) == 0  # the watch is the newest run
 
 
-def test_pages_go_when_no_run_points_to_them(own_demo: Path) -> None:
+def test_pages_go_when_no_run_points_to_them(
+    own_demo: Path, empty_pages: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty_pages(monkeypatch)
     command(OTHER_SETTINGS, own_demo)
     assert len({*pages(own_demo)}) == len([*(own_demo / "reports" / "pages").iterdir()]) == 2
     command("store prune --keep 1 --yes", own_demo)
@@ -133,7 +140,10 @@ def test_pages_go_when_no_run_points_to_them(own_demo: Path) -> None:
     assert (page / "report.html").is_file()
 
 
-def test_a_report_of_the_store_has_samples_beside_whole_corpora_only_with_all(tmp_path: Path) -> None:
+def test_a_report_of_the_store_has_samples_beside_whole_corpora_only_with_all(
+    tmp_path: Path, empty_pages: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty_pages(monkeypatch)
     whole = read_shapes(n_scenes=12)
     for corpus in (whole, replace(sample_corpus(whole, 6, seed=0), draw=(6, 0))):
         random_store(tmp_path / "store", corpus)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,14 +52,20 @@ def newest_run(workspace: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def grown(small_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int], dict[str, int]]:
+def grown(
+    small_demo: Path,
+    empty_pages: Callable[[pytest.MonkeyPatch], None],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Path, dict[str, int], dict[str, int]]:
     """A workspace to which a run has added an encoder, with what was planned, and what was planned again after it."""
     workspace = tmp_path_factory.mktemp("grown") / "workspace"
     shutil.copytree(small_demo, workspace, symlinks=True)
     before = files(workspace)
     plan = planned(THREE, workspace)
     assert files(workspace) == before
-    command(THREE, workspace)
+    with pytest.MonkeyPatch.context() as patch:
+        empty_pages(patch)
+        command(THREE, workspace)
     return workspace, plan, planned(THREE, workspace)
 
 

@@ -11,10 +11,15 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, EncoderSpec
+from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.results.summary import result_rows
 from capim.tasks.runtime import results
 from tests.command import command
+from tests.flows.conftest import Made
+from tests.random_store import random_store
 from tests.reports.pages import readable
+
+EVALUATE = "evaluate --quiet --replicates 100"
 
 
 @pytest.mark.parametrize("words", ["report", "compare", "evaluate", "results", "store info"])
@@ -32,8 +37,9 @@ def test_drop_lists_first_and_drops_with_yes(tmp_path: Path) -> None:
     assert store.encoders().num_rows == 0
 
 
-def test_after_a_drop_everything_else_goes_on(own_demo: Path, tmp_path: Path) -> None:
+def test_after_a_drop_everything_else_goes_on(own_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are kept, and nothing that reads them needs the vectors or the corpus again."""
+    monkeypatch.setattr("capim.reports.write.figure_files", lambda _: {})
     compare = "compare --quiet --replicates 100 --permutations 1000"
     rest = ["results", f"{compare} --analyses hubs", "report --quiet"]
     for dropped, commands in (
@@ -80,10 +86,15 @@ def test_prune_leaves_the_outcomes_of_a_step_that_is_at_work(embedded: Path, mon
 
 
 @pytest.fixture
-def damaged(own_demo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def damaged(made_once: Made, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace to damage; no command waits for another process to write what is missing."""
+
+    def fill(workspace: Path) -> None:
+        random_store(workspace / "store", read_shapes(n_scenes=12))
+        command(f"{EVALUATE} --protocols t2i/all --device cpu", workspace)
+
     monkeypatch.setattr("capim.store.rows._PAUSES", (0.0,))
-    return own_demo
+    return made_once("to-damage", fill)
 
 
 def test_a_changed_figure_stops_who_reads_figures_until_it_is_dropped_and_made_again(damaged: Path) -> None:
@@ -91,15 +102,14 @@ def test_a_changed_figure_stops_who_reads_figures_until_it_is_dropped_and_made_a
     value = EmbeddingStore.open(damaged / "store").rows("results", metric="R@1")["value"][0].as_py()
     for file in (damaged / "store" / "results.lance" / "data").iterdir():
         file.write_bytes(file.read_bytes().replace(struct.pack("<d", value), struct.pack("<d", 0.9877)))
-    evaluate = "evaluate --quiet --replicates 100"
-    for words in ("results", evaluate, "compare --quiet", "report --quiet", f"export results --to {damaged}/f.csv"):
+    for words in ("results", EVALUATE, "compare --quiet", "report --quiet", f"export results --to {damaged}/f.csv"):
         out, err = command(words, damaged, code=1)
         assert "table 'results' is damaged" in err, words
         assert "capim store verify --drop" in err
         assert "0.9877" not in out
     assert "derivations" in command("store verify", damaged, code=1).out
     assert "what was damaged is removed" in command("store verify --drop", damaged).err
-    command(evaluate, damaged)
+    command(EVALUATE, damaged)
     command("store verify", damaged)
     assert value in {row["value"] for row in command("results --format json --metric R@1", damaged).rows}
 
