@@ -77,7 +77,7 @@ def test_the_script_still_makes_such_a_model(model: str, tmp_path: Path, caplog:
     from tests.tiny_models.train import MODELS as TRAINED
     from tests.tiny_models.train import save
 
-    steps, batch, warm_up = {"clip": (150, 64, 40), "colpali": (80, 32, 20), "colpali-pages": (40, 96, 10)}[model]
+    steps, batch, warm_up = {"clip": (150, 64, 40), "colpali": (50, 32, 12), "colpali-pages": (20, 96, 5)}[model]
     with caplog.at_level("INFO", logger="tests.tiny_models.train"):
         save(*TRAINED[model][0](Recipe(steps=steps, batch=batch, warm_up=warm_up), tmp_path), tmp_path)
     first, *_, last = (float(record.getMessage().rpartition(" ")[2]) for record in caplog.records)
