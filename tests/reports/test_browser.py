@@ -311,7 +311,7 @@ def test_nothing_runs_over_the_edge(page: Watched) -> None:
     assert page.complaints == []
 
 
-@pytest.mark.timeout(600)  # it is made first, in 50 s where nothing else runs
+@pytest.mark.timeout(600)  # it is made first, which takes most of the time
 def test_the_big_workspace_fits_a_screen_and_loads_at_once(browser: Browser, tmp_path: Path) -> None:
     """Ten encoders on five corpora: 4 MB, 15,000 elements, 1.5 s to the first screen, of which this page is far off."""
     store = big_workspace.make(tmp_path, n_images=200, replicates=100, narrower=8)
