@@ -36,6 +36,7 @@ def faults_of(spec: EncoderSpec, *, remote_code: bool = False) -> list[str]:
     return [f"{v.check}: {v.detail}" for v in results if v.result == "fail" and v.check != "matching pairs"]
 
 
+@pytest.mark.slow  # a whole suite of checks for every family
 @pytest.mark.parametrize("name", CASES)
 def test_family_passes_the_suite(name, family) -> None:
     assert not faults_of(family(name), remote_code=CASES[name].remote_code)

@@ -147,6 +147,7 @@ def files(request: pytest.FixtureRequest, copied_family) -> Files:
     return Files(copied_family(name, base=True), CASES[name].remote_code)
 
 
+@pytest.mark.slow  # a suite of loads for every family
 @pytest.mark.parametrize("files", CASES, indirect=True)
 def test_no_change_of_a_weight_in_a_file_is_silent(files: Files) -> None:
     whole, classes = files.tensors, files.classes

@@ -24,6 +24,8 @@ from tests.command import command, json_rows
 from tests.flows.conftest import RUN
 from tests.random_store import random_store
 
+pytestmark = pytest.mark.slow  # whole suites of runs
+
 QUICK = (
     "run --corpora shapes --encoders tiny-clip,tiny-colpali --analyses hubs --protocols t2i/all --device cpu --quiet"
 )
@@ -69,7 +71,6 @@ print(capim.main(), *(name for name in ("prefect", *{HEAVY}) if name in sys.modu
 """
 
 
-@pytest.mark.slow
 def test_such_a_run_imports_no_library_that_it_does_not_need_and_prefect_where_a_server_may_be_named(
     own_demo: Path, tmp_path: Path
 ) -> None:

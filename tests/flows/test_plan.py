@@ -20,6 +20,8 @@ from capim.tasks.report import publish_report
 from tests.command import command, json_rows
 from tests.flows.conftest import QUICK, RUN
 
+pytestmark = pytest.mark.slow  # whole suites of runs
+
 THREE = f"{RUN},tiny-clip-plain"
 DERIVED = {
     "figures": ["result"],
