@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import tarfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -44,8 +43,7 @@ def exported(scene: Scene) -> None:
 def older(scene: Scene) -> None:
     """A store of an earlier format in the place of this one."""
     shutil.rmtree(scene.workspace, ignore_errors=True)
-    with tarfile.open(GOLDEN) as archive:
-        archive.extractall(scene.workspace, filter="data")
+    shutil.unpack_archive(GOLDEN, scene.workspace)
 
 
 COMMANDS = {

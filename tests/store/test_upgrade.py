@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import tarfile
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,8 +24,7 @@ RELEASE = golden.STORES / "release-0.3.0.tar.xz"
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
-    with tarfile.open(RELEASE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(RELEASE, tmp_path)
     return tmp_path
 
 
