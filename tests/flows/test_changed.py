@@ -13,6 +13,8 @@ from capim.store import EmbeddingStore
 from capim.tasks.corpora.images import source
 from tests.command import command, json_rows
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 QUICK = "--replicates 100 --protocols t2i/all"
 
 

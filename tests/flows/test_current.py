@@ -20,6 +20,8 @@ from capim.tasks.metrics import METRICS
 from tests.command import command, json_rows
 from tests.random_store import OTHER, SPECS, random_store
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 ONE, SECOND = SPECS[0], replace(SPECS[0], revision="a2")
 EARLIER, CORPUS = read_shapes(n_scenes=4), read_shapes(n_scenes=5)
 QUICK: Any = {"replicates": 100, "protocols": "t2i/all"}

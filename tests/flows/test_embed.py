@@ -14,6 +14,8 @@ from capim.tasks.corpora.check import encodable, encoding_fault
 from tests.command import command
 from tests.encoders.own_module import write_module, write_suite
 
+pytestmark = pytest.mark.slow  # whole suites of runs
+
 NAMED = 'files = ["weights.npy"]\n'
 GAP = "its identity is model.py alone"
 

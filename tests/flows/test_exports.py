@@ -18,6 +18,8 @@ from capim.tasks.runtime.exports import task_of
 from tests.command import Printed, command
 from tests.results.thirty import thirty_images, tied_scores, unit_vectors
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 QUICK = "--replicates 100"
 
 

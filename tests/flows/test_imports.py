@@ -13,6 +13,8 @@ from capim.store import EmbeddingStore
 from capim.tasks.corpora import open_corpus
 from tests.command import command, json_rows
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 QUICK = "--replicates 200 --quiet"
 
 

@@ -25,6 +25,8 @@ from capim.tasks.results.imported.sources import Imported, Source, encoder_of_ou
 from tests.command import command, json_rows
 from tests.imported import import_embeddings
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 _WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6).map(str.strip)
 _IDS = st.lists(_WORDS.filter(bool), min_size=3, max_size=6, unique=True)
 

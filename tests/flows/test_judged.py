@@ -12,6 +12,8 @@ from tests.benchmarks.judged_pages import write_judged_pages
 from tests.command import command, json_rows
 from tests.reports.pages import readable
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 QUICK = "--replicates 200"
 
 

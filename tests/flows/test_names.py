@@ -15,6 +15,8 @@ from capim.store.rows import delete
 from capim.store.schema import texts
 from tests.command import command, json_rows
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 COLOURS = ("red", "green", "blue", "white", "black", "orange")
 EMBED = "embed --encoders tiny-clip --device cpu --quiet --corpora"
 QUICK = "--replicates 100 --quiet"

@@ -20,6 +20,8 @@ from tests.command import command, json_rows
 from tests.random_store import OTHER, SPECS, random_store
 from tests.reports.pages import readable
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 N_SCENES = 20
 PROTOCOLS = ("i2t/any", "t2i/all")
 SAME = "--replicates 100 --quiet"

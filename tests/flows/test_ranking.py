@@ -18,6 +18,8 @@ from tests.command import Printed, command, json_rows
 from tests.reports.pages import blocks, cells
 from tests.reports.stand_in import block
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 N_IMAGES = 40
 PAIRS = ["corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference"]
 

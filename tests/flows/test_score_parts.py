@@ -25,6 +25,8 @@ from capim.tasks.ranking.ranker import PartOutcomes
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.scoring import open_sets
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 CORPORA = ["shapes-sample12", "shapes-winoground-sample12"]
 TINY = {"corpora": CORPORA, "encoders": ["tiny-clip", "tiny-colpali"], "replicates": 100, "device": "cpu"}
 

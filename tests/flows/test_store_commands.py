@@ -19,6 +19,8 @@ from tests.flows.conftest import Made
 from tests.random_store import random_store
 from tests.reports.pages import readable
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 EVALUATE = "evaluate --quiet --replicates 100"
 
 

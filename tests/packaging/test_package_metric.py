@@ -25,6 +25,8 @@ from tests.packaging.conftest import Packages, on_the_path
 from tests.reports.app.stores import asking
 from tests.reports.pages import cells, tables
 
+pytestmark = pytest.mark.slow  # whole suites of commands
+
 METRIC = """
 from capim.tasks.metrics import Metric
 

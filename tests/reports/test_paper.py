@@ -62,6 +62,7 @@ def papers(large_store: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
+@pytest.mark.slow  # starts pdflatex
 @COMPILED
 @pytest.mark.parametrize("store", ["demo", "large", "hostile"])
 def test_the_paper_compiles_without_an_overfull_box_or_an_open_reference(store: str, papers: Path) -> None:
@@ -69,6 +70,7 @@ def test_the_paper_compiles_without_an_overfull_box_or_an_open_reference(store: 
     assert (papers / store / "paper.pdf").stat().st_size > 30_000
 
 
+@pytest.mark.slow  # starts pdflatex
 @COMPILED
 def test_a_tex_file_of_results_fits_a_page(tmp_path: Path, large_store: StandIn) -> None:
     for name, store in (("large", large_store), ("hostile", hostile())):

@@ -26,6 +26,8 @@ from tests.random_store import OTHER, SPECS, random_store
 from tests.reports.app.stores import NoServices, asking, csv_of, evaluate, two_runs
 from tests.reports.pages import blocks, cells
 
+pytestmark = pytest.mark.slow  # whole suites of runs
+
 
 @pytest.fixture(scope="module")
 def runs_store(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
