@@ -14,6 +14,7 @@ import argparse
 import ast
 import copy
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -29,6 +30,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+import pytest
 from coverage import CoverageData
 
 from tests.timing import FOLDER
@@ -77,6 +79,10 @@ SWAPPED: dict[type, type] = {
     ast.BitOr: ast.BitAnd,
     ast.MatMult: ast.Mult,
 }
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload(
+    ["altair", "hypothesis", "pandas", "prefect", "pyarrow.dataset", "pytest", "scipy.stats", "torch"]
+)
 OPPOSITE = {"min": "max", "any": "all", "argmin": "argmax", "minimum": "maximum", "floor": "ceil"}
 OPPOSITE |= {other: name for name, other in OPPOSITE.items()}
 
@@ -230,29 +236,33 @@ def covered(folder: Path, processes: int) -> Covered:
     return Covered(read, seconds)
 
 
+def run_tests(tree: Path, tests: list[str]) -> None:
+    """End this process with the exit code of pytest for some tests of a copy of the checkout."""
+    os.chdir(tree)
+    os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    sys.path[:] = [str(tree), *(place for place in sys.path if place not in ("", str(ROOT)))]
+    sys.dont_write_bytecode = True
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    os._exit(int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *tests])))
+
+
 def ask(mutant: Mutant, tests: list[str], tree: Path, most: float) -> str:
     """How a mutant ended in a copy of the checkout: "killed", "lived", or "not run" if no test runs its line."""
     if not tests:
         return "not run"
-    file, listed = tree / mutant.file, tree / "tests.txt"
+    file = tree / mutant.file
     source, times = file.read_bytes(), file.stat()
     file.write_bytes(source[: mutant.start] + mutant.after.encode() + source[mutant.end :])
-    listed.write_text("\n".join(tests), encoding="utf-8")
-    words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", f"@{listed}"]
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    process = FORKED.Process(target=run_tests, args=(tree, tests))
     try:
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=tree,
-            env=environment,
-            capture_output=True,
-            timeout=120 + 5 * most,
-            check=False,
-        )
-        return "killed" if done.returncode else "lived"
-    except subprocess.TimeoutExpired:
-        return "killed"
+        process.start()
+        process.join(120 + 5 * most)
+        return "lived" if process.exitcode == 0 else "killed"  # None: it runs for ever
     finally:
+        process.kill()
+        process.join()
         file.write_bytes(source)
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # what Python compiled before counts again
 
