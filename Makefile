@@ -17,7 +17,7 @@ demo: $(VENV)/.demo
 test test-slow: export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
-# everything that runs in one process: six minutes on two cores
+# everything that runs in one process: seven minutes on two cores
 test: $(VENV)/.ready
 	$(PYTEST) -n 2 -m "not slow"
 

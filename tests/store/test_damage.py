@@ -446,6 +446,7 @@ def is_named(workspace: Path, name: str, before: object) -> bool:
     return False
 
 
+@pytest.mark.slow  # the same commands after every change
 @pytest.mark.parametrize(("n_flips", "n_removed"), [(25, 0), (0, 13)], ids=["flips", "removed files"])
 @pytest.mark.parametrize(
     "kinds", [("single-", "multi-"), ("outcomes",), ("results", "comparisons", "slices"), ("corpus-",)], ids=str
@@ -471,6 +472,7 @@ def test_every_bit_and_file_that_changes_what_is_read_is_named(workspace, kinds,
     assert n_named >= (n_flips + n_removed) // 8
 
 
+@pytest.mark.slow  # the same commands after every change
 @pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(bytes(100))])
 def test_after_everything_is_dropped_that_is_damaged_the_same_commands_give_the_same_figures(
     workspace, tmp_path, damage
@@ -600,6 +602,7 @@ def with_column(*, nullable: bool) -> Callable[[str], None]:
     return change
 
 
+@pytest.mark.slow  # the same commands after every change
 @pytest.mark.parametrize(
     "change",
     [optimized, indexed, copied, with_column(nullable=True), with_column(nullable=False),
