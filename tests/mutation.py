@@ -207,30 +207,19 @@ class Covered:
 
 
 def covered(folder: Path, processes: int) -> Covered:
-    """Run ``make test`` once under coverage, unless the folder has its record."""
+    """Run ``TESTS`` once under coverage, unless the folder has its record."""
     data, times = folder / "coverage", folder / "timing"
     if not data.exists():
         times.mkdir(parents=True)
-        rooms = [f"--cov={room}" for room in ROOMS]
-        words = [
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "tests.timing",
-            "-m",
-            "not slow",
-            "-n",
-            str(processes),
-            "--dist",
-            "loadfile",
-        ]
-        recorded = [*rooms, "--cov-branch", "--cov-context=test", "--cov-report=term:skip-covered"]
+        words = f"-m pytest -q -p tests.timing -n {processes} --dist loadfile".split()
+        recorded = [*TESTS, "-m", "not slow", "--cov-branch", "--cov-context=test", "--cov-report=term:skip-covered"]
+        recorded += [f"--cov={room}" for room in ROOMS]
         environment = {**os.environ, FOLDER: str(times), "COVERAGE_FILE": str(data)}
-        subprocess.run([sys.executable, *words, *recorded, *TESTS], cwd=ROOT, env=environment, check=True)
+        subprocess.run([sys.executable, *words, *recorded], cwd=ROOT, env=environment, check=True)
     seconds: dict[str, float] = defaultdict(float)
-    for line in (line for file in times.glob("*.jsonl") for line in file.read_text("utf-8").splitlines()):
-        seconds[json.loads(line)["test"]] += json.loads(line)["wall"]
+    for file in times.glob("*.jsonl"):
+        for row in map(json.loads, file.read_text("utf-8").splitlines()):
+            seconds[row["test"]] += row["wall"]
     read = CoverageData(str(data))
     read.read()
     return Covered(read, seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -19,8 +18,6 @@ import httpx
 import psutil
 import pytest
 
-from tests.encoders.own_module import write_module, write_weights
-
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = float(os.environ.get("CAPIM_TEST_PATIENCE") or 3)  # a longer wait costs nothing where all is well
 PREFECT = str(Path(sys.executable).with_name("prefect"))
@@ -35,19 +32,6 @@ def until(what: str, look: Callable[[], Any], *, seconds: float = 120) -> Any:
                 return answer
         time.sleep(0.5)
     raise TimeoutError(f"not after {seconds} s: {what}")
-
-
-def own_encoder(folder: Path, *, seed: int = 0) -> dict[str, Any]:
-    """The table of an encoder that needs no model library, so that a process that encodes with it starts sooner."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = write_module(folder)
-    write_weights(folder, seed=seed)
-    return {"name": folder.name, "adapter": "module", "checkpoint": str(file), "dim": 8}
-
-
-def encoder_table(encoder: dict[str, Any]) -> str:
-    """An encoder as a table of a suite."""
-    return "[[encoder]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in encoder.items())
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

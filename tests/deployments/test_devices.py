@@ -16,7 +16,7 @@ from capim.flows.embed import embed
 from capim.flows.execution import start
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from tests.deployments.conftest import encoder_table, own_encoder
+from tests.encoders.own_module import encoder_table, own_encoder
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPIM = str(Path(sys.executable).with_name("capim"))

@@ -28,8 +28,8 @@ from capim.deployments.serve import main as serve_everything
 from capim.store import EmbeddingStore
 from capim.store.types import Modality
 from capim.tasks.runtime.task import artifact_key
-from tests.deployments.conftest import encoder_table, own_encoder
 from tests.deployments.test_deployments import DEPLOYMENTS
+from tests.encoders.own_module import encoder_table, own_encoder
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
 

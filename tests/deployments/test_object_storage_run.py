@@ -10,8 +10,8 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.tasks.runtime.references import this_host
-from tests.deployments.conftest import encoder_table, own_encoder
 from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
+from tests.encoders.own_module import encoder_table, own_encoder
 
 SUITE = """
 replicates = 200

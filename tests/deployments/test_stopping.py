@@ -32,7 +32,8 @@ from capim.flows import HEARTBEAT_SECONDS
 from capim.flows.execution import LATE, TIMEOUT_VARIABLE
 from capim.store import EmbeddingStore
 from tests.command import command
-from tests.deployments.conftest import PATIENCE, ROOT, encoder_table, own_encoder
+from tests.deployments.conftest import PATIENCE, ROOT
+from tests.encoders.own_module import encoder_table, own_encoder
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(2400)]
 STEPS = (

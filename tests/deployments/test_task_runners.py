@@ -28,7 +28,7 @@ from capim.flows.execution import (
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from tests.command import command
-from tests.deployments.conftest import encoder_table, own_encoder
+from tests.encoders.own_module import encoder_table, own_encoder
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
 KEYS = {"results": "result", "comparisons": "comparison", "slices": "slice"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +39,19 @@ def write_module(folder: Path, head: str = "") -> Path:
 def write_weights(folder: Path, *, seed: int) -> None:
     """Weights of shape (12, 8)."""
     np.save(folder / "weights.npy", np.random.default_rng(seed).normal(size=(12, 8)).astype(np.float32))
+
+
+def own_encoder(folder: Path, *, seed: int = 0) -> dict[str, Any]:
+    """The table of an encoder that needs no model library, so that a process that encodes with it starts sooner."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = write_module(folder)
+    write_weights(folder, seed=seed)
+    return {"name": folder.name, "adapter": "module", "checkpoint": str(file), "dim": 8}
+
+
+def encoder_table(encoder: dict[str, Any]) -> str:
+    """An encoder as a table of a suite."""
+    return "[[encoder]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in encoder.items())
 
 
 def write_suite(folder: Path, row: str = "") -> Path:

@@ -22,6 +22,14 @@ RUN = f"run {Path(__file__).with_name('demo.toml')} {SMALL} --encoders tiny-clip
 Made = Callable[[str, Callable[[Path], object]], Path]
 
 
+def empty_pages(patch: pytest.MonkeyPatch) -> None:
+    """From now on reports have their numbers, on pages where nothing is drawn."""
+    patch.setattr("capim.reports.write.report_of", lambda _: None)
+    patch.setattr("capim.reports.write.figure_files", lambda _: {})
+    for name in ("render_markdown", "render_html"):
+        patch.setattr(f"capim.reports.write.{name}", lambda *_, **__: "")
+
+
 @pytest.fixture(scope="session")
 def small_demo(made_once: Made) -> Path:
     """A workspace with three corpora of twelve images each, and two encoders of the demo; not to be changed."""
@@ -32,20 +40,6 @@ def small_demo(made_once: Made) -> Path:
 def own_demo(small_demo: Path, tmp_path: Path) -> Path:
     """A copy of ``small_demo`` to change."""
     return Path(shutil.copytree(small_demo, tmp_path / "workspace", symlinks=True))
-
-
-@pytest.fixture(scope="session")
-def empty_pages() -> Callable[[pytest.MonkeyPatch], None]:
-    """A function after which reports have their numbers, on pages where nothing is drawn."""
-    from capim.reports import write
-
-    def patched(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(write, "report_of", lambda _: None)
-        patch.setattr(write, "figure_files", lambda _: {})
-        for name in ("render_markdown", "render_html"):
-            patch.setattr(write, name, lambda *_, **__: "")
-
-    return patched
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ import capim.tasks.evaluate
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
 from tests.command import command
+from tests.encoders.own_module import encoder_table
 
 ROOT = Path(__file__).resolve().parents[2]
 SOUND = ("tiny-clip", "tiny-clip-plain")
@@ -48,7 +49,7 @@ def broken(folder: Path, kind: str) -> str:
         (folder / "nan.py").write_text(NAN.format(images="return np.ones((len(images), 4), np.float32)"))
     else:
         (folder / f"{kind}.py").write_text(NAN.format(images="raise MemoryError('no memory left')"))
-    return "[[encoder]]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in table.items())
+    return encoder_table(table)
 
 
 def suite_of(tmp_path: Path, *kinds: tuple[str, ...]) -> Path:

@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import sample_corpus
 from capim.tasks.runtime import results
 from tests.command import command, json_rows
-from tests.flows.conftest import RUN
+from tests.flows.conftest import RUN, empty_pages
 from tests.random_store import random_store
 
 pytestmark = pytest.mark.slow  # whole suites of runs
@@ -95,7 +94,7 @@ def test_such_a_run_imports_no_library_that_it_does_not_need_and_prefect_where_a
 
 
 def test_another_sample_and_other_settings_change_no_later_report(
-    own_demo: Path, empty_pages: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    own_demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty_pages(monkeypatch)
     shown = json_rows("results", own_demo)
@@ -129,9 +128,7 @@ def test_a_run_that_made_nothing_is_a_baseline_an_export_and_a_report(own_demo: 
     assert len(pages(own_demo)) == 0  # the watch is the newest run
 
 
-def test_pages_go_when_no_run_points_to_them(
-    own_demo: Path, empty_pages: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_go_when_no_run_points_to_them(own_demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     empty_pages(monkeypatch)
     command(OTHER_SETTINGS, own_demo)
     assert len({*pages(own_demo)}) == len([*(own_demo / "reports" / "pages").iterdir()]) == 2
@@ -142,7 +139,7 @@ def test_pages_go_when_no_run_points_to_them(
 
 
 def test_a_report_of_the_store_has_samples_beside_whole_corpora_only_with_all(
-    tmp_path: Path, empty_pages: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty_pages(monkeypatch)
     whole = read_shapes(n_scenes=12)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from capim.tasks.encoders import spec_of
 from capim.tasks.metrics.table import METRICS
 from capim.tasks.report import publish_report
 from tests.command import command, json_rows
-from tests.flows.conftest import QUICK, RUN
+from tests.flows.conftest import QUICK, RUN, empty_pages
 
 pytestmark = pytest.mark.slow  # whole suites of runs
 
@@ -54,11 +53,7 @@ def newest_run(workspace: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def grown(
-    small_demo: Path,
-    empty_pages: Callable[[pytest.MonkeyPatch], None],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[Path, dict[str, int], dict[str, int]]:
+def grown(small_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int], dict[str, int]]:
     """A workspace to which a run has added an encoder, with what was planned, and what was planned again after it."""
     workspace = tmp_path_factory.mktemp("grown") / "workspace"
     shutil.copytree(small_demo, workspace, symlinks=True)
