@@ -53,6 +53,13 @@ def whole(sides: dict[str, Any]) -> dict[str, Outcomes]:
     return evaluate(MADE, protocols_of(MADE), **sides)
 
 
+def test_the_shares_of_the_work_that_are_told_are_one_together(sides: dict[str, Any]) -> None:
+    shares: list[float] = []
+    evaluate(MADE, protocols_of(MADE), **sides, advance=shares.append)
+    assert len(shares) > len(PARTS)
+    assert sum(shares) == pytest.approx(1)
+
+
 def test_recall_and_ndcg_equal_the_seeds_definition_in_both_directions(
     sides: dict[str, Any], whole: dict[str, Outcomes]
 ) -> None:

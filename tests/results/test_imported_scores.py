@@ -217,6 +217,14 @@ def test_ranks_within_the_lists_are_exact_and_those_beyond_are_a_range() -> None
         unlisted = slice(2 * query + n_listed, 2 * query + 2)
         assert ours.relevant_rank_best[unlisted].tolist() == list(range(depth + 1, depth + 1 + 2 - n_listed))
         assert ours.relevant_rank_worst[unlisted].tolist() == list(range(60 - (1 - n_listed), 61))
+    best, worst = ours.bounds()
+    open_ranks = ours.relevant_rank_best > depth
+    for bound, of_open in ((best, ours.relevant_rank_best), (worst, ours.relevant_rank_worst)):
+        for ranks, before in (
+            (bound.relevant_rank_best, ours.relevant_rank_best),
+            (bound.relevant_rank_worst, ours.relevant_rank_worst),
+        ):
+            np.testing.assert_array_equal(ranks, np.where(open_ranks, of_open, before))
     known = {metric.name for metric in metrics_of(ours)}
     assert known >= {"R@1", "R@5", "R@10", "recall_all@10"}
     assert not {"MRR", "mean_rank", "median_rank"} & known

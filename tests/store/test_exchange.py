@@ -80,6 +80,7 @@ IDS = np.array([f"i{position:05d}" for position in range(20)])
             bad(GOOD, ids=np.array([*IDS[:19], "i00003"])),
             r"1 images have more than one row, first 'i00003' in rows 4 and 20",
         ),
+        (bad(GOOD, ids=np.array([*IDS[:19], "i00000"])), r"first 'i00000' in rows 1 and 20"),
         (bad(np.where(np.arange(20)[:, None] == 7, np.nan, GOOD)), r"row 7 \(id 'i00007'\): NaN"),
         (bad(np.where(np.arange(20)[:, None] == 7, 0, GOOD)), r"row 7 \(id 'i00007'\): all components are zero"),
         (bad(np.ones((20, 8), int)), "expected floating point numbers"),

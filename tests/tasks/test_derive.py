@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore
+from capim.store.rows import delete
+from capim.store.schema import TABLES
 from capim.tasks import compare
+from capim.tasks.derive import Derivation, derive, one_by_one, page_key, stored_rows
 from capim.tasks.metrics.table import METRICS
 from capim.tasks.runtime.references import CompareRef, EvaluationRef
 from capim.tasks.statistics.draws import Resampling
@@ -61,3 +69,92 @@ def test_the_reason_is_the_input_the_setting_or_the_code_that_differs_from_the_n
     assert said["newer"] == [("newer code", f"MRR: {version} -> another")]
     left_out = f"{evaluations[1].sets.encoder} is left out"
     assert said["fewer"] == [("new input, other setting", f"{left_out}; margin: 5.0 -> 2.0")]
+
+
+def derivation(name: str, **settings: object) -> Derivation:
+    return Derivation(kind="analysis", subject={"name": name}, inputs=[], settings=settings, version="1")
+
+
+def slices_of(each: Derivation) -> pa.Table:
+    """Two rows of an analysis."""
+    row = {name: "" for name, kind in zip(*_columns(), strict=True) if kind == pa.string()}
+    numbers = {"n_queries": 1, "n_clusters": 1, "created": datetime.now(UTC), "analysis": each.subject["name"]}
+    rows = [{**row, **numbers, "slice": own} for own in ("first", "second")]
+    return pa.Table.from_pylist(rows, schema=TABLES["slices"].columns)
+
+
+def _columns() -> tuple[list[str], list[pa.DataType]]:
+    columns = TABLES["slices"].columns
+    return columns.names, columns.types
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> EmbeddingStore:
+    return EmbeddingStore.open(tmp_path / "empty", create=True)
+
+
+def test_what_the_store_has_whole_is_not_made_again(empty: EmbeddingStore) -> None:
+    asked: list[str] = []
+    steps: list[float] = []
+
+    def compute(each: Derivation) -> pa.Table:
+        asked.append(each.subject["name"])
+        return slices_of(each)
+
+    a, b, c = map(derivation, "abc")
+    assert derive(empty, "slices", [a, b], one_by_one(compute), run="1", advance=steps.append) == [a.key, b.key]
+    assert (asked, steps) == (["a", "b"], [0, 2])
+    assert derive(empty, "slices", [a, c, b], one_by_one(compute), run="2", advance=steps.append) == [
+        *(a.key, c.key, b.key)
+    ]
+    assert (asked, steps) == (["a", "b", "c"], [0, 2, 2, 1])
+    derive(empty, "slices", [a], one_by_one(compute), run="3", advance=steps.append)
+    assert asked == ["a", "b", "c"]
+    rows, entries = empty.rows("slices").to_pylist(), empty.rows("derived").to_pylist()
+    assert Counter(row["derived"] for row in rows) == {a.key: 2, b.key: 2, c.key: 2}
+    assert {row["slice"] for row in rows} == {each.row_key(own) for each in (a, b, c) for own in ("first", "second")}
+    assert {entry["key"]: (entry["run"], entry["n_rows"]) for entry in entries} == {
+        a.key: ("1", 2), b.key: ("1", 2), c.key: ("2", 2)
+    }  # fmt: skip
+    assert all(0 < entry["seconds"] < 60 for entry in entries)
+    assert stored_rows(empty, "slices", [a.key, derivation("d").key]) == {a.key: 2}
+    assert stored_rows(empty, "slices", []) == {}
+
+
+def test_what_the_store_has_in_part_is_made_again(empty: EmbeddingStore) -> None:
+    a, b = map(derivation, "ab")
+    derive(empty, "slices", [a, b], one_by_one(slices_of), run="1")
+    delete(empty.connection, "slices", "slice", [a.row_key("second")])
+    assert stored_rows(empty, "slices", [a.key, b.key]) == {b.key: 2}
+
+
+def test_neighbours_of_one_group_are_one_commit_and_what_gives_nothing_is_left_out(empty: EmbeddingStore) -> None:
+    todo = [derivation(name) for name in ("a1", "a2", "b1", "a3")]
+    commits = one_by_one(slices_of, by=lambda each: each.subject["name"][0])(todo)
+    assert [list(made) for made in commits] == [[0, 1], [2], [3]]
+    steps: list[float] = []
+
+    def one_of_two(todo: Sequence[Derivation]) -> list[dict[int, pa.Table]]:
+        return [{}, {1: slices_of(todo[1])}]
+
+    derive(empty, "slices", todo[:2], one_of_two, run="1", advance=steps.append)
+    assert (stored_rows(empty, "slices", [each.key for each in todo]), steps) == ({todo[1].key: 2}, [0, 1])
+
+
+def test_settings_are_usual_if_none_differs_from_that_of_a_run_without_options() -> None:
+    assert derivation("a").usual
+    assert derivation("a", **asdict(Resampling()), other=3).usual
+    assert not derivation("a", **asdict(Resampling(seed=1))).usual
+
+
+def test_the_key_of_a_page_changes_with_what_it_shows(empty: EmbeddingStore) -> None:
+    def key(keys: Sequence[str] | None = None, **chosen: Sequence[str]) -> str:
+        return page_key(empty, keys, chosen, "1")
+
+    a, b = map(derivation, "ab")
+    none = key()
+    derive(empty, "slices", [a, b], one_by_one(slices_of), run="1")
+    assert key() == none  # no run asked for it
+    keys = [none, key([]), key([a.key]), key([a.key, b.key]), key([a.key], corpora=["x"])]
+    assert len({*keys}) == len(keys)
+    assert key([b.key, a.key]) == key([a.key, b.key])
