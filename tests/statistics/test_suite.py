@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
@@ -103,6 +104,21 @@ def test_few_corpora_say_nothing_about_others_like_them(n_corpora: int) -> None:
                 assert (standing.held, standing.figure.low, standing.figure.reason) == (None, None, reason)
             else:
                 assert standing.held is not None and standing.figure.method in ("t", "none")
+
+
+def test_corpora_that_are_a_sample_are_tested_by_students_t() -> None:
+    shares = np.random.default_rng(3).integers(60, 141, (7, 2)) / 200
+    held = []
+    for apart in (0.0, 0.1, 0.2):
+        moved = shares + np.array([apart, -apart])
+        found = rank_over_corpora([hits(*pair) for pair in moved], QUICK)["corpora like these", "macro mean"]
+        for standing, of_encoder in zip(found, moved.T, strict=True):
+            expected = scipy.stats.ttest_1samp(of_encoder, 0).confidence_interval(0.95)
+            assert (standing.figure.low, standing.figure.high) == pytest.approx((max(0, expected.low), expected.high))
+        p = scipy.stats.ttest_rel(*moved.T).pvalue
+        assert [s.held and s.held.worst for s in found] == ([1, 2] if p < 0.05 else [2, 2]), p
+        held.append(p < 0.05)
+    assert {*held} == {True, False}
 
 
 def test_corpora_that_differ_widen_the_interval_of_corpora_like_these() -> None:

@@ -52,7 +52,11 @@ def test_a_list_of_captions_in_one_cell_is_several_captions_of_one_image(put: Pu
 
 def test_the_reference_language_of_multilingual_data_is_the_users(put: Put, folder: Path) -> None:
     put({"captions.csv": "image,caption,language\na.png,rot,de\na.png,red,en\n"})
-    assert table(folder, reference_language="de").languages_reference == "de"
+    corpus = table(folder, reference_language="de")
+    assert corpus.languages_reference == "de"
+    assert corpus.captions["translator"].to_pylist() == ["human"] * 2
+    put({"captions.csv": "image,caption,language,translator\na.png,rot,de,bing\na.png,red,en,\n"})
+    assert table(folder).captions["translator"].to_pylist() == ["bing", "human"]
 
 
 @pytest.mark.parametrize("names", [("pairs", "quadruples"), ("image_text_pairs", "image_text_pairs")])
