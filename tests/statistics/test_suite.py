@@ -109,7 +109,7 @@ def test_few_corpora_say_nothing_about_others_like_them(n_corpora: int) -> None:
 def test_corpora_that_are_a_sample_are_tested_by_students_t() -> None:
     shares = np.random.default_rng(3).integers(60, 141, (7, 2)) / 200
     held = []
-    for apart in (0.0, 0.1, 0.2):
+    for apart in np.linspace(0, 0.2, 41):
         moved = shares + np.array([apart, -apart])
         found = rank_over_corpora([hits(*pair) for pair in moved], QUICK)["corpora like these", "macro mean"]
         for standing, of_encoder in zip(found, moved.T, strict=True):
