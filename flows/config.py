@@ -36,7 +36,7 @@ from capim.store.types import Precision, Storage
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.runtime.references import encoder_name
-from capim.tasks.statistics.draws import Adjustment, IntervalMethod, Resampling
+from capim.tasks.statistics.draws import IntervalMethod, Resampling
 
 if TYPE_CHECKING:
     from capim.tasks.metrics.custom import CustomMetric
@@ -183,7 +183,7 @@ class Statistics(Seed):
     Args:
         replicates: bootstrap replicates per interval
         level: confidence level of the intervals
-        interval: interval method; wilson takes what suits each figure, percentile and bca one for all figures
+        interval: interval method; wilson takes what suits each figure, percentile the bootstrap for all
     """
 
     replicates: Annotated[int, Field(ge=100), NoTruth, "--replicates", "--bootstrap-iterations"] = 10_000
@@ -236,11 +236,9 @@ class Comparing(Analysing):
     """Options of comparisons.
 
     Args:
-        adjustment: adjustment of p-values for multiple comparisons
         margin: points within which two encoders count as equivalent
     """
 
-    adjustment: Adjustment = "max-t"
     margin: Annotated[float, Field(gt=0, lt=100), NoTruth, "POINTS"] = 1.0
 
 
@@ -343,7 +341,6 @@ class RunConfig(Comparing, Watching, Where):
             seed=self.seed,
             level=self.level,
             method=self.interval,
-            adjustment=self.adjustment,
             permutations=self.permutations,
             margin=self.margin,
         )

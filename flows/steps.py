@@ -213,12 +213,13 @@ def evaluate(
 
     A metric of your own (--metric) is a function in a Python file. It takes `outcomes`, or a score `block`, and returns
     one number per query. Its results, comparisons and slices are stored, and its results printed. So are those of R@1
-    with your judgements (--judgements), such as `capim serve` keeps in judgements.csv in the workspace.
+    with your judgements (--judgements), such as `capim serve` keeps in judgements.csv in the workspace. If you judged
+    the misses that `capim export misses` wrote, it is R@1 corrected by them.
 
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
 
     Args:
-        judgements: evaluate R@1 with additional correct items instead (docs/serve.md)
+        judgements: evaluate R@1 with additional right items, or corrected by judged misses, instead (docs/serve.md)
 
     Returns:
         From Python, the figures as ``results`` gives them. ``metric`` may also be a function or a ``capim.Metric``; its
@@ -230,9 +231,7 @@ def evaluate(
     if metric is not None and judgements:
         raise RequestError("--metric and --judgements are two metrics; give one at a time")
     if judgements:
-        from capim.tasks.metrics.custom import with_judgements
-
-        metric = with_judgements(judgements)
+        config, metric = _of_judgements(config, judgements)
     if metric is not None:
         rows = _evaluate_metric(config, metric, quiet=quiet, results=True)
         from capim.reports.rows.standing import AGAINST_BEST
@@ -252,6 +251,21 @@ def evaluate(
         return in_order(rows_of(EmbeddingStore.open(config.store_uri), "results", done))
 
     return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
+
+
+def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, CustomMetric]:
+    """The metric of a file of judgements; one of judged misses is of some encoders, one corpus and one protocol."""
+    from capim.tasks.metrics.custom import with_judgements
+    from capim.tasks.runtime.judged_misses import corrected_metric, read_judged_misses
+
+    if (judged := read_judged_misses(file)) is None:
+        return config, with_judgements(file)
+    known = (judged.corpus, judged.protocol, *judged.encoders)
+    if strange := sorted({*map(str, (*config.corpora, *config.protocols, *config.encoders))} - {*known}):
+        raise RequestError(f"{file} has judged misses of {', '.join(known)}, not of {', '.join(strange)}")
+    encoders = config.encoders or judged.encoders
+    config = replace(config, corpora=(judged.corpus,), protocols=(judged.protocol,), encoders=encoders)
+    return config, corrected_metric(EmbeddingStore.open(config.store_uri), judged)
 
 
 def _evaluate_metric(
@@ -297,8 +311,8 @@ def compare(
     Prints the pairs under the headline figures: the difference of encoder_a minus encoder_b with its interval, the
     adjusted p-value, and what the tests say of encoder_a. --format json and csv print all comparisons that were made.
 
-    Over three corpora or more, the encoders are ranked by their macro mean and Borda count, with the ranks that the
-    data leave open. The ranking is printed after the pairs and stored (table rankings).
+    Over three corpora or more, the encoders are ranked by their macro mean, with the ranks that the data leave open.
+    The ranking is printed after the pairs and stored (table rankings).
 
     With --metric, encoders are compared by a metric of your own; otherwise its stored comparisons stay as they are.
     Analyses run only if --analyses names them; `capim analyse` runs them alone.
@@ -325,7 +339,9 @@ def compare(
 
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
     done: Compared = _run("benchmark:compare", config, quiet=quiet)
+    from capim.reports.elements.words import settled
     from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows, summary
+    from capim.tasks.metrics import facts_of
 
     for each in done.renewed:
         say(f"{each.sets.encoder} on {each.sets.corpus}: results of an older version of a metric were recomputed")
@@ -341,6 +357,11 @@ def compare(
             return False
         if shown := headline_pairs(pairs):
             Rows(rows=shown, keep=("encoder_a", "encoder_b", "state", "difference", "p_adjusted", "corpus")).print(form)
+            of_headline = [row for row in pairs if row["family"] == "headline"]
+            for corpus in sorted({row["corpus"] for row in of_headline}):
+                known = ((facts_of(row["metric"]), row) for row in of_headline if row["corpus"] == corpus)
+                if line := settled((facts, row) for facts, row in known if facts is not None):
+                    say(f"{corpus}: {line}")
         _print_ranking(store, done.ranking)
         return True
 
@@ -378,7 +399,6 @@ def _words(rows: Sequence[Row]) -> list[str]:
     like_these = {row["reason"] for row in rows if row["estimand"] == LIKE_THESE and row["rank_low"] is None}
     return [
         f"macro_mean: mean over {described}; low, high: its {level} interval",
-        "borda: share of the other encoders that it is above, mean over the corpora",
         f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",
         *["few images: in so few, tests of skewed differences err more often than they say"] * rests_on_few(rows),
         *about_corpora(json.loads(first["corpora"])),
@@ -389,12 +409,11 @@ def _words(rows: Sequence[Row]) -> list[str]:
 
 def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """One row per ranked encoder, the best macro mean first."""
-    found = {(row["encoder_fingerprint"], row["estimand"], row["statistic"]): row for row in rows}
-    means = [row for row in rows if (row["estimand"], row["statistic"]) == ("these corpora", "macro mean")]
+    found = {(row["encoder_fingerprint"], row["estimand"]): row for row in rows}
+    means = [row for row in rows if row["estimand"] == "these corpora"]
     lines = []
     for row in sorted((row for row in means if row["value"] is not None), key=lambda r: (-r["value"], r["encoder"])):
-        borda = found[row["encoder_fingerprint"], "these corpora", "borda"]
-        like_these = found[row["encoder_fingerprint"], LIKE_THESE, "macro mean"]
+        like_these = found[row["encoder_fingerprint"], LIKE_THESE]
         tested = {"ranks_like_these": _ranks(like_these)} if like_these["rank_low"] else {}
         lines.append(
             {
@@ -404,7 +423,6 @@ def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
                 "macro_mean": row["value"],
                 "low": row["ci_low"],
                 "high": row["ci_high"],
-                "borda": borda["value"],
                 **json.loads(row["headlines"]),
             }
         )

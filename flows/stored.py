@@ -459,11 +459,14 @@ def serve(
 # --- `export`: what the store holds, in the files of other programs.
 
 Kind: TypeAlias = Literal["csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark", "model-index"]
-What: TypeAlias = Literal["results", "paper", "outcomes", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"]
+What: TypeAlias = Literal[
+    "results", "paper", "outcomes", "misses", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"
+]
 _BY_NAME = ("encoder", "corpus", "protocol")
 EXPORTS = {
     "results": ("as", *_BY_NAME),
     "outcomes": _BY_NAME,
+    "misses": (*_BY_NAME, "sample"),
     "trec": _BY_NAME,
     "paper": _BY_NAME,
     "embeddings": ("encoder", "corpus", "modality"),
@@ -480,10 +483,11 @@ def export(
     workspace: str | None,
     to: Annotated[str, "F"],
     kind: Annotated[Kind | None, "FORMAT", "--as"] = None,
-    encoder: Annotated[tuple[str, ...], "X,Y"] = (),
+    encoder: Annotated[tuple[str, ...], "X,Y", "--encoder", "--encoders"] = (),
     corpus: Annotated[tuple[str, ...], "A,B"] = (),
     protocol: Annotated[tuple[str, ...], "P,Q"] = (),
     modality: Modality | None = None,
+    sample: Annotated[int | None, "N"] = None,
 ) -> None:
     """Export embeddings, outcomes or results to files for other programs (docs/exports.md).
 
@@ -491,6 +495,7 @@ def export(
                        V28 and COCO-SM tables, the model-index of a model card (.yaml)
       paper            a folder for LaTeX: a table one column wide, charts, methods, an appendix, citations
       outcomes         one row per query: .parquet, .csv, .json
+      misses           a random sample of what some encoders missed, to judge: .csv (docs/serve.md)
       trec             lists and relevant items of each query, for pytrec_eval, ranx …: a folder of runs and qrels
       embeddings       of one encoder: .npy (ids beside it), .npz, .parquet, .safetensors, .csv
       embedding-atlas  items of one encoder in two dimensions, with neighbours, thumbnails and hits: .parquet
@@ -506,9 +511,10 @@ def export(
         corpus: only these corpora (embeddings: one)
         protocol: only these protocols (embeddings have none)
         modality: modality of the embeddings or of the atlas
+        sample: missed queries to judge (default: 300)
     """
     named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
-    given = {"as": kind, **named, "modality": modality}
+    given = {"as": kind, **named, "modality": modality, "sample": sample}
     unused = {f"--{name}": value for name, value in given.items() if name not in EXPORTS[what]}
     refuse_unused(f"on `capim export {what}`", **unused)
     store, path = open_store(workspace), Path(to)
@@ -529,6 +535,14 @@ def export(
             of["protocols"] = wanted_rows(store, "outcomes", protocol=protocol).get("protocol", ())
             count = export_atlas(store, path, encoders=encoder, **of)
         say(f"{count:,} rows written to {to}")
+    elif what == "misses":
+        from capim.tasks.runtime.judged_misses import export_misses
+
+        if not encoder or len(corpus) != 1 or len(protocol) > 1 or path.suffix != ".csv":
+            raise RequestError("export misses needs --encoders, one --corpus and --to FILE.csv, at most one --protocol")
+        of = {"encoders": encoder, "corpus": corpus_in(store, corpus[0])["name"], "sample": sample or 300}
+        count = export_misses(store, path, protocol="".join(protocol), **of)
+        say(f"{count:,} missed queries written to {to}: fill in the column right, yes or no, from the top")
     elif what == "outcomes":
         from capim.store.files import write_row_file
 

@@ -122,7 +122,7 @@ _INTERVAL = ("ci_low", "ci_high", "interval_method", "level", "n_queries", "n_cl
 LONG = {  # table to the columns of its CSV: a row per figure, with the names of encoders and the interval
     "results": ("encoder", "corpus", "protocol", "metric", "lower_is_better", "value", *_INTERVAL, "chance"),
     "comparisons": ("encoder_a", "encoder_b", "corpus", "protocol", "metric", "lower_is_better", "family",
-                    "difference", *_INTERVAL, "p_adjusted", "p_equivalent", "margin"),
+                    "difference", *_INTERVAL, "p_adjusted", "margin"),
     "slices": ("encoder", "corpus", "protocol", "analysis", "feature", "level_name", "metric", "value", "ci_low",
                "ci_high", "p_adjusted", "n_queries", "n_clusters"),
 }  # fmt: skip

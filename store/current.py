@@ -219,7 +219,7 @@ def current_ranking(rows: Iterable[Row], states: States, uses: Uses = NO_USES) -
 
     groups = _grouped(rows, lambda row: row["ranking"]).values()
     chosen: list[Row] = max((group for group in groups if all(map(states.has, group))), key=rank, default=[])
-    return sorted(chosen, key=lambda row: (row["estimand"], row["statistic"], row["encoder"]))
+    return sorted(chosen, key=lambda row: (row["estimand"], row["encoder"]))
 
 
 def _grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:

@@ -240,7 +240,7 @@ def _fill_ledger(connection: Connection) -> Iterator[Upgraded]:
             for key, made in made_rows(name, rows).items():
                 if name == "outcomes":
                     entries.append(entry_of(name, about_evaluation(key, created), made))
-                elif key in known and known[key]["n_rows"] == made.n_rows:
+                elif key in known and (known[key]["n_rows"] == made.n_rows or name == "rankings"):
                     entries.append(entry_of(name, known[key], made))
     gone = known.keys() - {entry["key"] for entry in entries}
     removed = [{**known[key], "table_name": _TABLE_OF.get(known[key]["kind"], "slices")} for key in sorted(gone)]
@@ -275,6 +275,8 @@ def _change(connection: Connection, name: str, lacking: list[pa.Field], others: 
         if missing := [each for each in lacking if each.name not in table.schema.names]:
             table.add_columns(pa.schema(missing))
         if surplus := [each for each in others if each in table.schema.names]:
+            if "statistic" in surplus:  # of two rankings the other is left
+                table.delete("statistic = 'borda'")
             table.drop_columns(surplus)
         return int(table.count_rows())
 

@@ -186,7 +186,7 @@ RESULTS = _columns(
     *optional(pa.float64(), "n_effective", "largest_share"),
     *optional(pa.float64(), "chance"),
     *optional(pa.float64(), "p_chance"),  # of the chance value: two-sided, not adjusted; null: not tested
-    *required(pa.string(), "interval_method"),  # wilson, log-t, t, expanded; on request percentile, bca; none
+    *required(pa.string(), "interval_method"),  # wilson, t, woodruff, percentile, none
     *required(pa.float64(), "level"),
     *required(pa.int64(), "replicates", "seed"),
     *optional(pa.string(), "reason"),
@@ -212,23 +212,21 @@ COMPARISONS = _columns(
     *required(pa.string(), "encoder_a", "fingerprint_a", "encoder_b", "fingerprint_b"),
     *optional(pa.float64(), "difference"),  # a minus b
     *optional(pa.float64(), "ci_low", "ci_high"),
-    *required(pa.string(), "interval_method"),  # t, expanded; on request percentile, bca; none
+    *required(pa.string(), "interval_method"),  # t, percentile, none
     # that holds for all pairs of this metric together at 95 %: what claims are read from; null: no test, or no end
     *optional(pa.float64(), "simultaneous_low", "simultaneous_high"),
     # of metrics of the headline: the ends where several figures share the 5 %, for each of `decision.SHARERS`
     *optional(pa.list_(pa.float64()), "shared_low", "shared_high"),
     *optional(pa.float64(), "p_sign_flip"),
     *required(pa.bool_(), "p_exact"),  # whether the sign-flip test enumerated every flip
-    *optional(pa.float64(), "p_mcnemar"),
     *optional(pa.float64(), "p_adjusted"),  # of p_sign_flip, over all pairs of this metric
-    *required(pa.string(), "adjustment"),  # max-t, holm, benjamini-hochberg
     *required(pa.string(), "family"),  # headline: its figure was chosen before the data were seen; else exploratory
     # that the true difference is within the margin, adjusted over all pairs; null: a metric without a range
     *optional(pa.float64(), "p_equivalent"),
     *optional(pa.float64(), "margin"),  # in the metric's unit
     # queries (images, for figures over several protocols); null: an aggregate over queries has no winner of one
     *optional(pa.int64(), "wins", "ties", "losses"),
-    *optional(pa.float64(), "cohen_dz", "cohen_h", "odds_ratio"),
+    *optional(pa.float64(), "cohen_dz"),
     *optional(pa.float64(), "detectable_effect"),  # at 80 % power
     *required(pa.int64(), "n_queries", "n_clusters"),
     *optional(pa.float64(), "n_effective"),
@@ -241,9 +239,8 @@ RANKINGS = _columns(
     *required(pa.string(), "ranking"),  # digest of the encoders and corpora that were ranked together
     *required(pa.string(), "encoder", "encoder_fingerprint"),
     *required(pa.string(), "estimand"),  # these corpora, corpora like these
-    *required(pa.string(), "statistic"),  # macro mean, borda (share of the other encoders that it is above)
     *optional(pa.float64(), "value", "ci_low", "ci_high"),  # value is null for an encoder that is left out
-    *required(pa.string(), "interval_method"),  # wilson, simultaneous, t, none
+    *required(pa.string(), "interval_method"),  # wilson, t, none
     *optional(pa.int64(), "rank"),  # by value; equal values share the better rank
     *optional(pa.int64(), "rank_low", "rank_high"),  # the ranks that it can hold, simultaneous for all encoders
     *optional(pa.bool_(), "tied_with_best"),  # it can hold the first rank
@@ -469,9 +466,7 @@ ANALYSES = {
     ),
     "replicates": StoredTable(columns=REPLICATES, key=("derived",), small=False),
     "comparisons": StoredTable(columns=COMPARISONS, key=("comparison",), shown_for=("corpus", "protocol", "metric")),
-    "rankings": StoredTable(
-        columns=RANKINGS, key=("ranking", "encoder_fingerprint", "estimand", "statistic"), shown_for=()
-    ),
+    "rankings": StoredTable(columns=RANKINGS, key=("ranking", "encoder_fingerprint", "estimand"), shown_for=()),
     "slices": StoredTable(
         columns=SLICES,
         key=("slice",),

@@ -203,7 +203,7 @@ def _place(table: str, row: Row) -> tuple[Any, ...]:
 def _name(row: Row) -> str:
     """What a row is of: its encoders, its corpus, and what its table tells rows apart by."""
     of = [row[name] for name in ("encoder", "encoder_a", "encoder_b") if row.get(name)]
-    about = ("protocol", "metric", "analysis", "feature", "level_name", "estimand", "statistic")
+    about = ("protocol", "metric", "analysis", "feature", "level_name", "estimand")
     what = ", ".join(str(row[name]) for name in about if row.get(name))
     return " and ".join(of) + (f" on {row['corpus']}" if row.get("corpus") else "") + f", {what}"
 

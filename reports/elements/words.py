@@ -13,7 +13,8 @@ from capim.reports.rows import standing
 from capim.reports.rows.report_data import ReportData, Row
 from capim.reports.rows.standing import Task, decision_of, planned
 from capim.store.types import MetricFacts
-from capim.tasks.statistics.decision import ON_COMMON, unequal_weights
+from capim.tasks.protocols import Protocol
+from capim.tasks.statistics.decision import ON_COMMON, images_needed, unequal_weights
 
 
 def value(metric: MetricFacts, number: float | None) -> str:
@@ -81,6 +82,27 @@ def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool
     return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}{common}{few}"
 
 
+def settled(compared: Iterable[tuple[MetricFacts, Row]]) -> str:
+    """Return how many images would settle those comparisons that are undecided, as a sentence; empty if there is none.
+
+    About the one that takes most, and about differences that it is not expected to see: 2 points, and 1 point.
+    """
+    open_ = [
+        (100 * row["detectable_effect"], row)
+        for metric, row in compared
+        if metric.unit == "percent" and row["detectable_effect"] is not None
+        if (found := decision_of(row)) is not None and found.state == "undecided"
+    ]
+    detectable, row = max(open_, key=lambda each: each[0], default=(0.0, {}))
+    needed = [(size, images_needed(row["n_clusters"], detectable, size)) for size in (2, 1) if size < detectable]
+    if not needed:
+        return ""
+    units = "queries" if Protocol.of(row["protocol"]).kind == "judged" else "images"
+    (size, n), *more = needed
+    first = f"About {n:,} {units} like these would settle a difference of {show.count(size, 'point')}"
+    return ", ".join([first, *(f"about {n:,} one of {show.count(size, 'point')}" for size, n in more)]) + "."
+
+
 def not_drawn(data: ReportData, *task: *tuple[str, str, str]) -> str:
     """Return which encoders a chart of a task leaves out, because they are at chance, as a sentence; empty if none."""
     weak = [row["encoder"] for row in data.ranked(*task) if standing.at_chance(data, *task, row["encoder"])]
@@ -91,12 +113,10 @@ def budgets(data: ReportData) -> list[str]:
     """Which statements share which budget of errors, in a line; none without a statement."""
     n_figures, corpora = len(planned(data.comparisons)), {row["corpus"] for row in data.comparisons}
     n_chance = sum(row["against_chance"] is not None for row in data.results)
-    by_rate = any(row["adjustment"] == "benjamini-hochberg" for row in data.comparisons)
     parts = []
     if n_figures:
         over = show.count(n_figures, "planned figure") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
-        of_rate = " (of a figure, Benjamini-Hochberg bounds the share of false ones)" if by_rate else ""
-        parts += [f"better and worse, over all pairs of {over}{of_rate}", "equivalent, over the pairs of each figure"]
+        parts += [f"better and worse, over all pairs of {over}", "equivalent, over the pairs of each figure"]
     if data.rankings:
         parts.append("ranks over corpora, of each kind" + " (few images)" * standing.rests_on_few(data.rankings))
     if n_chance:

@@ -17,7 +17,6 @@ from capim.reports.rows.standing import Task, at_chance, contenders, decision, h
 from capim.store.errors import RequestError
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import Protocol
-from capim.tasks.statistics.draws import METHODS
 
 PACKAGES = r"\usepackage{booktabs,tabularx}"
 _BEST, _EQUIVALENT, _UNDECIDED, _CHANCE = r"\textbf{%s}", r"\underline{%s}", r"$^\circ$", r"$^\ast$"
@@ -116,8 +115,9 @@ def column_table(data: ReportData) -> str:
 def _check_intervals(rows: Iterable[Row]) -> None:
     ways: dict[str, str] = {}  # with a figure of each
     for row in (row for row in rows if row["interval_method"] != "none"):
-        method = row["interval_method"] if row["interval_method"] in METHODS else METHODS[0]
-        drawn = f", {row['replicates']:,} replicates, seed {row['seed']}" if method != METHODS[0] else ""
+        is_drawn = row["interval_method"] == "percentile"
+        method = "percentile" if is_drawn else "wilson"
+        drawn = f", {row['replicates']:,} replicates, seed {row['seed']}" if is_drawn else ""
         figure = f"{row['metric']} of {row['encoder']}, {row['protocol']} on {row['corpus']}"
         ways.setdefault(f"{method} at {100 * row['level']:g} %{drawn}", figure)
     if len(ways) > 1:

@@ -135,19 +135,15 @@ def _of_intervals(rows: Sequence[Row]) -> list[str]:
             f"Intervals ({level}) of proportions and of means within known bounds are Wilson's{_cite('wilson1927')} "
             f"over the effective number of queries, with images as clusters{_cite('korn1998')}."
         )
-    if found & {"t", "log-t"}:
-        logs = " (of ranks on a logarithmic scale)" if "log-t" in found else ""
-        sentences.append(f"Intervals of other means are Student's $t$ with linearised errors over images{logs}.")
-    kinds = {"percentile": "percentile", "bca": "bias-corrected and accelerated", "expanded": "expanded percentile"}
-    if drawn := found & kinds.keys():
-        kind = show.listing([kinds[each] for each in sorted(drawn)])
-        used = [row for row in rows if row["interval_method"] in drawn]
+    if "t" in found:
+        sentences.append("Intervals of other means are Student's $t$ with linearised errors over images.")
+    if used := [row for row in rows if row["interval_method"] == "percentile"]:
         replicates, seeds = (_numbers({row[name] for row in used}) for name in ("replicates", "seed"))
         drawn_by = f"{replicates} replicates, seed {seeds}"
         sentences.append(
-            f"{'Other intervals' if sentences else 'Intervals'} ({level}) are {kind} intervals of a "
+            f"{'Other intervals' if sentences else 'Intervals'} ({level}) are percentile intervals of a "
             f"bootstrap{_cite('efron1993')} that draws images, with all their queries, with "
-            f"replacement{_cite('cameron2008', *(['hesterberg2015'] if 'expanded' in drawn else []))} ({drawn_by})."
+            f"replacement{_cite('cameron2008')} ({drawn_by})."
         )
     return [*sentences, "The gallery is taken as fixed."] if sentences else []
 
@@ -156,25 +152,16 @@ def _numbers(found: Iterable[int]) -> str:
     return show.listing([f"{each:,}" for each in sorted(found)])
 
 
-_ADJUSTED = {
-    "max-t": ("the step-down max-$T$ procedure", ("westfall1993", "romano2005")),
-    "holm": ("Holm's procedure", ("holm1979",)),
-    "benjamini-hochberg": ("the Benjamini--Hochberg procedure", ("benjamini1995",)),
-}
-
-
 def _of_tests(rows: Sequence[Row]) -> list[str]:
     if not rows:
         return ["Differences between encoders were not tested."]
     drawn = {row["permutations"] for row in rows if not row["p_exact"]}
     flips = f" ({_numbers(drawn)} random assignments, or all where they can be enumerated)" if drawn else " (exact)"
-    used = {row["adjustment"] for row in rows}
-    ways = show.listing([name + _cite(*keys) for way, (name, keys) in _ADJUSTED.items() if way in used])
     margins = [f"{100 * m:g}" for m in sorted({r["margin"] for r in rows if r["margin"] and r["metric"] != "RSUM"})]
     level = f"5\\,\\%{_cite('bretz2009')}"
     sentences = [
         f"Two encoders are compared on the same queries by a sign-flip test over images{_cite('good2005')}{flips}.",
-        f"The p-values are adjusted over all pairs of a figure by {ways}.",
+        f"p-values are adjusted over all pairs of a figure by step-down max-$T${_cite('westfall1993', 'romano2005')}.",
         f"The headline figures of all corpora shown, fixed in advance, share a family-wise error of {level}.",
     ]
     if margins:

@@ -267,11 +267,10 @@ def reversed_comparison(row: Row) -> dict[str, Any]:
     }  # fmt: skip
     turned = {
         "difference": "difference", "ci_low": "ci_high", "ci_high": "ci_low", "simultaneous_low": "simultaneous_high",
-        "simultaneous_high": "simultaneous_low", "cohen_dz": "cohen_dz", "cohen_h": "cohen_h",
+        "simultaneous_high": "simultaneous_low", "cohen_dz": "cohen_dz",
     }  # fmt: skip
     signs = {name: None if row.get(of) is None else -row[of] for name, of in turned.items()}
-    odds = row.get("odds_ratio")
-    found = {**row, **{name: row.get(of) for name, of in swapped.items()}, **signs, "odds_ratio": odds and 1 / odds}
+    found = {**row, **{name: row.get(of) for name, of in swapped.items()}, **signs}
     return {name: found[name] for name in row}
 
 

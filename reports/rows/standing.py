@@ -318,7 +318,6 @@ def summary(comparisons: Sequence[Row]) -> list[str]:
     """What one request compared, as lines: encoders, corpora and protocols, tests and margin, headline figures."""
     if not comparisons:
         return ["nothing was compared: no figure is known of two encoders"]
-    first = comparisons[0]
     encoders = sorted({row[side] for row in comparisons for side in ("encoder_a", "encoder_b")})
     lines = [f"compared {len(encoders)} encoders, pair by pair: {', '.join(encoders)}"]
     for corpus in sorted({row["corpus"] for row in comparisons}):
@@ -328,7 +327,7 @@ def summary(comparisons: Sequence[Row]) -> list[str]:
         made, by = count(len(of_corpus), "comparison"), count(len(protocols), "protocol")
         lines.append(f"{corpus}: {made} by {by} ({shown})")
     headline = sorted({f"{row['protocol']} {row['metric']}" for row in comparisons if row["family"] == "headline"})
-    adjusted = f"p-values of sign-flip tests, adjusted over the pairs of each figure ({first['adjustment']})"
+    adjusted = "p-values of sign-flip tests, adjusted over the pairs of each figure (step-down max-T)"
     margins = sorted({row["margin"] for row in comparisons if row["margin"] is not None})
     within = f"; equivalent: within {100 * margins[0]:g} % of a metric's range" if margins else ""
     lines.append(f"{adjusted}; intervals: {intervals_of(comparisons)}{within}")
@@ -336,7 +335,7 @@ def summary(comparisons: Sequence[Row]) -> list[str]:
     return lines
 
 
-_PLAIN = {"wilson": "Wilson's", "t": "Student's t", "log-t": "Student's t of logarithms"}  # no draws
+_PLAIN = {"wilson": "Wilson's", "t": "Student's t", "woodruff": "Woodruff's"}  # no draws
 
 
 def intervals_of(rows: Iterable[Row], units: str = "images") -> str:
@@ -344,8 +343,8 @@ def intervals_of(rows: Iterable[Row], units: str = "images") -> str:
 
     Examples:
         >>> drawn = {"level": 0.95, "replicates": 1000, "seed": 0}
-        >>> intervals_of([{"interval_method": "wilson"} | drawn, {"interval_method": "expanded"} | drawn])
-        "95 %, Wilson's and expanded bootstrap (1,000 draws, seed 0), over images"
+        >>> intervals_of([{"interval_method": "wilson"} | drawn, {"interval_method": "percentile"} | drawn])
+        "95 %, Wilson's and percentile bootstrap (1,000 draws, seed 0), over images"
         >>> intervals_of([{"interval_method": "none"} | drawn])
         'none, for the reasons beside the figures'
     """

@@ -154,6 +154,7 @@ def _faster(data: ReportData, name: str, rival: str) -> list[str]:
 def _evidence(data: ReportData, conclusion: Conclusion) -> str:
     """The tests of a corpus: of every task with contenders, the highest minus its closest one; empty without any."""
     said: dict[str, list[str]] = {}
+    compared = []
     for contest in (made for task in conclusion.tasks if (made := _contest(data, task)).outcome != "chance"):
         task, best, rival = contest.task, contest.names[0], contest.rival
         metric, row = data.metric(task.metric), data.comparison(*task[:3], best, rival)
@@ -161,6 +162,7 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
             figure = words.figure(metric, data.row(*task[:3], best) or {})
             said.setdefault(best, []).append(f"{figure} on {task.title}")
             continue
+        compared.append((metric, row))
         interval = words.interval(metric, standing.claimed(row))
         alike = row["wins"] == row["losses"] == 0
         p = "the same on every query" if alike else f"adjusted p {show.p_value(row['p_adjusted'])}"
@@ -168,7 +170,7 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
         text = f"{task.title} {words.difference(metric, row['difference'])} ({', '.join(filter(None, inner))})"
         said.setdefault(f"{best} minus {rival}", []).append(text)
     pairs = (f"{pair}: {', '.join(of)}" for pair, of in said.items())
-    return f"{conclusion.corpus}, {'; '.join(pairs)}." if said else ""
+    return f"{conclusion.corpus}, {'; '.join(pairs)}. {words.settled(compared)}".rstrip() if said else ""
 
 
 def section(data: ReportData) -> Section:

@@ -29,18 +29,13 @@ _BLUE, _VERMILION, _GREEN, *_, _GREY = charts.PALETTE
 COLOURS = {"better": _GREEN, "worse": _VERMILION, "equivalent": _BLUE, "undecided": _GREY, "not tested": _GREY}
 STATISTICS = {  # column of a comparison to its heading, its decimals (None: a p-value), and an explanation
     "p_sign_flip": ("p", None, "Sign-flip permutation test, unadjusted"),
-    "p_adjusted": ("adjusted p", None, "{adjustment} over all pairs of the metric"),
-    "p_mcnemar": ("McNemar p", None, "Exact; only where clusters are single queries"),
-    "p_equivalent": ("p of equivalence", None, "Test that the difference is within the margin, adjusted"),
+    "p_adjusted": ("adjusted p", None, "Step-down max-T over all pairs of the metric"),
     "wins": ("won", 0, "Queries on which the first does better"),
     "ties": ("tied", 0, ""),
     "losses": ("lost", 0, ""),
     "cohen_dz": ("d_z", 2, "Cohen's d of the paired differences"),
-    "cohen_h": ("h", 2, "Cohen's h of the two proportions"),
-    "odds_ratio": ("odds ratio", 2, "Of the discordant pairs"),
 }
 MOST_FAR = 3  # encoders that are drawn however far off they are
-ADJUSTMENTS = {"max-t": "step-down max-T", "holm": "Holm", "benjamini-hochberg": "Benjamini–Hochberg"}
 
 
 def section(data: ReportData) -> Section:
@@ -56,10 +51,9 @@ def section(data: ReportData) -> Section:
         blocks += [chart for key in drawn if (chart := _forest(data, corpus, *key)) is not None]
         if rows:
             blocks.append(pairs(data, corpus, rows))
-    name = next((r["adjustment"] for r in data.comparisons), "")
     lead = (
         "Every encoder minus the best, on the same queries: sign-flip permutation tests over images, with "
-        f"{ADJUSTMENTS.get(name, name)} correction over all pairs of a figure. The charts show the pre-declared "
+        "step-down max-T correction over all pairs of a figure. The charts show the pre-declared "
         "metrics, the headline family. All other comparisons, in the folded tables, are exploratory: a reason to look "
         "closer."
     )
@@ -161,7 +155,6 @@ def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> T
 
     def statistic(column: str, heading: str, decimals: int | None, explain: str) -> ColumnOf[Row]:
         as_text = show.p_value if decimals is None else partial(show.number, decimals=decimals)
-        explain = explain.format(adjustment=rows[0]["adjustment"])
         return numbers(heading, stored(column, lambda r: as_text(r[column])), explain=explain)
 
     def pair(r: Row) -> Cell:

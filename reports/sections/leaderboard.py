@@ -25,7 +25,6 @@ from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MEANS, MICRO, R
 WINOGROUND, [PAIRS], UNJUDGED = SHOWN["quadruples"], SHOWN["pairs"], SHOWN["judged"][-1]
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
 THESE, LIKE_THESE = "these corpora", "corpora like these"
-MACRO_MEAN, BORDA = "macro mean", "borda"
 MEAN = ", mean over languages"  # of the title of a task
 Figure: TypeAlias = tuple[str, str, dict[str, Any]]
 """Protocol and metric, and what :func:`result_column <reports.elements.tables.result_column>` is told beside them."""
@@ -224,25 +223,21 @@ def ranking_section(data: ReportData) -> Section:
 
 
 def _ranking(data: ReportData) -> Table:
-    rows = {(r["encoder"], r["estimand"], r["statistic"]): r for r in data.rankings}
-    means = {r["encoder"]: r for r in data.rankings if (r["estimand"], r["statistic"]) == (THESE, MACRO_MEAN)}
+    rows = {(r["encoder"], r["estimand"]): r for r in data.rankings}
+    means = {r["encoder"]: r for r in data.rankings if r["estimand"] == THESE}
     order = sorted(means, key=lambda name: (means[name]["value"] is None, -(means[name]["value"] or 0.0), name))
     first = means[order[0]]
 
-    def cell(name: str, key: tuple[str, str], made: Callable[[Row], Cell]) -> Cell:
-        return made(rows.get((name, *key)) or means[name])
+    def cell(name: str, estimand: str, made: Callable[[Row], Cell]) -> Cell:
+        return made(rows.get((name, estimand)) or means[name])
 
     columns: list[tables.ColumnOf[str]] = [tables.texts("Encoder", str)]
     tested = any(r["rank_low"] is not None for r in data.rankings if r["estimand"] == LIKE_THESE)
     for estimand in (THESE, LIKE_THESE) if tested else (THESE,):
-        for statistic, heading, what in (
-            (MACRO_MEAN, "macro mean", "Mean of the headlines"),
-            (BORDA, "Borda", "Share of the other encoders that it outranks, mean over corpora"),
-        ):
-            group, explain = f"on {estimand}", f"Ranks that it can hold by {heading}, on {estimand}"
-            ranks, figure = (partial(cell, key=(estimand, statistic), made=made) for made in (_open_ranks, _statistic))
-            columns.append(tables.numbers(f"Ranks by {heading}", ranks, group=group, explain=explain))
-            columns.append(tables.numbers(heading, figure, group=group, explain=f"{what}, percent"))
+        group, explain = f"on {estimand}", f"Ranks that it can hold, on {estimand}"
+        ranks, figure = (partial(cell, estimand=estimand, made=made) for made in (_open_ranks, _macro_mean))
+        columns.append(tables.numbers("Ranks", ranks, group=group, explain=explain))
+        columns.append(tables.numbers("macro mean", figure, group=group, explain="Mean of the headlines, percent"))
     for corpus in json.loads(first["corpora"]):
         name, explain = corpus["corpus"], f"{_headline(data, corpus)}, percent: {corpus['headline']}"
         of_corpus = {encoder: json.loads(row["headlines"]).get(name) for encoder, row in means.items()}
@@ -257,7 +252,7 @@ def _ranking(data: ReportData) -> Table:
     )
 
 
-def _statistic(row: Row) -> Cell:
+def _macro_mean(row: Row) -> Cell:
     if row["value"] is None:
         return tables.absent(row["reason"])
     return tables.value(

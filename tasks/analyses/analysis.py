@@ -246,7 +246,7 @@ def contrast_slices(
     for row, encoder in enumerate(data.encoders):
         compared = among & ~np.isnan(values[row])
         counts = int(compared.sum()), data.clusters.only(compared).n_occupied
-        [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters, share=share)
+        [tests] = label_tests(values[row : row + 1], has_it, compared, data.clusters)
         alone = [
             None if means.too_small(row, at, n + at) is not None or np.isnan(p) else float(p)
             for at, p in enumerate(tests)

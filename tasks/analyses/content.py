@@ -34,7 +34,7 @@ from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGO
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.layout import layout_of
-from capim.tasks.statistics.intervals import Interval, share_interval
+from capim.tasks.statistics.intervals import Interval, interval_of
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")
 LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15), "16+": (16, np.inf)}  # words
@@ -303,7 +303,7 @@ def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
     }
     for name, (of_right, of_wrong) in scores.items():
         won = (of_right > of_wrong) + 0.5 * (of_right == of_wrong)
-        interval = share_interval(won, data.clusters, level=data.resampling.level)
+        interval = interval_of(won, data.clusters, data.resampling, bounds=(0.0, 1.0), share=True)
         metric, detail = PAIR_ACCURACY.name, {"ties_count": 0.5}
         yield Slice(encoder, "baseline", name, metric, interval, *data.counts, detail=detail)
 

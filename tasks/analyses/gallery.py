@@ -21,7 +21,7 @@ from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import count_blocks
-from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval, interval_of
+from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interval, percentile_interval
 
 K = 10
 N_LISTED = 10  # hubs in the detail
@@ -263,7 +263,7 @@ def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
                 interval = Interval(value=float("nan"), reason=reason)
             else:
                 finite = (drawn := np.concatenate(recalls[k]))[np.isfinite(drawn)]
-                interval = interval_of(float(finite.mean()), finite, level=how.level)
+                interval = percentile_interval(float(finite.mean()), finite, level=how.level)
             detail = {
                 "fixed_gallery": clusters.mean(fixed),
                 "gallery_share": n_present / clusters.n_clusters / replicates,

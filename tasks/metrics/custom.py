@@ -319,6 +319,7 @@ class CustomMetric:
         title: What it measures, in a few words; the first line of its docstring.
         aggregate: Values of some queries -> the figure; None for a mean.
         file: The user's file, for messages.
+        bounds: The lowest and the highest value of the figure, if they are known: its interval stays between them.
 
     Raises:
         RequestError: The name has no colon, or the function takes something else.
@@ -330,6 +331,7 @@ class CustomMetric:
     aggregate: Callable[[NDArray[np.float64]], object] | None = None
     lower_is_better: bool = False
     file: str = ""
+    bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if ":" not in self.name.strip(":"):
@@ -380,6 +382,7 @@ class CustomMetric:
             aggregate=self.aggregate is not None,
             version=self.version,
             reference=True,
+            bounds=self.bounds,
         )
 
     def _values(

@@ -41,6 +41,7 @@ class Metric(MetricFacts):
             metric has no chance value.
         reference: Whether it has no chance value for another reason: a user's metric.
         special: Whether only protocols have it that name it (``Protocol.metrics``).
+        bounds: Of a user's metric the lowest and the highest value of the figure, where they are known.
     """
 
     directions: frozenset[Direction]
@@ -54,6 +55,7 @@ class Metric(MetricFacts):
     needs: str = ""
     reference: bool = False
     special: bool = False
+    bounds: tuple[float, float] | None = None
 
     def per_query(self, outcomes: Outcomes, ties: Ties = "expected") -> NDArray[np.float64]:
         """float64, shape ``(n_queries,)``: expected with equal scores in random order, or every tie lost or won.

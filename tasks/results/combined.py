@@ -35,8 +35,8 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.summary import Evaluated, Source, result_row, results_table, tie_share
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame
-from capim.tasks.statistics.draws import ClusterWeights, Resampling
-from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_statistic, stacked_statistic
+from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.intervals import Interval, mean_interval, mean_spread
 from capim.tasks.statistics.pairs import Scale
 
 RowOf: TypeAlias = Callable[..., dict[str, Any]]
@@ -126,23 +126,19 @@ def _means(
     weights_or_reasons = dict(language_means(parts, reference))
     weights_of = {protocol: w for protocol, w in weights_or_reasons.items() if not isinstance(w, str)}
     matrix = np.stack(list(weights_of.values()))
-    of_parts = stacked_statistic(
-        [ClusteredValues([part.values[metric] for metric in metrics], part.clusters) for part in parts]
+    spreads = np.stack(
+        [[mean_spread(part.values[metric], part.clusters, resampling) for metric in metrics] for part in parts]
     )
     images = {protocol: _mixed([part.clusters for part in parts], weights) for protocol, weights in weights_of.items()}
-
-    def statistic(drawn: ClusterWeights) -> NDArray[np.float64]:
-        return (matrix @ of_parts(drawn).reshape(len(parts), -1)).reshape(len(matrix) * len(metrics), -1)
-
-    units = [of for of in images.values() for _ in metrics]
-    intervals = bootstrap_statistic(statistic, resampling, units, bounds=(0.0, 1.0))
     values, low, high, chance = (
         (matrix @ np.array([[part.figures[metric][at] for metric in metrics] for part in parts])).ravel()
         for at in range(4)
     )
     ties = matrix @ np.array([part.tied for part in parts])
     names = [(protocol, metric) for protocol in weights_of for metric in metrics]
-    for i, ((protocol, metric), interval) in enumerate(zip(names, intervals, strict=True)):
+    for i, (protocol, metric) in enumerate(names):
+        spread = np.tensordot(weights_of[protocol], spreads[:, metrics.index(metric)], 1)
+        interval = mean_interval(float(values[i]), spread, images[protocol], resampling, bounds=(0.0, 1.0))
         n_queries = sum(part.clusters.n_queries for part, w in zip(parts, weights_of[protocol], strict=True) if w > 0)
         yield {
             **row_of(
@@ -221,18 +217,15 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
         ('t2i/all+i2t/any', 425.0)
     """
     both = [Evaluated(outcomes=outcomes, metrics=RECALLS, source=source, drawn=drawn) for outcomes in (t2i, i2t)]
-    means = stacked_statistic([sample for each in both for _, sample in each.samples])
-
-    def total(weights: ClusterWeights) -> NDArray[np.float64]:
-        summed: NDArray[np.float64] = 100 * means(weights).sum(axis=0, keepdims=True)
-        return summed
+    samples = [sample for each in both for _, sample in each.samples]
+    spread = 100 * np.sum([mean_spread(np.asarray(of), clusters, resampling) for of, clusters in samples], axis=0)
 
     def points(ties: Ties) -> float:
         """The sum of the six means."""
         return 100 * math.fsum(m.value(each.outcomes, ties) for each in both for m in RECALLS)
 
     images = _mixed([each.clusters for each in both], np.ones(len(both)))
-    [interval] = bootstrap_statistic(total, resampling, [images], bounds=(0.0, RANGES[RSUM]))
+    interval = mean_interval(points("expected"), spread, images, resampling, bounds=(0.0, RANGES[RSUM]))
     chances = [chance for each in both for m in RECALLS if (chance := m.chance(each.outcomes)) is not None]
     row = {
         **result_row(

@@ -21,10 +21,7 @@ from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.decision import Ends
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.pairs import (
-    Scale,
-    compare_encoders,
-)
+from capim.tasks.statistics.pairs import Scale, compare_encoders
 
 PAIR = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
 _OF_PAIR = ("p_adjusted", "p_equivalent", "detectable_effect", "n_queries", "n_clusters", "n_effective", "reason")
@@ -77,6 +74,7 @@ def compared_figures(
         of_table = metric in METRICS.values()
         having = {key: each for key, each in encoders.items() if metric in known[key] or not of_table}
         values = {key: metric.per_query(outcomes) for key, outcomes in having.items()}
+        bounds = (0.0, 1.0) if of_table and metric.share else bounds_of(metric)
         figures.append(
             ComparedFigure(
                 figure=Figure(first.protocol.id, metric.name),
@@ -87,7 +85,7 @@ def compared_figures(
                     reduce=metric.reduce,
                     lower_is_better=not metric.higher_is_better,
                     share=_is_share(metric, having.values()),
-                    span=1.0 if bounds_of(metric) == (0.0, 1.0) or (of_table and metric.share) else None,
+                    span=None if bounds is None else bounds[1] - bounds[0],
                 ),
             )
         )
@@ -131,17 +129,17 @@ def figure_rows(
                     "ci_low": pair.difference.low,
                     "ci_high": pair.difference.high,
                     "interval_method": pair.difference.method,
-                    **{name: value for name, value in asdict(pair.effect).items() if name != "reasons"},
+                    **asdict(pair.effect),
                     "simultaneous_low": pair.simultaneous and pair.simultaneous[0],
                     "simultaneous_high": pair.simultaneous and pair.simultaneous[1],
                     **(_shared(pair.shared) if each.figure.metric in planned else {}),
                     "p_sign_flip": pair.flip_test.p,
                     "p_exact": pair.flip_test.exact,
                     "family": "headline" if each.figure in headline else "exploratory",
-                    "margin": None if each.scale.span is None else resampling.margin / 100 * each.scale.span,
+                    "margin": each.scale.margin(resampling),
                     "permutations": pair.flip_test.flips,
                     **{name: getattr(pair, name) for name in _OF_PAIR},
-                    **{name: getattr(resampling, name) for name in ("adjustment", "level", "replicates", "seed")},
+                    **{name: getattr(resampling, name) for name in ("level", "replicates", "seed")},
                     "run": run,
                     "created": created,
                 }

@@ -195,7 +195,7 @@ def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
 
 
 def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Resampling) -> pa.Table:
-    """Rows of ``schema.RANKINGS``: for every ranked encoder one per estimand and statistic, one for each left out.
+    """Rows of ``schema.RANKINGS``: for every ranked encoder one per estimand, and one for each that is left out.
 
     ``corpora`` are :func:`named_once`. No rows without ``LEAST_CORPORA`` of them that count, on which two encoders or
     more have the headline that are not at chance by all that count.
@@ -226,20 +226,19 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
         "created": datetime.now(UTC),
     }
 
-    def row(encoder: EncoderId, estimand: str, statistic: str, **columns: Any) -> dict[str, Any]:
+    def row(encoder: EncoderId, estimand: str, **columns: Any) -> dict[str, Any]:
         headlines = json.dumps(_headlines(encoder, chosen))
         subject = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, "headlines": headlines}
-        return {**facts, **subject, "estimand": estimand, "statistic": statistic, **columns}
+        return {**facts, **subject, "estimand": estimand, **columns}
 
     rows: list[dict[str, Any]] = []
     standings = rank_over_corpora([_parts(corpus, ranked) for corpus in chosen], resampling, shared.units)
-    for (estimand, statistic), of_encoders in standings.items():
+    for estimand, of_encoders in standings.items():
         for encoder, (figure, held, n_effective) in zip(ranked, of_encoders, strict=True):
             rows.append(
                 row(
                     encoder,
                     estimand,
-                    statistic,
                     rank=1 + sum(other.value > figure.value + 1e-12 for other, *_ in of_encoders),
                     value=figure.value,
                     n_effective=n_effective,
@@ -256,7 +255,7 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
         if encoder not in ranked:
             at_chance = f"not shown above chance on {', '.join(corpus.corpus for corpus in chosen)}"
             reason = "not ranked: " + ("; ".join(_lacking(encoder, chosen)) or at_chance)
-            rows.append(row(encoder, "these corpora", "macro mean", interval_method="none", reason=reason))
+            rows.append(row(encoder, "these corpora", interval_method="none", reason=reason))
     return pa.Table.from_pylist(rows, schema=RANKINGS)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,7 +14,6 @@ import pyarrow as pa
 from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
 from capim.tasks.metrics import Metric, bounds_of, metrics_of, version_of
-from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.ranking.layout import drawn_clusters, layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
@@ -23,17 +22,11 @@ from capim.tasks.statistics.chance import FirstHits, chance_p, labels_p
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
-    Bounds,
     ClusteredValues,
     Interval,
-    Reduce,
-    bootstrap_replicates,
-    bootstrap_samples,
     cluster_robust_error,
-    edge_interval,
-    no_interval,
-    share_interval,
-    statistic_of,
+    interval_of,
+    replicates_of,
 )
 
 ANY_SCORES = "no interval: any scores have this value, because the gallery is so small"
@@ -80,27 +73,29 @@ class Evaluated:
 
     @cached_property
     def samples(self) -> list[tuple[Metric, ClusteredValues]]:
-        """Each metric that applies to a query, with its values of these queries (one row) and their clusters."""
+        """Each metric that applies to a query, with its values of these queries and their clusters."""
         found = []
         for metric in self.metrics:
             values = np.asarray(metric.per_query(self.outcomes), dtype=np.float64)
             known = known_queries(values)
             if known.any():
                 clusters = self.clusters if known.all() else self.clusters.only(known)
-                found.append((metric, ClusteredValues(values[known][None], clusters)))
+                found.append((metric, ClusteredValues(values[known], clusters)))
         return found
 
 
 def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Table:
     """One row of ``schema.RESULTS`` per metric of each evaluation, in their order; none where it applies to no query.
 
-    By default (``Resampling.method``) shares of hits and other means need no draws. Intervals that need them are made
-    in one pass, much faster than one evaluation after the other. An interval that cannot be computed is null with a
-    ``reason``; where all queries of a share hit (or all miss), there is Wilson's over the clusters.
+    By default (``Resampling.method``) means and medians need no draws. An interval that cannot be computed is null with
+    a ``reason``.
     """
-    figures = [(each, metric, sample) for each in evaluated for metric, sample in each.samples]
     rows = []
-    for (each, metric, (values, clusters)), interval in zip(figures, _intervals(figures, resampling), strict=True):
+    for each, (metric, (values, clusters)) in ((one, sample) for one in evaluated for sample in one.samples):
+        bounds = (0.0, 1.0) if metric.share else metric.bounds or bounds_of(metric)
+        interval = interval_of(values, clusters, resampling, metric.reduce, bounds=bounds, share=metric.share)
+        if np.ptp(values) == 0 and interval.value == metric.chance(each.outcomes):
+            interval = Interval(value=interval.value, reason=ANY_SCORES)
         lost, value, won = (metric.value(each.outcomes, ties) for ties in ("lost", "expected", "won"))
         row = result_row(
             each.source,
@@ -232,43 +227,6 @@ def _defined(value: float | None) -> float | None:
     return value if value is not None and np.isfinite(value) else None
 
 
-def _intervals(
-    figures: Sequence[tuple[Evaluated, Metric, ClusteredValues]], resampling: Resampling
-) -> Iterator[Interval]:
-    """The interval of every figure; those with the same draws and the same reduction are computed together."""
-    together: dict[tuple[int, Reduce, Bounds], list[int]] = {}
-    intervals: dict[int, Interval] = {}
-    for place, (each, metric, sample) in enumerate(figures):
-        if metric.share and resampling.method == "wilson":
-            intervals[place] = share_interval(*sample, level=resampling.level)
-        else:
-            alike = (each.clusters.n_clusters, metric.reduce, bounds_of(metric))
-            together.setdefault(alike, []).append(place)
-    for (_, reduce, bounds), places in together.items():
-        drawn = bootstrap_samples([figures[place][2] for place in places], resampling, reduce, bounds)
-        intervals |= {place: interval for place, [interval] in zip(places, drawn, strict=True)}
-    for place, (each, metric, sample) in enumerate(figures):
-        yield _at_the_edge(intervals[place], each.outcomes, metric, sample, resampling.level)
-
-
-def _at_the_edge(
-    interval: Interval, outcomes: Outcomes, metric: Metric, sample: ClusteredValues, level: float
-) -> Interval:
-    """Wilson's interval where all queries hit, or all miss, and other scores might not; else the interval as it is.
-
-    Ranks are no shares, and the reference language agrees with itself by definition.
-    """
-    values = np.asarray(sample.values)[0]
-    share = float(values[0]) if np.ptp(values) == 0 else np.nan
-    if share not in (0.0, 1.0) or metric.reduce != "mean" or not metric.higher_is_better:
-        return interval
-    if share == metric.chance(outcomes):
-        return Interval(value=interval.value, reason=ANY_SCORES)
-    if metric in (CONSISTENCY_NDCG, CONSISTENCY_RBO) or interval.low is not None or no_interval(sample.clusters):
-        return interval
-    return edge_interval(interval.value, sample.clusters.n_effective, level=level)
-
-
 def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
     """One row of ``schema.REPLICATES`` per metric: its value in every draw; ``result`` is the id of its results row.
 
@@ -279,9 +237,8 @@ def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
     source, protocol = evaluated.source, evaluated.outcomes.protocol.id
     identity = {name: value for name, value in source.items() if name in REPLICATES.names}
     rows = []
-    for metric, sample in evaluated.samples:
-        statistic = statistic_of(*sample, metric.reduce)
-        [replicates] = bootstrap_replicates(statistic, evaluated.clusters.n_clusters, resampling)
+    for metric, (values, clusters) in evaluated.samples:
+        replicates = replicates_of(values, clusters, resampling, metric.reduce)
         rows.append(
             {
                 **identity,

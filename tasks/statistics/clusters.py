@@ -155,22 +155,6 @@ class Clusters:
             columns[:, row] = np.bincount(self.labels, weights=value * self.weights, minlength=self.n_clusters)
         return columns
 
-    def counts_up_to(self, levels: NDArray[np.intp], first: int, last: int) -> NDArray[np.float64]:
-        """Queries of each cluster at or below each level from ``first`` to ``last``; every query counts once.
-
-        ``levels`` holds the level of every query, from 0. The result has whole numbers, float64, of the shape
-        ``(n_clusters, last - first + 1)``.
-
-        Examples:
-            >>> Clusters.of([0, 0, 1]).counts_up_to(np.array([0, 2, 1]), 1, 2).tolist()
-            [[1.0, 2.0], [1.0, 1.0]]
-        """
-        width = last - first + 1
-        inside = levels <= last
-        cell = self.labels[inside] * width + np.maximum(levels[inside] - first, 0)
-        counts = np.bincount(cell, minlength=self.n_clusters * width)
-        return counts.reshape(self.n_clusters, width).cumsum(axis=1).astype(np.float64)
-
 
 def known_queries(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which queries have a value, shape ``(n_queries,)``: NaN stands for none, alone or among several numbers.

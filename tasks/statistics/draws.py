@@ -14,14 +14,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-IntervalMethod: TypeAlias = Literal["wilson", "percentile", "bca"]
-METHODS: tuple[IntervalMethod, ...] = ("wilson", "percentile", "bca")
-Adjustment: TypeAlias = Literal["max-t", "holm", "benjamini-hochberg"]
+IntervalMethod: TypeAlias = Literal["wilson", "percentile"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +33,8 @@ class Resampling:
         permutations: Random sign flips, where not all of them can be enumerated.
         seed: Of the draws and of the random sign flips; not negative.
         level: Confidence level of the intervals, in (0, 1).
-        method: ``wilson`` for shares of hits and for other means within known bounds, and what suits each other figure
-            (``tasks.statistics.intervals``); ``percentile`` for every figure; ``bca`` (bias-corrected and accelerated;
-            Efron 1987) for every figure.
-        adjustment: Of the p-values of all pairs under one metric: ``max-t`` (step-down, on the flips that the pairs
-            share) and ``holm`` control the family-wise error rate, ``benjamini-hochberg`` the false discovery rate.
+        method: ``wilson`` for means within bounds, and what suits each other figure (``tasks.statistics.intervals``);
+            ``percentile`` for every figure.
         margin: Two encoders are equivalent if they differ by less: percentage points of the range of a metric.
     """
 
@@ -48,7 +43,6 @@ class Resampling:
     seed: int = 0
     level: float = 0.95
     method: IntervalMethod = "wilson"
-    adjustment: Adjustment = "max-t"
     margin: float = 1.0
 
     @property
@@ -174,26 +168,12 @@ def narrowed(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float
     return columns.astype(np.float32) if small and bool((columns == np.rint(columns)).all()) else columns
 
 
-class Nudge(NamedTuple):
-    """Weights of as many samples as there are clusters: the sample itself, but for one more or less of each in turn."""
-
-    by: Literal[1, -1]
-
-
-ClusterWeights: TypeAlias = NDArray[np.uint8] | Nudge
-"""How often each cluster counts, shape ``(n_samples, n_clusters)``; or one nudge of each."""
-
-
-def weighted_sums(weights: ClusterWeights, table: NDArray[np.floating]) -> NDArray[np.float64]:
+def weighted_sums(weights: NDArray[np.uint8], table: NDArray[np.floating]) -> NDArray[np.float64]:
     """``weights @ table`` in the table's precision, as float64; nothing rounds in a table that was :func:`narrowed`.
 
     Examples:
-        >>> weighted_sums(Nudge(-1), np.array([[1.0], [3.0]])).tolist()
-        [[3.0], [1.0]]
+        >>> weighted_sums(np.uint8([[1, 2]]), np.array([[1.0], [3.0]])).tolist()
+        [[7.0]]
     """
-    if isinstance(weights, Nudge):
-        exact = table.astype(np.float64)
-        nudged: NDArray[np.float64] = exact.sum(axis=0) + weights.by * exact
-        return nudged
     sums: NDArray[np.floating] = np.matmul(weights.astype(table.dtype), table)
     return sums.astype(np.float64)

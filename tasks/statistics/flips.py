@@ -14,9 +14,6 @@ A difference over the root of the sum of squares is a studentised one: flips lea
 pair both have the same p-value, and no studentising helps where few differences are skewed: a mean of 0 that comes from
 one large loss and many small wins is called a win in 26, 10 and 7 % of samples of 6, 10 and 20 clusters. What is tested
 is that the encoders are exchangeable image by image (``decision.FEW`` says where that matters).
-
-Other adjustments multiply the p-values of single pairs, by up to the number of pairs. Those that are too small for the
-flips are then resolved: by a bound where a pair is clear, by more flips where it is not.
 """
 
 from __future__ import annotations
@@ -26,19 +23,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA, SHARERS
-from capim.tasks.statistics.draws import Resampling, block_rows, flip_blocks, narrowed, rounded_to_grid, weighted_sums
-from capim.tasks.statistics.intervals import medians_in_window
+from capim.tasks.statistics.draws import Resampling, flip_blocks, narrowed, rounded_to_grid, weighted_sums
 
 EXACT_FLIPS = 10**6  # up to this number all flips of one pair are enumerated
 ALL_FLIPS = 2**16  # up to this number all flips that the pairs share are enumerated
-FLIPS_PER_PAIR = 100  # for adjustments that multiply p-values: 0.01 remains of the smallest
-_OPEN = 10  # flips as extreme, below which more of them are drawn
-_GAUSSIAN = 3.178  # of the normal tail: Bentkus and Dzindzalieta (2015)
 _AT_ONCE = 4096
 _ROUNDING = 1 - 1e-12  # studentised differences of two pairs that are equal may differ by rounding
 
@@ -106,42 +98,13 @@ def sign_flip_tests(
     flips = shared_flips(differs, clusters.n_clusters, resampling)
     observed = np.abs(total[first] - total[second])
     scale = np.array([np.sqrt(np.square(difference).sum()) for difference in nonzero])
-    tests = tests_of_flips(
+    return tests_of_flips(
         map(distances, flips.blocks),
         exact=flips.exact,
         observed=observed,
         scale=scale,
         enumerated=_enumerated([len(difference) for difference in nonzero], lambda pair: _exact_p(nonzero[pair])),
     )
-    enough = replace(resampling, permutations=FLIPS_PER_PAIR * len(pairs), adjustment="max-t")
-    if resampling.adjustment == "max-t" or enough.permutations <= resampling.permutations:
-        return tests
-    # as fine as by enough flips: a pair that these could not resolve has its bound; a pair for which fewer than ten
-    # were as extreme gets them; for others ten say what p is (Besag and Clifford 1991, Sequential Monte Carlo p-values,
-    # Biometrika 78)
-    bounds = gaussian_bound(observed / np.where(scale > 0, scale, 1.0)).tolist()
-    drawn = {at: test for at, test in enumerate(tests) if not test.exact}
-    finer = {at: replace(test, p=bounds[at]) for at, test in drawn.items() if bounds[at] * enough.permutations < 1}
-    left = [at for at, test in drawn.items() if at not in finer and (test.p or 0.0) * test.flips < _OPEN]
-    again = sign_flip_tests(rows, clusters, [pairs[at] for at in left], enough) if left else []
-    finer |= {at: replace(drawn[at], p=test.p, flips=test.flips) for at, test in zip(left, again, strict=True)}
-    return [finer.get(at, test) for at, test in enumerate(tests)]
-
-
-def gaussian_bound(clarity: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The largest p-value that a sum of flipped numbers can have, so many times the root of the sum of their squares.
-
-    At most 3.178 times that of a normal variable, whatever the numbers (Bentkus and Dzindzalieta 2015, A tight Gaussian
-    bound for weighted sums of Rademacher random variables, Bernoulli 21). Never 0.
-
-    Examples:
-        Ten wins without a loss, ``sqrt(10)``; the exact p-value is ``2 ** -9``:
-
-        >>> gaussian_bound(np.sqrt([10.0])).round(4).tolist(), 2**-9
-        ([0.005], 0.001953125)
-    """
-    bound: NDArray[np.float64] = np.maximum(2 * _GAUSSIAN * scipy.special.ndtr(-clarity), np.finfo(float).tiny)
-    return bound
 
 
 def _common_rows(
@@ -251,139 +214,3 @@ def _exact_p(differences: NDArray[np.float64]) -> float:
     for difference in differences[1:]:
         flipped = np.concatenate([flipped + difference, flipped - difference])
     return float((np.abs(flipped) >= abs(differences.sum())).mean())
-
-
-# --- Sign-flip tests of medians: the same flips as for means, with the medians of every exchanged sample.
-#
-# The flipped difference of means is a signed sum; a median has to be computed anew. For two encoders the counts of
-# queries of each cluster at or below each value near their medians are kept. Exchanging clusters moves some of these
-# counts from one encoder to the other, which is one product of matrices.
-
-
-def median_flip_tests(
-    values: ArrayLike,
-    clusters: Clusters,
-    pairs: Sequence[tuple[int, int]],
-    resampling: Resampling,
-) -> list[FlipTest]:
-    """Tests of the difference of medians of several pairs of encoders on the same queries.
-
-    Arguments and result are those of :func:`tasks.statistics.flips.sign_flip_tests`; the weights of queries do
-    not affect a median.
-
-    Examples:
-        Ranks 1, 1, 1 against 9, 9, 9: however they are exchanged, two of three agree on each side, and the medians
-        are 8 apart.
-
-        >>> [test] = median_flip_tests([[1, 1, 1], [9, 9, 9]], Clusters.of([0, 1, 2]), [(0, 1)], Resampling())
-        >>> test.p, test.flips
-        (1.0, 8)
-    """
-    table = np.asarray(values, dtype=np.float64)
-    own = [_differing(table[a], table[b], clusters) for a, b in pairs]
-    differs = np.unique(np.concatenate(own))
-    flips = shared_flips(differs, clusters.n_clusters, resampling)
-    known = [median_flips(table[a], table[b], clusters, resampling) for a, b in pairs]
-    if flips.exact:
-        exchanges = [_Exchange(table[a], table[b], clusters) for a, b in pairs]
-        places = [np.searchsorted(differs, of_pair) for of_pair in own]
-        blocks = (
-            np.column_stack([each.distances(flipped[:, at]) for each, at in zip(exchanges, places, strict=True)])
-            for flipped in flips.blocks
-        )
-    else:
-        drawn, step = [each.drawn for each in known], block_rows(clusters.n_clusters)
-        blocks = (
-            np.column_stack([of_pair[start : start + step] for of_pair in drawn])
-            for start in range(0, resampling.permutations, step)
-        )
-    return tests_of_flips(
-        blocks,
-        exact=flips.exact,
-        observed=np.array([each.observed for each in known]),
-        scale=np.array([float(len(of_pair) > 0) for of_pair in own]),  # ranks have one unit
-        enumerated=_enumerated([len(of_pair) for of_pair in own], lambda pair: known[pair].p),
-    )
-
-
-class MedianFlips(NamedTuple):
-    """What flips do to the medians of one pair, whatever other pairs it is tested with.
-
-    Attributes:
-        observed: How far apart the medians are.
-        p: The exact p-value; NaN where not all flips of the pair are enumerated.
-        drawn: How far apart they are under each random flip, shape ``(permutations,)``.
-    """
-
-    observed: float
-    p: float
-    drawn: NDArray[np.float64]
-
-
-def median_flips(
-    a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters, resampling: Resampling
-) -> MedianFlips:
-    """The flips of two encoders, of shape ``(n_queries,)``; see :func:`median_flip_tests`.
-
-    Examples:
-        >>> flips = median_flips(np.ones(3), np.full(3, 9.0), Clusters.of([0, 1, 2]), Resampling(permutations=5))
-        >>> flips.observed, flips.p, flips.drawn.tolist()
-        (8.0, 1.0, [8.0, 8.0, 8.0, 8.0, 8.0])
-    """
-    exchange = _Exchange(a, b, clusters)
-    random = flip_blocks(clusters.n_clusters, permutations=resampling.permutations, seed=resampling.seed)
-    drawn = np.concatenate([exchange.distances(flipped[:, exchange.differs]) for flipped in random])
-    p = np.nan
-    if 2 ** len(exchange.differs) <= EXACT_FLIPS:
-        every = (exchange.distances(flipped) for flipped in all_flips(len(exchange.differs)))
-        p = float(np.concatenate([block >= exchange.observed for block in every]).mean())
-    return MedianFlips(exchange.observed, p, drawn)
-
-
-def _differing(a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters) -> NDArray[np.intp]:
-    """The clusters with a query of which two encoders have different values."""
-    differing: NDArray[np.intp] = np.unique(clusters.labels[(a != b) & ~np.isnan(a) & ~np.isnan(b)])
-    return differing
-
-
-class _Exchange:
-    """Two encoders that exchange clusters, as counts of the queries near their medians that have values of both.
-
-    Counts cover a window of distinct values that doubles until it holds both medians of every requested sample.
-
-    Attributes:
-        differs: Clusters on which the encoders differ; flips of others change nothing.
-        observed: How far apart the medians are.
-    """
-
-    def __init__(self, a: NDArray[np.float64], b: NDArray[np.float64], clusters: Clusters) -> None:
-        common = ~(np.isnan(a) | np.isnan(b))
-        self.differs = _differing(a, b, clusters)
-        a, b, self._clusters = a[common], b[common], clusters.only(common)
-        self._levels, at = np.unique(np.concatenate([a, b]), return_inverse=True)
-        self._at = at.reshape(2, -1)
-        middles = [int(m) for m in np.median(self._at, axis=1)]
-        self._first, self._last = min(middles), max(middles)
-        self._widen(8)
-        unchanged = np.zeros((1, len(self.differs)), dtype=np.uint8)
-        self.observed = float(self.distances(unchanged)[0])
-
-    def distances(self, flipped: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """How far apart the medians are under each flip, shape ``(n_flips, len(differs))`` -> ``(n_flips,)``."""
-        while True:
-            moved = weighted_sums(flipped, self._moved)
-            total = np.full(len(flipped), self._clusters.n_queries)
-            medians = [
-                medians_in_window(below, total, self._levels, self._first)
-                for below in (self._totals[0] + moved, self._totals[1] - moved)
-            ]
-            if medians[0] is not None and medians[1] is not None:
-                return np.abs(medians[0] - medians[1])
-            self._widen(self._last - self._first + 1)
-
-    def _widen(self, by: int) -> None:
-        """Count anew, over ``by`` more values at either end."""
-        self._first, self._last = max(0, self._first - by), min(len(self._levels) - 1, self._last + by)
-        counts = [self._clusters.counts_up_to(at, self._first, self._last) for at in self._at]
-        self._totals = [count.sum(axis=0) for count in counts]
-        self._moved = narrowed(counts[1][self.differs] - counts[0][self.differs], weight=self._clusters.n_clusters)

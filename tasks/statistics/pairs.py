@@ -21,12 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.decision import ALPHA, ON_COMMON, SHARERS, Ends, adjusted, agreeing_ends, least_p
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.flips import (
-    NO_TEST,
-    FlipTest,
-    median_flip_tests,
-    sign_flip_tests,
-)
+from capim.tasks.statistics.flips import NO_TEST, FlipTest, sign_flip_tests
 from capim.tasks.statistics.intervals import (
     DUST,
     Interval,
@@ -40,15 +35,14 @@ from capim.tasks.statistics.intervals import (
 )
 
 IDENTICAL = "no test: the encoders have the same value on every query"
-SEVERAL_QUERIES = "no McNemar test: images have several queries, which are not independent"
 POWER = 0.8  # of a detectable effect
 LEAST_STUDIED = 30.0  # effective clusters from which a detectable effect is stated
-AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean or median of their values"
+AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean of their values"
+SKEWED = "no interval and no test: a few queries far down decide a mean rank; see the median rank or MRR"
 HEAVY = "no claim: so few images hold so much of the weight that no difference can be told from another"
 NO_ENDS = "no claim: an interval that holds for all pairs would have no width"
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
 TWO_SIDED = 1.959963984540054  # ndtri(0.975): the studentised difference at which one pair is significant at 5 %
-NEVER_LOSES = "no odds ratio: the second encoder wins on no query, the ratio is infinite"
 _ORDER = 5  # the stream of random numbers that puts clusters in order; the seed has no say in it
 _LARGEST_BET = 0.9  # of what the worst round can lose
 
@@ -59,64 +53,13 @@ class Effect:
 
     Attributes:
         wins: Queries on which the first is better; None, as ``ties`` and ``losses``, for an aggregate over queries.
-        p_mcnemar: Exact; None where images have several queries or outcomes are not plain hits and misses.
         cohen_dz: Mean difference in standard deviations of the differences.
-        cohen_h: For shares: difference on the arcsine scale.
-        odds_ratio: Wins over losses; None without a loss, where it would be infinite.
-        reasons: Why something is None.
     """
 
     wins: int | None = None
     ties: int | None = None
     losses: int | None = None
-    p_mcnemar: float | None = None
     cohen_dz: float | None = None
-    cohen_h: float | None = None
-    odds_ratio: float | None = None
-    reasons: tuple[str, ...]
-
-
-NO_EFFECT = Effect(reasons=(AGGREGATE,))
-"""Of an aggregate over queries: there is no query on which one encoder is better."""
-
-
-def effect_of(
-    a: NDArray[np.float64],
-    b: NDArray[np.float64],
-    clusters: Clusters,
-    *,
-    lower_is_better: bool = False,
-    share: bool = False,
-) -> Effect:
-    """Every effect size that is defined for these per-query values.
-
-    ``a`` and ``b`` are the values of both encoders on the same queries, shape ``(n_queries,)``. With
-    ``lower_is_better`` (for ranks) the lower value wins. ``share``: values are expected hits, not plain zeros and
-    ones, because scores tie.
-
-    Examples:
-        >>> effect = effect_of(np.array([1.0, 1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 1.0]), Clusters.of(range(4)))
-        >>> effect.wins, effect.ties, effect.losses, effect.odds_ratio, effect.p_mcnemar
-        (2, 1, 1, 2.0, 1.0)
-    """
-    wins, ties, losses = tally(a, b, lower_is_better=lower_is_better)
-    binary = bool((np.isin(a, (0.0, 1.0)) & np.isin(b, (0.0, 1.0))).all())
-    discordant = wins + losses
-    reasons = {
-        IDENTICAL: not discordant,
-        SEVERAL_QUERIES: bool(discordant) and binary and not clusters.independent,
-        NEVER_LOSES: bool(discordant) and not losses,
-    }
-    return Effect(
-        wins=wins,
-        ties=ties,
-        losses=losses,
-        p_mcnemar=mcnemar_exact(wins, losses) if binary and clusters.independent else None,
-        cohen_dz=cohen_dz(a, b),
-        cohen_h=cohen_h(clusters.mean(a), clusters.mean(b)) if share or binary else None,
-        odds_ratio=wins / losses if losses else None,
-        reasons=tuple(reason for reason, holds in reasons.items() if holds),
-    )
 
 
 def tally(a: NDArray[np.float64], b: NDArray[np.float64], *, lower_is_better: bool = False) -> tuple[int, int, int]:
@@ -129,26 +72,6 @@ def tally(a: NDArray[np.float64], b: NDArray[np.float64], *, lower_is_better: bo
     above, below = int((a > b).sum()), int((a < b).sum())
     wins, losses = (below, above) if lower_is_better else (above, below)
     return wins, len(a) - above - below, losses
-
-
-def mcnemar_exact(wins: int, losses: int) -> float | None:
-    """Two-sided exact p-value of McNemar's test; None without a discordant pair.
-
-    Given the discordant pairs, wins are binomial with one half under the null hypothesis. Only for independent
-    queries: one per image.
-
-    Examples:
-        ``2 * (C(4,0) + C(4,1)) / 2^4``:
-
-        >>> mcnemar_exact(1, 3)
-        0.625
-        >>> mcnemar_exact(0, 0) is None
-        True
-    """
-    n = wins + losses
-    if n == 0:
-        return None
-    return min(1.0, 2 * float(scipy.stats.binom.cdf(min(wins, losses), n, 0.5)))
 
 
 def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
@@ -266,34 +189,31 @@ def _least_stake(excess: NDArray[np.float64], *, largest: float) -> float:
     return math.exp(-max(0.0, float(np.logaddexp(*wealth).max()) - math.log(2)))
 
 
-def cohen_h(share_a: float, share_b: float) -> float:
-    """Difference of two shares on the arcsine scale (Cohen 1988, chapter 6); 0.2 is small, 0.5 medium, 0.8 large.
-
-    Examples:
-        >>> round(cohen_h(0.75, 0.25), 4)
-        1.0472
-    """
-    return 2 * math.asin(math.sqrt(share_a)) - 2 * math.asin(math.sqrt(share_b))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """How per-query values become a figure, and how differences of it are read.
 
     Attributes:
-        reduce: How they become the figure. Of an aggregate there is the difference with its interval, but no test: a
-            query has no winner.
+        reduce: How they become the figure. Only a mean is tested: of a median or an aggregate, a query has no winner.
         lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
-        share: Values are hits and misses, or expected hits where scores tie: Cohen's h applies. Plain zeros and
-            ones are recognised.
+        share: Values are hits and misses, or expected hits where scores tie.
         span: The largest difference that the figure can have, in its unit: ``Resampling.margin`` is a percentage of
-            it. None where that is not known: equivalence is not tested.
+            it. None where that is not known: equivalence is not tested. Infinite of a mean rank: nothing is.
     """
 
     reduce: Reduce = "mean"
     lower_is_better: bool = False
     share: bool = False
     span: float | None = None
+
+    @property
+    def tested(self) -> bool:
+        """Whether differences of the figure are tested."""
+        return self.reduce == "mean" and self.span != math.inf
+
+    def margin(self, resampling: Resampling) -> float | None:
+        """Return the difference within which two encoders are equivalent, in the figure's unit; None: not tested."""
+        return resampling.margin / 100 * self.span if self.span is not None and self.tested else None
 
 
 PLAIN_MEAN = Scale()
@@ -348,6 +268,8 @@ def _differences(
     """The paired intervals of rows that have a value of both on each of these queries."""
     if not clusters.n_queries:
         return [Interval(value=np.nan, reason=NO_COMMON_QUERY)] * len(pairs)
+    if scale.reduce == "mean" and not scale.tested:
+        return [Interval(value=clusters.mean(values[a] - values[b]), reason=SKEWED) for a, b in pairs]
     rows = sorted({row for pair in pairs for row in pair})  # others may lack a value of these queries
     places = [(rows.index(a), rows.index(b)) for a, b in pairs]
     return paired_intervals(values[rows], clusters, places, resampling, scale.reduce)
@@ -366,7 +288,7 @@ def compare_encoders(
             compared on the queries where neither is NaN. For an aggregate a query may have several numbers, shape
             ``(n_queries, ...)``.
         clusters: Of these queries, with their weights.
-        resampling: How intervals and random flips are drawn, and p-values adjusted over all pairs.
+        resampling: How intervals and random flips are drawn.
 
     Returns:
         One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
@@ -377,8 +299,8 @@ def compare_encoders(
     Examples:
         >>> hits = {"old": [0, 0, 0, 1, 0, 0], "new": [1, 1, 1, 1, 1, 1]}
         >>> [c] = compare_encoders(hits, Clusters.of(range(6)), Resampling())
-        >>> c.difference.value, c.effect.wins, c.effect.losses, c.effect.p_mcnemar, c.flip_test.p
-        (-0.8333333333333334, 0, 5, 0.0625, 0.0625)
+        >>> round(c.difference.value, 3), c.effect.wins, c.effect.losses, c.flip_test.p
+        (-0.833, 0, 5, 0.0625)
     """
     names = list(values)
     pairs = list(combinations(range(len(names)), 2))
@@ -390,12 +312,8 @@ def compare_encoders(
     alike: dict[bytes, list[int]] = {}  # the pairs that have the same queries in common
     for at, queries in enumerate(common):
         alike.setdefault(queries.tobytes(), []).append(at)
-    tested = [at for at, queries in enumerate(common) if queries.any() and not callable(scale.reduce)]
-    drawn: list[FlipTest] = []
-    if tested and scale.reduce == "mean":
-        drawn = sign_flip_tests(table, clusters, [pairs[at] for at in tested], resampling)
-    elif tested:
-        drawn = median_flip_tests(table, clusters, [pairs[at] for at in tested], resampling)
+    tested = [at for at, queries in enumerate(common) if queries.any() and scale.tested]
+    drawn = sign_flip_tests(table, clusters, [pairs[at] for at in tested], resampling) if tested else []
     tests = dict(zip(tested, drawn, strict=True))
     found: dict[int, Comparison] = {}
     for places in alike.values():
@@ -409,14 +327,10 @@ def compare_encoders(
                 (names[a], names[b]), of_both, inside, difference, test, resampling, scale, fewer=fewer
             )
     compared = [found[at] for at in range(len(pairs))]
-    if resampling.adjustment == "max-t":
-        p_adjusted = [each.flip_test.p_adjusted for each in compared]
-    else:
-        p_adjusted = adjusted([each.flip_test.p for each in compared], resampling.adjustment)
     p_equivalent = adjusted([each.p_equivalent for each in compared])
     return [
-        _agreeing(replace(each, p_adjusted=p, p_equivalent=same))
-        for each, p, same in zip(compared, p_adjusted, p_equivalent, strict=True)
+        _agreeing(replace(each, p_adjusted=each.flip_test.p_adjusted, p_equivalent=same))
+        for each, same in zip(compared, p_equivalent, strict=True)
     ]
 
 
@@ -445,22 +359,20 @@ def _compared(
 
     ``values``: on the queries of ``clusters``, which both have; ``fewer``: than one has.
     """
-    per_query, effect, p_equivalent = values[0] - values[1], NO_EFFECT, None
-    if not clusters.n_queries:
-        effect = replace(NO_EFFECT, reasons=())
-    elif not callable(scale.reduce):
-        effect = effect_of(*values, clusters, lower_is_better=scale.lower_is_better, share=scale.share)
-    if clusters.n_queries and scale.span is not None and scale.reduce == "mean":
-        p_equivalent = equivalence_p(per_query, clusters, margin=resampling.margin / 100 * scale.span, span=scale.span)
+    per_query, effect, p_equivalent, detectable = values[0] - values[1], Effect(), None, None
+    reasons = [AGGREGATE] if clusters.n_queries and callable(scale.reduce) else []
+    if clusters.n_queries and not callable(scale.reduce):
+        wins, ties, losses = tally(*values, lower_is_better=scale.lower_is_better)
+        effect = Effect(wins=wins, ties=ties, losses=losses, cohen_dz=cohen_dz(*values))
+        reasons = reasons if wins + losses else [IDENTICAL]
+    if clusters.n_queries and (margin := scale.margin(resampling)) is not None:
+        p_equivalent = equivalence_p(per_query, clusters, margin=margin, span=scale.span or 1.0)
     difference = _within(agreeing_with_test(difference, flip.p, level=resampling.level), scale.span)
-    reasons, detectable = [*effect.reasons], None
-    critical = (flip.criticals or (0.0,))[0] or TWO_SIDED  # 0: medians that hardly a flip moves
     if IDENTICAL not in reasons:  # of encoders that never differ, that one reason
         reasons = [difference.reason, *reasons] if difference.reason else reasons
-        if scale.reduce == "mean":
+        if scale.tested and clusters.n_queries:
+            critical = (flip.criticals or (TWO_SIDED,))[0]
             detectable = detectable_effect(per_query, clusters, critical=critical, share=scale.share)
-        elif difference.standard_error and clusters.n_effective >= LEAST_STUDIED:  # by the bootstrap
-            detectable = (critical + float(scipy.special.ndtri(POWER))) * difference.standard_error
     own = difference if resampling.level <= 1 - ALPHA else Interval(value=difference.value)
     unsure = no_interval(clusters) is not None
     known = bool(flip.criticals) and not unsure
@@ -510,20 +422,17 @@ def _simultaneous(
 ) -> Iterator[Ends]:
     """For every critical value the ends that hold together with those of all other pairs, never within ``own``.
 
-    Of means Student's interval of one pair, at the level at which a normal difference exceeds the critical value; where
-    all images have the same difference, Wilson's, as if each had one of the two largest. Of medians, those as far away
-    as the flipped medians are apart.
+    Student's interval of one pair, at the level at which a normal difference exceeds the critical value; where all
+    images have the same difference, Wilson's, as if each had one of the two largest.
     """
     n, most = clusters.n_effective, math.inf if scale.span is None else scale.span
     deviations = clusters.sums(per_query[None] - own.value)[:, 0] / clusters.totals.sum()
     for sharers, critical in zip(SHARERS, criticals, strict=False):
-        found = replace(own, low=own.value - critical, high=own.value + critical)
-        if scale.reduce == "mean":
-            level = 1 - min(ALPHA / sharers, 2 * float(scipy.special.ndtr(-critical)))
-            found = student_interval(own.value, deviations, level=level, n_effective=n)
-            if found.low is None and math.isfinite(most):
-                ends = wilson_interval(n * float(np.clip(0.5 + own.value / most / 2, 0, 1)), n, level=level)
-                found = replace(found, low=most * (2 * ends[0] - 1), high=most * (2 * ends[1] - 1))
+        level = 1 - min(ALPHA / sharers, 2 * float(scipy.special.ndtr(-critical)))
+        found = student_interval(own.value, deviations, level=level, n_effective=n)
+        if found.low is None and math.isfinite(most):
+            ends = wilson_interval(n * float(np.clip(0.5 + own.value / most / 2, 0, 1)), n, level=level)
+            found = replace(found, low=most * (2 * ends[0] - 1), high=most * (2 * ends[1] - 1))
         known = [end for end in (found.low, found.high, own.low, own.high, own.value) if end is not None]
         if max(known) - min(known) <= DUST * max(1.0, abs(own.value)):
             return

@@ -84,25 +84,21 @@ def rank_encoders(
     return dict(zip(encoders, rank_sets(better), strict=True))
 
 
-# --- One ranking of encoders over several corpora: macro mean and Borda count, and the ranks that the data leave open.
+# --- One ranking of encoders over several corpora by their macro means, and the ranks that the data leave open.
 #
 # Two questions have different answers (``docs/protocols.md`` §6):
 #
 # * Which encoder is better on **these corpora**? Images are the units; a photograph that several corpora have is one in
 #   all of them. Means have Student's interval, on the scale of a share, and are tested by sign flips of all images of
-#   all corpora. A Borda count is bounded by the tests within the corpora, because a bootstrap of ranks is not valid
-#   where encoders are nearly equal (Hall and Miller 2009, Using the bootstrap to quantify the authority of an empirical
-#   ranking).
+#   all corpora.
 # * Which encoder is better on **corpora like these**? The corpora are a sample, and their number is the number of
 #   observations, as long as none shares photographs with another. The spread between corpora holds that of their images
 #   already, so whole corpora are the units (Davison and Hinkley 1997, Bootstrap Methods and their Application, section
-#   3.8): Student's t for means, sign flips for Borda counts. Resampling corpora and images by the bootstrap finds a
-#   difference where there is none in a third of suites of 5 corpora and 8 encoders
-#   (``tests/benchmarks/suite_ranks.py``).
+#   3.8), by Student's t. Resampling corpora and images by the bootstrap finds a difference where there is none in a
+#   third of suites of 5 corpora and 8 encoders (``tests/benchmarks/suite_ranks.py``).
 
 
 Estimand: TypeAlias = Literal["these corpora", "corpora like these"]
-Statistic: TypeAlias = Literal["macro mean", "borda"]
 LEAST_CORPORA = 3  # of a ranking over corpora
 LEAST_SAMPLE = 5  # corpora that say something about others like them
 _ROUNDING = 1e-12
@@ -111,8 +107,7 @@ _ROUNDING = 1e-12
 class Standing(NamedTuple):
     """One encoder in a ranking: its figure with its interval, and the ranks that it can hold (None: not tested).
 
-    ``n_effective``: Kish's number of the units that the ranks rest on: photographs, for a Borda count the fewest of a
-    corpus; or corpora.
+    ``n_effective``: Kish's number of the units that the ranks rest on: photographs, or corpora.
     """
 
     figure: Interval
@@ -124,22 +119,18 @@ def rank_over_corpora(
     corpora: Sequence[Sequence[ClusteredValues]],
     resampling: Resampling,
     units: Sequence[NDArray[np.int64]] | None = None,
-) -> dict[tuple[Estimand, Statistic], list[Standing]]:
-    """Macro mean and Borda count of every encoder over the corpora, under both estimands.
-
-    The macro mean is the mean over corpora of their headlines. The Borda count is the mean over corpora of the share of
-    the other encoders that an encoder is above, 0..1; an equal one counts half.
+) -> dict[Estimand, list[Standing]]:
+    """Return the macro mean of every encoder, the mean over corpora of their headlines, under both estimands.
 
     Args:
         corpora: For each corpus the parts of its headline, which is their mean: per-query values of the same encoders,
             shape ``(n_encoders, n_queries)``, and the clusters of these queries.
-        resampling: ``1 - level`` bounds the probability of any false statement about ranks, for each estimand and
-            statistic.
+        resampling: ``1 - level`` bounds the probability of any false statement about ranks, for each estimand.
         units: For each corpus the unit of every cluster, shape ``(n_clusters,)``, numbered from 0 over all corpora:
             clusters with equal numbers are of the same photographs. Left out: no two are.
 
     Returns:
-        For each estimand and statistic the encoders in their order. With fewer than ``LEAST_SAMPLE`` corpora, or where
+        For each estimand the encoders in their order. With fewer than ``LEAST_SAMPLE`` corpora, or where
         some share units, those like them have figures without interval and ranks, with the reason.
 
     Raises:
@@ -151,12 +142,10 @@ def rank_over_corpora(
         >>> images = Clusters.of(range(40))
         >>> corpus = [ClusteredValues([[1.0] * 40, [0.0, 1.0] * 20], images)]
         >>> found = rank_over_corpora([corpus] * 3, Resampling(replicates=200, permutations=500))
-        >>> for standing in found["these corpora", "macro mean"]:
+        >>> for standing in found["these corpora"]:
         ...     print(standing.figure.value, standing.held)
         1.0 RankSet(best=1, worst=1)
         0.5 RankSet(best=2, worst=2)
-        >>> [standing.figure.value for standing in found["these corpora", "borda"]]
-        [1.0, 0.0]
     """
     shares, deviations = ([_contributions(parts, centred=centred) for parts in corpora] for centred in (False, True))
     headlines = np.stack(
@@ -170,44 +159,23 @@ def rank_over_corpora(
         raise ValueError(
             f"a ranking needs {LEAST_CORPORA} corpora and 2 encoders, got {n_corpora} corpora and {n_encoders} encoders"
         )
-    borda = borda_counts(headlines)
     if units is None:
         ends = np.cumsum([0, *map(len, shares)])
         units = [np.arange(start, end) for start, end in pairwise(ends)]
     shared = np.array([[np.intersect1d(one, other).size > 0 for other in units] for one in units])
-    linked = scipy.sparse.csgraph.connected_components(shared, directed=False)  # corpora, by common units
-    _, group = linked
-    groups = [np.flatnonzero(group == number).tolist() for number in range(group.max() + 1)]
+    n_groups, _ = scipy.sparse.csgraph.connected_components(shared, directed=False)
     weights = [sum(clusters.totals / clusters.totals.sum() for _, clusters in parts) for parts in corpora]
-    n_effective, fewest = _effective(_over_units(units, weights)), min(map(_effective, weights))
-    everywhere = _better(_over_units(units, shares) / n_corpora, n_effective, resampling, resampling.alpha)
-    within = [
-        _better(share, _effective(weight), resampling, resampling.alpha / n_corpora)
-        for share, weight in zip(shares, weights, strict=True)
-    ]
+    n_effective = _effective(_over_units(units, weights))
+    everywhere = _better(_over_units(units, shares) / n_corpora, n_effective, resampling)
     errors = _over_units(units, [of_corpus / n_corpora for of_corpus in deviations])
     macro = [
         student_interval(mean, of_encoder, level=resampling.level, n_effective=n_effective, bounds=(0.0, 1.0))
         for mean, of_encoder in zip(headlines.mean(axis=0).tolist(), errors.T, strict=True)
     ]
     return {
-        ("these corpora", "macro mean"): _standings(macro, everywhere, n_effective),
-        ("these corpora", "borda"): _bounded(borda.mean(axis=0), np.stack(within), fewest),
-        ("corpora like these", "macro mean"): _sampled(headlines, resampling, len(groups), discrete=False),
-        ("corpora like these", "borda"): _sampled(borda, resampling, len(groups), discrete=True),
+        "these corpora": _standings(macro, everywhere, n_effective),
+        "corpora like these": _sampled(headlines, resampling, n_groups),
     }
-
-
-def borda_counts(headlines: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The share of the other encoders that each is above, an equal one half; same shape ``(n_corpora, n_encoders)``.
-
-    Examples:
-        >>> borda_counts(np.array([[0.9, 0.5, 0.5], [0.1, 0.2, 0.3]])).tolist()
-        [[1.0, 0.25, 0.25], [0.0, 0.5, 1.0]]
-    """
-    above = np.sign(np.round(headlines[:, :, None] - headlines[:, None, :], 12)).sum(axis=2)
-    counts: NDArray[np.float64] = (above / (headlines.shape[1] - 1) + 1) / 2
-    return counts
 
 
 def _contributions(parts: Sequence[ClusteredValues], *, centred: bool) -> NDArray[np.float64]:
@@ -233,16 +201,14 @@ def _effective(weights: NDArray[np.float64]) -> float:
     return float(weights.sum() ** 2 / np.square(weights).sum())
 
 
-def _better(
-    contributions: NDArray[np.float64], n_effective: float, resampling: Resampling, alpha: float
-) -> NDArray[np.bool_]:
+def _better(contributions: NDArray[np.float64], n_effective: float, resampling: Resampling) -> NDArray[np.bool_]:
     """Which encoder is better than which, over all pairs together, by sign flips of the rows of contributions."""
     n_units, n_encoders = contributions.shape
     pairs = list(combinations(range(n_encoders), 2))
     tests = sign_flip_tests(contributions.T, Clusters.of(range(n_units)), pairs, resampling)
     least = least_p(n_effective)
     p_adjusted = [None if test.p_adjusted is None else max(test.p_adjusted, least) for test in tests]
-    return _winners(contributions.sum(axis=0), pairs, p_adjusted, alpha)
+    return _winners(contributions.sum(axis=0), pairs, p_adjusted, resampling.alpha)
 
 
 def _winners(
@@ -259,23 +225,8 @@ def _standings(figures: Sequence[Interval], better: NDArray[np.bool_], n_effecti
     return [Standing(figure, held, n_effective) for figure, held in zip(figures, rank_sets(better), strict=True)]
 
 
-def _bounded(borda: NDArray[np.float64], within: NDArray[np.bool_], n_effective: float) -> list[Standing]:
-    """Borda counts between the certain wins and the certain losses of the corpora, shape ``(n_corpora, n, n)``."""
-    others = len(borda) - 1
-    low = within.sum(axis=2).mean(axis=0) / others
-    high = 1 - within.sum(axis=1).mean(axis=0) / others
-    figures = [
-        Interval(value=value, low=a, high=b, method="simultaneous")
-        for value, a, b in zip(borda.tolist(), low.tolist(), high.tolist(), strict=True)
-    ]
-    return _standings(figures, low[:, None] > high[None, :] + _ROUNDING, n_effective)
-
-
-def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, *, discrete: bool) -> list[Standing]:
-    """Means over corpora that are a sample, shape ``(n_corpora, n_encoders)``: intervals by Student's t.
-
-    Differences are tested by Student's t adjusted by Holm, or by flipping the signs of corpora where they are discrete.
-    """
+def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int) -> list[Standing]:
+    """Means over corpora that are a sample, shape ``(n_corpora, n_encoders)``: Student's t, adjusted by Holm."""
     n_corpora, n_encoders = table.shape
     means = table.mean(axis=0)
     reason = ""
@@ -293,9 +244,6 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
         else Interval(value=m, reason=NO_SPREAD.replace("images", "corpora"))
         for m, r, e in zip(means.tolist(), reach.tolist(), errors.tolist(), strict=True)
     ]
-    alpha = resampling.alpha
-    if discrete:
-        return _standings(figures, _better(table / n_corpora, n_corpora, resampling, alpha), n_corpora)
     pairs = list(combinations(range(n_encoders), 2))
     differences = np.stack([table[:, a] - table[:, b] for a, b in pairs])
     error = differences.std(axis=1, ddof=1) / np.sqrt(n_corpora)
@@ -303,4 +251,4 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int, 
         float(2 * scipy.special.stdtr(n_corpora - 1, -abs(m) / e)) if e > _ROUNDING else None
         for m, e in zip(differences.mean(axis=1).tolist(), error.tolist(), strict=True)
     ]
-    return _standings(figures, _winners(means, pairs, adjusted(p), alpha), n_corpora)
+    return _standings(figures, _winners(means, pairs, adjusted(p), resampling.alpha), n_corpora)

@@ -5,7 +5,6 @@ Clusters are the units: the captions of one image may be in both of two parts, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,18 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import Bounds, Interval, clustered_wilson, student_interval
+from capim.tasks.statistics.intervals import Bounds, Hits, Interval, student_interval
 
 _ROUNDING = 1e-9
 LEAST_CLUSTERS = 10  # effective ones, of a part with an interval or a test: with 2, 3, 5 intervals covered 62, 77, 89 %
 LEAST_EXPECTED = 5.0  # hits, and misses, of a part that is like all queries: with fewer, no interval and no test
-NORMAL_FROM = 40  # effective clusters from which permutations of what is not a share are normal enough
 NO_QUERY = "no interval: this part has no query"
 FEW_CLUSTERS = f"no interval: fewer than {LEAST_CLUSTERS} images"
 FEW_EXPECTED = f"no interval: fewer than {LEAST_EXPECTED:.0f} hits or misses expected in so small a part"
-PERMUTATIONS = 9_999
-_AT_ONCE = 500
-_LABELS = 6  # the stream of random numbers that exchanges labels
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,12 +72,10 @@ class PartMeans:
         if (reason := self.too_small(encoder, part)) is not None:
             return Interval(value=estimate, reason=reason)
         influence, n_effective = self.influences[encoder, part], self.n_effective(encoder, part)
-        if not self.share:
-            return student_interval(estimate, influence, level=self.level, n_effective=n_effective, bounds=self.bounds)
-        n_queries, n_clusters = self.counts(encoder, part)
-        error = float(np.sqrt(n_clusters / (n_clusters - 1) * np.square(influence).sum()))
-        return clustered_wilson(
-            estimate, error, n_queries=n_queries, shares=self.shares[encoder, part], level=self.level
+        hits = Hits(float(self.n_queries[encoder, part]), self.shares[encoder, part]) if self.share else None
+        bounds = (0.0, 1.0) if self.share else self.bounds
+        return student_interval(
+            estimate, influence, level=self.level, n_effective=n_effective, bounds=bounds, hits=hits
         )
 
     def difference(self, encoder: int, part: int, other: int) -> Interval:
@@ -149,8 +142,6 @@ def label_tests(
     labels: NDArray[np.bool_],
     among: NDArray[np.bool_],
     clusters: Clusters,
-    *,
-    share: bool = True,
 ) -> NDArray[np.float64]:
     """Two-sided p-values of the difference between labelled and other queries, shape ``(n_encoders, n_labels)``.
 
@@ -159,8 +150,7 @@ def label_tests(
     or none of them for a category) might as well belong to another image with as many captions, and within an image to
     any of its captions. The sum over labelled queries has an exact mean and variance over these permutations; the
     p-value is that of the normal distribution with both (Good 2005, section 3.7), as in the test of Cochran, Mantel and
-    Haenszel. Of what is not a share, below ``NORMAL_FROM`` effective clusters, it is counted in random permutations: a
-    few images that are far off are not normal. p-values from the bootstrap of two slices are not valid where a slice is
+    Haenszel. p-values from the bootstrap of two slices are not valid where a slice is
     small or nearly all of it hits: with two queries at R@1 .95 they reject three times in four.
 
     NaN where there is nothing to permute: all or none of the queries have the label, or equal values wherever labels
@@ -172,7 +162,6 @@ def label_tests(
         labels: Which queries have each label, shape ``(n_labels, n_queries)``.
         among: The queries of which the labels are known, shape ``(n_queries,)``; the others take no part.
         clusters: Of all queries.
-        share: Whether the values are hits and misses.
 
     Examples:
         Of 21 images, 10 have the label, all of them hits, and 3 of the other 11 are missed:
@@ -198,29 +187,4 @@ def label_tests(
     distance = np.abs(table @ has.T - expected)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(variance > _ROUNDING, distance / np.sqrt(variance), np.nan)
-    if share or clusters.only(among).n_effective >= NORMAL_FROM:
-        return 2 * scipy.special.ndtr(-z)
-    as_far = np.zeros(z.shape)
-    for orders in _exchanged(image, size):
-        for label, row in enumerate(has):
-            sums = row[orders] @ table.T
-            as_far[:, label] += (np.abs(sums - expected[:, label]) >= distance[:, label] - _ROUNDING).sum(axis=0)
-    return np.where(np.isnan(z), np.nan, (1 + as_far) / (1 + PERMUTATIONS))
-
-
-def _exchanged(image: NDArray[np.intp], size: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-    """Random orders of the queries: images with as many of them change places, and so do the queries of an image.
-
-    ``image`` is the image of every query, ``size`` the number of queries of every image. Yields blocks of the shape
-    ``(n_orders, n_queries)``.
-    """
-    rng = np.random.default_rng((_LABELS, len(image), len(size)))
-    of_image = np.split(np.argsort(image, kind="stable"), np.cumsum(size)[:-1])
-    alike = [np.stack([of_image[at] for at in np.flatnonzero(size == n)]) for n in np.unique(size)]
-    for start in range(0, PERMUTATIONS, _AT_ONCE):
-        orders = np.empty((min(_AT_ONCE, PERMUTATIONS - start), len(image)), dtype=np.intp)
-        for places in alike:
-            images = rng.random((len(orders), len(places))).argsort(axis=1)
-            within = rng.random((len(orders), *places.shape)).argsort(axis=2)
-            orders[:, places] = np.take_along_axis(places[images], within, axis=2)
-        yield orders
+    return 2 * scipy.special.ndtr(-z)

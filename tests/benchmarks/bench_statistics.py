@@ -13,7 +13,7 @@ from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.summary import Evaluated, result_rows
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import bootstrap_samples
+from capim.tasks.statistics.intervals import interval_of
 from tests.benchmarks.own_process import alone, peak_gib
 from tests.benchmarks.rows import Row, timed
 
@@ -63,10 +63,11 @@ def all_rows(replicates: int) -> tuple[float, float]:
 def all_intervals(replicates: int) -> tuple[float, float]:
     """Seconds and peak GiB for percentile intervals of these rows alone: what SciPy is compared with."""
     return _per_encoder(
-        lambda evaluated: bootstrap_samples(
-            [sample for each in evaluated for _, sample in each.samples],
-            Resampling(replicates=replicates, method="percentile"),
-        )
+        lambda evaluated: [
+            interval_of(*sample, Resampling(replicates=replicates, method="percentile"))
+            for each in evaluated
+            for _, sample in each.samples
+        ]
     )
 
 

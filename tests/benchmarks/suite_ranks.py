@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import ClusteredValues, bootstrap_replicates, stacked_statistic
+from capim.tasks.statistics.intervals import ClusteredValues, replicates_of
 from capim.tasks.statistics.ranking import (
     LEAST_SAMPLE,
     Estimand,
     Standing,
-    Statistic,
-    borda_counts,
     rank_over_corpora,
 )
 from tests.benchmarks.rows import Row
@@ -135,23 +133,21 @@ def covered(standings: list[Standing], truth: Truth) -> float:
 
 def judged(
     suite: Suite, *, suites: int, resampling: Resampling, seed: int = 0
-) -> Iterator[tuple[tuple[Estimand, Statistic], list[Standing], Truth]]:
-    """The standings of simulated suites by estimand and statistic, with the truth about each."""
+) -> Iterator[tuple[Estimand, list[Standing], Truth]]:
+    """The standings of simulated suites by estimand, with the truth about each."""
     rng = np.random.default_rng(seed)
     for at in range(suites):
         corpora, shares = drawn(suite, rng)
         for key, standings in rank_over_corpora(corpora, replace(resampling, seed=at)).items():
-            sampled = key[0] == "corpora like these"
+            sampled = key == "corpora like these"
             if sampled and len(corpora) < LEAST_SAMPLE:
                 continue
-            recalls = suite.truth if sampled else shares
-            figures = recalls if key[1] == "macro mean" else borda_counts(recalls)
-            yield key, standings, Truth(figures=figures.mean(axis=0))
+            yield key, standings, Truth(figures=(suite.truth if sampled else shares).mean(axis=0))
 
 
-def holds_in(suite: Suite, *, suites: int, resampling: Resampling) -> dict[tuple[Estimand, Statistic], int]:
-    """In how many simulated suites all ranks hold, for each estimand and statistic."""
-    held: Counter[tuple[Estimand, Statistic]] = Counter()
+def holds_in(suite: Suite, *, suites: int, resampling: Resampling) -> dict[Estimand, int]:
+    """In how many simulated suites all ranks hold, for each estimand."""
+    held: Counter[Estimand] = Counter()
     for key, standings, truth in judged(suite, suites=suites, resampling=resampling):
         held[key] += holds(standings, truth)
     return dict(held)
@@ -167,8 +163,11 @@ def false_claims_of_a_bootstrap_of_both(suite: Suite, *, suites: int, seed: int 
     for at in range(suites):
         corpora, _ = drawn(suite, rng)
         resampling = Resampling(replicates=400, seed=at)
-        drawn_of = [bootstrap_replicates(stacked_statistic(parts), suite.n_images, resampling) for parts in corpora]
-        replicates = np.stack([of.reshape(2, -1, 400).mean(axis=0) for of in drawn_of])  # of both directions
+        drawn_of = [
+            [[replicates_of(row, clusters, resampling) for row in np.asarray(values)] for values, clusters in parts]
+            for parts in corpora
+        ]
+        replicates = np.mean(drawn_of, axis=1)  # of both directions
         n_corpora, n_encoders = suite.truth.shape
         corpus, draw = (rng.integers(0, n, (400, n_corpora)) for n in (n_corpora, 400))
         means = replicates[corpus, :, draw].mean(axis=1)
@@ -189,17 +188,15 @@ def rows(quick: bool = False) -> list[Row]:
     least = 100 * (LEVEL - 3 * float(np.sqrt(LEVEL * (1 - LEVEL) / suites)))  # three standard errors below 95 %
     found = []
     for suite in SUITES:
-        simulated: dict[tuple[Estimand, Statistic], list[tuple[bool, float, float]]] = {}
+        simulated: dict[Estimand, list[tuple[bool, float, float]]] = {}
         for key, standings, truth in judged(suite, suites=suites, resampling=resampling):
             width = float(np.mean([s.held.worst - s.held.best + 1 for s in standings if s.held is not None]))
-            # the Borda count of corpora like these is not known where corpora differ: only its ranks are judged
-            inside = np.nan if key == ("corpora like these", "borda") else covered(standings, truth)
-            simulated.setdefault(key, []).append((holds(standings, truth), width, inside))
-        for (estimand, statistic), each in simulated.items():
+            simulated.setdefault(key, []).append((holds(standings, truth), width, covered(standings, truth)))
+        for estimand, each in simulated.items():
             hold, width, inside = np.array(each, dtype=float).T
             known = inside[np.isfinite(inside)]
             intervals = f", intervals cover {100 * known.mean():.1f} %" if len(known) else ""
-            name = f"{suite.name}: {statistic} on {estimand}, all ranks hold"
+            name = f"{suite.name}: {estimand}, all ranks hold"
             note = f"{width.mean():.1f} ranks per encoder{intervals}"
             found.append(Row(name, 100 * float(hold.mean()), "%", f">= {least:.1f}", note=note))
     sampled = next(suite for suite in SUITES if suite.between)

@@ -106,11 +106,11 @@ COLUMNS = {
     "store verify": "state", "watch": "verdict", "why": "reason",
 }  # fmt: skip
 VALUES = {
-    "adjustment": "benjamini-hochberg", "against": "published", "analyses": "complexity",
+    "against": "published", "analyses": "complexity",
     "baseline": "{run}", "batch_size": "7", "captions": "{captions}", "compile": "", "corpora": PAIRS, "corpus": PAIRS,
     "depths": "5", "device": "cpu:0", "distractors": PAIRS, "encoder": "tiny-clip",
     "encoders": "tiny-clip,tiny-colpali", "format": "json", "image": "{picture}",
-    "interval": "bca", "judgements": "{judgements}", "k": "3", "keep_replicates": "",
+    "interval": "percentile", "judgements": "{judgements}", "k": "3", "keep_replicates": "",
     "kind": "clip-benchmark",
     "level": "0.9", "limits": "bytes=9999", "margin": "2", "memory": "1GiB",
     "metric": "{metric}:hit", "metrics": "R@1",
@@ -172,6 +172,9 @@ SPECIAL = {
     "import plan": Case(BASES["import"], "--plan", writes=True),
     "import protocol": Case(f"{IMPORT} --scores {{scores}}", "--protocol t2i/all", writes=True),
     "import replicates": Case(BASES["import"], "--replicates 200", refused="--replicates has no effect"),
+    "export sample": Case(
+        f"export misses --to {{tmp}}/f.csv --encoders tiny-clip-plain --corpus {SHAPES}", "--sample 2"
+    ),
     "export what": Case(f"export --to {{tmp}}/f.csv --corpus {SHAPES}", "results", without="outcomes"),
     "export to": Case("export results", "--to {tmp}/f.csv", without="--to {tmp}/g.json"),
     "export modality": Case(
@@ -506,7 +509,7 @@ def test_every_field_of_a_suite_is_used_by_the_command_or_named_as_without_effec
         "name": "n", "workspace": "w", "corpora": ["shapes"], "encoders": ["tiny-clip"], "protocols": ["t2i/all"],
         "sample": 12, "batch_size": 7, "device": "cpu:0", "shards": 2, "precision": "bfloat16", "storage": "float16",
         "compile": True, "parts": 2, "memory": "3GiB", "distractors": ["shapes-winoground"], "replicates": 200,
-        "seed": 1, "level": 0.9, "interval": "bca", "adjustment": "benjamini-hochberg", "permutations": 2000,
+        "seed": 1, "level": 0.9, "interval": "percentile", "permutations": 2000,
         "margin": 2.0, "keep_replicates": True, "analyses": ["complexity"], "baseline": "r", "trust_remote_code": True,
     }  # fmt: skip
     assert values.keys() == FIELDS.keys()

@@ -215,11 +215,11 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(wor
     for table, earlier in before.items():
         assert others(rows(workspace, table), name) == earlier
     # without --metric its comparisons stay as they are; with it they are computed again
-    command(f"{COMPARE} --adjustment benjamini-hochberg")
+    command(f"{COMPARE} --permutations 2000")
     assert current(workspace, "comparisons", metric=name) == own["comparisons"]
-    again = command(f"compare {metric} {SAME} --adjustment benjamini-hochberg")
+    again = command(f"compare {metric} {SAME} --margin 3")
     assert "3 comparisons by own:short(n=12)" in again.err
-    assert {row["adjustment"] for row in current(workspace, "comparisons", metric=name)} == {"benjamini-hochberg"}
+    assert len(current(workspace, "comparisons", metric=name)) == 3
     assert rows(workspace, "results", metric=name) == own["results"]
     page = readable(command("report").page.read_text())
     title = f"Found first, of captions of at most n words ({name})"

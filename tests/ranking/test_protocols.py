@@ -20,7 +20,7 @@ from capim.tasks.ranking.protocols import PROTOCOLS, protocols_of, select_protoc
 from capim.tasks.results.suite import cluster_photographs, photographs_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import ClusteredValues, bootstrap_samples
+from capim.tasks.statistics.intervals import interval_of
 from tests.ranking.conftest import corpus_in, small_corpus, stored_and_read, task_of, tasks_of
 
 LABELS = ("i2t/class", "i2t/class-balanced", "t2i/class", "i2i/label")
@@ -213,9 +213,9 @@ def test_images_without_captions_are_searched_but_never_ask_and_are_never_drawn(
         assert len(np.unique(np.concatenate(task.galleries))) == len(captions if id_ == "t2i/all" else values)
         clusters = Clusters.of(task.clusters, drawn_clusters(corpus, task.protocol), task.weights)
         assert clusters.n_clusters == 3
-        sample = ClusteredValues([values], clusters)
-        found = [bootstrap_samples([sample], Resampling(replicates=200, seed=1), how)[0] for how in ("mean", "median")]
-        return [(interval.low, interval.high) for [interval] in found]
+        how = Resampling(replicates=200, seed=1, method="percentile")
+        found = [interval_of(values, clusters, how, "mean"), interval_of(values, clusters, how, "median")]
+        return [(interval.low, interval.high) for interval in found]
 
     values = [1.0, 4.0, 2.0]
     assert intervals([0, 1, 0, 0, 1, 1, 0], values) == intervals([1, 1, 1], values)

@@ -145,7 +145,6 @@ def test_intervals_that_were_made_in_several_ways_are_refused_with_what_to_type(
 
 def test_every_reference_of_a_corpus_or_a_method_has_an_entry() -> None:
     named = {key for keys in paper._OF_CORPORA.values() for key in keys}
-    named |= {key for _, keys in paper._ADJUSTED.values() for key in keys}
     assert named <= {*re.findall(r"^@\w+\{(\w+),", paper._REFERENCES.read_text("utf-8"), re.MULTILINE)}
     assert paper._OF_CORPORA.keys() <= CORPORA.keys()
 

@@ -26,8 +26,8 @@ from capim.tasks.results.combined import (
     rsum_values,
 )
 from capim.tasks.results.comparison import encoder_key, figure_rows
-from capim.tasks.statistics.draws import Resampling, count_blocks
-from capim.tasks.statistics.intervals import statistic_of, student_interval
+from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.intervals import FEW_IMAGES, mean_spread, replicates_of
 from tests.results.test_rows import SOURCE
 
 RESAMPLING = Resampling(replicates=200, seed=3)
@@ -74,14 +74,11 @@ def test_the_interval_is_that_of_the_mean_under_draws_that_all_languages_share()
     found = rows(*GRID)["t2i/*/*", "R@1"]
     per_image = np.mean([[o.rank_best == 1 for o in GRID[i : i + 2]] for i in (0, 2, 4)], axis=(0, 1))
     units = part_of(GRID[0], drawn=4).clusters
-    of_images = student_interval(
-        per_image.mean(), (per_image - per_image.mean()) / 4, level=0.95, n_effective=4, bounds=(0, 1)
-    )
-    assert (found["ci_low"], found["ci_high"]) == pytest.approx((of_images.low, of_images.high))
-    assert found["interval_method"] == "wilson" and units.n_effective == 4
+    assert (found["ci_low"], found["reason"], units.n_effective) == (None, FEW_IMAGES, 4)
+    spread = mean_spread(per_image, units, RESAMPLING)
+    assert found["standard_error"] == pytest.approx(np.sqrt(4 / 3 * np.square(spread).sum()))
     drawn = rows(*GRID, how=replace(RESAMPLING, method="percentile"))["t2i/*/*", "R@1"]
-    counts = np.concatenate(list(count_blocks(4, replicates=RESAMPLING.replicates, seed=RESAMPLING.seed)))
-    quantiles = np.quantile(statistic_of(per_image[None], units)(counts)[0], [0.025, 0.975])
+    quantiles = np.quantile(replicates_of(per_image, units, RESAMPLING), [0.025, 0.975])
     assert (drawn["ci_low"], drawn["ci_high"]) == pytest.approx(quantiles)
 
 

@@ -10,18 +10,17 @@ from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ON_COMMON
-from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.draws import Resampling, count_blocks
 from capim.tasks.statistics.flips import NO_TEST
 from capim.tasks.statistics.intervals import (
     NO_SPREAD,
-    ClusteredValues,
-    bootstrap_samples,
-    cluster_medians,
+    OF_MEDIANS,
     interval_of,
     paired_intervals,
-    statistic_of,
+    percentile_interval,
+    replicates_of,
 )
-from capim.tasks.statistics.pairs import AGGREGATE, NO_COMMON_QUERY, NO_EFFECT, Comparison, Scale, compare_encoders
+from capim.tasks.statistics.pairs import AGGREGATE, NO_COMMON_QUERY, Comparison, Effect, Scale, compare_encoders
 from capim.tasks.statistics.slices import NO_QUERY, part_means
 
 RESAMPLING = Resampling(replicates=300, permutations=300, seed=7)
@@ -47,12 +46,13 @@ def test_a_pair_is_compared_on_the_queries_that_both_have_a_value_of(reduce: str
     scale = Scale(reduce=reduce)  # type: ignore[arg-type]
     together = compare_encoders({"x": x, "y": y, "z": z}, CLUSTERS, RESAMPLING, scale)
     [alone] = compare_encoders({"x": x[both], "y": y[both]}, CLUSTERS.only(both), RESAMPLING, scale)
-    assert figures(together[0]) == replace(figures(alone), reason=ON_COMMON.format(n=70))
+    common = [] if reduce == "mean" else [OF_MEDIANS]
+    assert figures(together[0]) == replace(figures(alone), reason="; ".join([*common, ON_COMMON.format(n=70)]))
     whole = compare_encoders({"y": y, "z": values(3)[2]}, CLUSTERS, RESAMPLING, scale)
     assert figures(together[2]) == figures(whole[0]), "what x lacks changes nothing for the pair of the others"
     assert (alone.n_queries, alone.n_clusters) == (70, 18)
     assert [(pair.a, pair.b, pair.n_queries) for pair in together] == [("x", "y", 70), ("x", "z", 90), ("y", "z", 90)]
-    assert all(pair.p_adjusted is not None for pair in together)
+    assert all((pair.p_adjusted is not None) == (reduce == "mean") for pair in together)
 
 
 def test_two_encoders_without_a_common_query_have_a_reason_and_an_infinite_value_is_refused() -> None:
@@ -84,12 +84,14 @@ def test_parts_have_the_means_and_intervals_of_the_known_queries_of_each_encoder
 
 
 def test_an_aggregate_gets_every_query_as_often_as_its_cluster_was_drawn() -> None:
-    row = values(1)
-    by_median = cluster_medians(row, CLUSTERS)
-    by_function = statistic_of(row, CLUSTERS, lambda drawn: float(np.median(drawn)))
-    weights = np.random.default_rng(1).integers(0, 4, (20, 33)).astype(np.uint8)
-    assert by_function(weights) == pytest.approx(by_median(weights))
-    assert np.isnan(by_function(np.zeros((1, 33), dtype=np.uint8))).all()
+    [row] = values(1)
+    seen: list[NDArray[np.float64]] = []
+    replicates_of(row, CLUSTERS, RESAMPLING, lambda drawn: seen.append(drawn) or 0.0)  # type: ignore[func-returns-value]
+    [first, *_] = np.concatenate(list(count_blocks(33, replicates=300, seed=7)))
+    assert len(seen) == 300
+    np.testing.assert_array_equal(seen[0], np.repeat(row, first[CLUSTERS.labels]))
+    by_median, by_function = (replicates_of(row, CLUSTERS, RESAMPLING, of) for of in ("median", np.median))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(by_median, by_function)
 
 
 def test_the_interval_of_an_aggregate_is_that_of_its_replicates() -> None:
@@ -98,7 +100,7 @@ def test_the_interval_of_an_aggregate_is_that_of_its_replicates() -> None:
     def correlation(drawn: NDArray[np.float64]) -> float:
         return float(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1])  # type: ignore[index]
 
-    [[interval]] = bootstrap_samples([ClusteredValues(pairs[None], CLUSTERS)], RESAMPLING, correlation)
+    interval = interval_of(pairs, CLUSTERS, RESAMPLING, correlation)
     assert interval.value == pytest.approx(correlation(pairs))
     assert interval.low is not None and interval.high is not None and interval.low < interval.value < interval.high
     [difference] = paired_intervals(np.stack([pairs, pairs]), CLUSTERS, [(0, 1)], RESAMPLING, correlation)
@@ -111,7 +113,7 @@ def test_an_aggregate_has_a_difference_with_its_interval_and_a_reason_instead_of
     [pair] = compare_encoders({"x": x, "y": y}, CLUSTERS, RESAMPLING, Scale(reduce=lambda drawn: float(np.ptp(drawn))))
     assert pair.difference.value == pytest.approx(np.ptp(x[4:]) - np.ptp(y[4:]))
     assert pair.difference.low is not None
-    assert (pair.flip_test, pair.effect) == (NO_TEST, NO_EFFECT)
+    assert (pair.flip_test, pair.effect) == (NO_TEST, Effect())
     assert (pair.reason, pair.n_queries) == (f"{AGGREGATE}; {ON_COMMON.format(n=116)}", 116)
     assert pair.detectable_effect is None  # fewer than 30 images of equal weight
 
@@ -123,12 +125,12 @@ def test_an_aggregate_that_draws_change_has_no_interval_and_says_why() -> None:
         (lambda drawn: float(len(np.unique(drawn))), False),
         (lambda drawn: float(drawn.mean()), True),
     ):
-        [[interval]] = bootstrap_samples([ClusteredValues(x[None], clusters)], RESAMPLING, reduce)
-        assert (interval.low is not None, interval.method == "expanded") == (held, held)
+        interval = interval_of(x, clusters, RESAMPLING, reduce)
+        assert (interval.low is not None, interval.method == "percentile") == (held, held)
         assert held or "its replicates are about 25.29, not 40" in (interval.reason or "")
         [pair] = compare_encoders({"a": x, "b": x % 7}, clusters, RESAMPLING, Scale(reduce=reduce))
         assert (pair.difference.low is not None) == held
 
 
 def test_an_interval_leaves_out_the_draws_in_which_an_aggregate_is_not_defined() -> None:
-    assert interval_of(1.5, np.array([np.nan, 1.0, 2.0]), level=0.5).low == 1.25
+    assert percentile_interval(1.5, np.array([np.nan, 1.0, 2.0]), level=0.5).low == 1.25

@@ -10,14 +10,16 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import NEXT_TO_ZERO
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
+    FEW_IMAGES,
     NARROWED,
     NO_SPREAD,
     TOO_FEW_CLUSTERS,
+    UNBOUNDED,
     WIDENED,
     Interval,
     agreeing_with_test,
     cluster_robust_error,
-    share_interval,
+    interval_of,
     wilson_interval,
 )
 from capim.tasks.statistics.pairs import compare_encoders
@@ -62,6 +64,10 @@ def test_the_clustered_error_of_independent_queries_is_that_of_a_mean_and_of_one
         cluster_robust_error([0.0, 1.0], Clusters.of([3, 3], 10))
 
 
+def share_interval(values: np.ndarray, clusters: Clusters, level: float = 0.95) -> Interval:
+    return interval_of(values, clusters, Resampling(level=level), bounds=(0.0, 1.0), share=True)
+
+
 def ends(values: np.ndarray, clusters: Clusters, level: float = 0.95) -> tuple[float, float]:
     interval = share_interval(values, clusters, level=level)
     assert interval.method == "wilson" and interval.low is not None and interval.high is not None
@@ -88,7 +94,7 @@ def test_captions_that_hit_and_miss_together_count_as_one_query(copies: int) -> 
 def test_hits_and_misses_have_mirrored_intervals_that_hold_their_share() -> None:
     rng = np.random.default_rng(2)
     clusters = Clusters.of(np.repeat(np.arange(60), rng.integers(1, 7, 60)), weights=None)
-    for share in (0.01, 0.3, 0.97):
+    for share in (0.1, 0.3, 0.9):
         values = (rng.random(clusters.n_queries) < share).astype(float)
         low, high = ends(values, clusters)
         assert ends(1 - values, clusters) == pytest.approx((1 - high, 1 - low))
@@ -101,23 +107,36 @@ def test_the_error_of_the_interval_is_the_clustered_error_with_weights_too() -> 
     rng = np.random.default_rng(3)
     clusters = Clusters.of(np.repeat(np.arange(50), 4), weights=rng.random(200) + 0.5)
     values = rng.integers(0, 2, 200).astype(float)
-    interval = share_interval(values, clusters, level=0.95)
-    assert interval.standard_error == pytest.approx(cluster_robust_error(values, clusters))
+    interval = share_interval(values, clusters)
+    n = clusters.n_effective  # in place of the number of images
+    robust = cluster_robust_error(values, clusters) * np.sqrt(n / (n - 1) / (50 / 49))
+    assert interval.standard_error == pytest.approx(robust)
     assert interval.value == pytest.approx(np.average(values, weights=clusters.weights))
 
 
-@pytest.mark.parametrize("share", [1 / 7, 0.002])
+@pytest.mark.parametrize("share", [1 / 7, 0.4])
 def test_a_constant_scorer_on_images_of_five_and_six_captions_has_no_interval(share: float) -> None:
     clusters = Clusters.of(np.repeat(np.arange(300), 5 + (np.arange(300) % 30 == 0)))
-    interval = share_interval(np.full(clusters.n_queries, share), clusters, level=0.95)
+    interval = share_interval(np.full(clusters.n_queries, share), clusters)
     assert (interval.low, interval.high, interval.reason) == (None, None, NO_SPREAD)
 
 
-def test_all_hits_have_the_interval_of_the_images_and_one_image_has_none() -> None:
-    low, high = ends(np.ones(40), Clusters.of(np.repeat(np.arange(8), 5)))
-    assert (low, high) == pytest.approx((8 / (8 + 1.959964**2), 1.0), abs=1e-6)
-    alone = share_interval(np.array([0.0, 1.0]), Clusters.of([3, 3], 10), level=0.95)
+def test_few_images_few_hits_and_a_mean_rank_have_a_reason_instead_of_an_interval() -> None:
+    alone = share_interval(np.array([0.0, 1.0]), Clusters.of([3, 3], 10))
     assert (alone.low, alone.reason) == (None, TOO_FEW_CLUSTERS)
+    nine = share_interval(np.arange(9) % 2.0, Clusters.of(range(9)))
+    assert (nine.low, nine.reason) == (None, FEW_IMAGES)
+    independent, together = Clusters.of(range(1_000)), Clusters.of(np.repeat(range(200), 5))
+    for hits, shown in ((4, False), (6, True), (994, True), (996, False), (1_000, False)):
+        values = (np.arange(1_000) < hits).astype(float)
+        found = share_interval(values, independent)
+        assert (found.low is not None) == shown, hits
+        assert shown or f"{min(hits, 1_000 - hits):.1f} effective hits or misses" in (found.reason or "")
+        assert share_interval(values, together).low is None  # five captions of an image are one hit
+    mrr = interval_of(1.0 / np.arange(1, 31), Clusters.of(range(30)), Resampling(), bounds=(0.0, 1.0))
+    assert (mrr.low, mrr.reason) == (None, "no interval: 4.0 effective hits or misses, at least 5 of each are needed")
+    rank = interval_of(np.arange(1.0, 101), Clusters.of(range(100)), Resampling(), bounds=(1.0, np.inf))
+    assert (rank.value, rank.low, rank.reason) == (50.5, None, UNBOUNDED)
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(5, 0), (6, 0), (9, 2), (10, 2), (1, 0), (0, 5), (0, 6), (30, 14)])

@@ -10,7 +10,7 @@ import scipy
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import paired_intervals, student_interval
+from capim.tasks.statistics.intervals import FEW_HITS, paired_intervals, student_interval
 from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED, label_tests, part_means
 
 
@@ -64,13 +64,14 @@ def test_the_interval_of_a_difference_of_parts_covers_it() -> None:
 def test_small_parts_and_shares_near_one_show_counts_and_no_interval() -> None:
     hits = np.ones((1, 300))
     hits[0, :9] = 0
-    parts = np.zeros((3, 300), dtype=bool)
-    parts[0, :9], parts[1, :50], parts[2, 100:] = True, True, True
+    parts = np.zeros((4, 300), dtype=bool)
+    parts[0, :9], parts[1, :50], parts[2, 100:], parts[3] = True, True, True, True
     means = part_means(hits, parts, Clusters.of(range(300)), Resampling(replicates=200), share=True)
-    few, rare, edge = (means.interval(0, part) for part in range(3))
+    few, rare, edge, every = (means.interval(0, part) for part in range(4))
     assert (few.low, few.reason, few.value) == (None, FEW_CLUSTERS, 0.0)
     assert (rare.low, rare.reason) == (None, FEW_EXPECTED)
-    assert edge.method == "wilson" and edge.high == 1.0
+    assert (edge.low, edge.reason) == (None, FEW_HITS.format(n=0.0))
+    assert every.method == "wilson" and every.low is not None
     assert means.counts(0, 0) == (9, 9)
 
 

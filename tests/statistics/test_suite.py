@@ -9,12 +9,10 @@ import scipy
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, paired_intervals
-from capim.tasks.statistics.ranking import LEAST_SAMPLE, Estimand, Statistic, borda_counts, rank_over_corpora
+from capim.tasks.statistics.ranking import LEAST_SAMPLE, rank_over_corpora
 from tests.benchmarks.suite_ranks import Suite, crossed, equal, holds_in, spread
 
 QUICK = Resampling(replicates=200, permutations=500)
-MACRO: tuple[Estimand, Statistic] = ("these corpora", "macro mean")
-BORDA: tuple[Estimand, Statistic] = ("these corpora", "borda")
 
 
 def hits(*shares: float, n: int = 200) -> list[ClusteredValues]:
@@ -42,11 +40,8 @@ def test_the_ranks_of_all_encoders_hold_together_in_95_percent_of_suites(suite: 
 
 def test_encoders_that_are_a_step_apart_are_told_apart() -> None:
     corpora = [hits(0.9, 0.5, 0.1)] * 3
-    for key, standings in rank_over_corpora(corpora, QUICK).items():
-        if key[0] == "these corpora":
-            assert [tuple(s.held or ()) for s in standings] == [(1, 1), (2, 2), (3, 3)], key
-    [best, *_] = rank_over_corpora(corpora, QUICK)[BORDA]
-    assert (best.figure.value, best.figure.low, best.figure.high) == (1.0, 1.0, 1.0)
+    held = [tuple(s.held or ()) for s in rank_over_corpora(corpora, QUICK)["these corpora"]]
+    assert held == [(1, 1), (2, 2), (3, 3)]
 
 
 def test_one_corpus_under_three_names_has_the_ranks_of_one() -> None:
@@ -56,10 +51,10 @@ def test_one_corpus_under_three_names_has_the_ranks_of_one() -> None:
     hits_of = [(only | (image >= 40)).astype(float) for only in (only_first, only_second)]
     corpora = [[ClusteredValues(hits_of, Clusters.of(image))]] * 3
     apart, joint = (rank_over_corpora(corpora, QUICK, units) for units in (None, [np.arange(60)] * 3))
-    assert [s.held and tuple(s.held) for s in apart[MACRO]] == [(1, 1), (2, 2)]
-    assert [s.held and tuple(s.held) for s in joint[MACRO]] == [(1, 2), (1, 2)]
+    assert [s.held and tuple(s.held) for s in apart["these corpora"]] == [(1, 1), (2, 2)]
+    assert [s.held and tuple(s.held) for s in joint["these corpora"]] == [(1, 2), (1, 2)]
     [alone, _] = paired_intervals(np.asarray(corpora[0][0].values), corpora[0][0].clusters, [(0, 1), (1, 0)], QUICK)
-    width = [s.figure.high - s.figure.low for s in (apart[MACRO][0], joint[MACRO][0])]  # type: ignore[operator]
+    width = [s.figure.high - s.figure.low for s in (apart["these corpora"][0], joint["these corpora"][0])]  # type: ignore[operator]
     assert width[1] > 1.5 * width[0], "of one corpus, not of three"
     assert alone.low is not None and alone.low < 0
 
@@ -71,7 +66,7 @@ def test_corpora_that_share_half_of_their_photographs_seldom_have_false_ranks() 
     for _ in range(150):
         pool = rng.random((2, 80)) < 0.5
         corpora = [[ClusteredValues(pool[:, unit].astype(float), Clusters.of(range(40)))] for unit in units]
-        found = rank_over_corpora(corpora, Resampling(replicates=2, permutations=300), units)[MACRO]
+        found = rank_over_corpora(corpora, Resampling(replicates=2, permutations=300), units)["these corpora"]
         false += any(standing.held and standing.held.best == 2 for standing in found)
     assert false <= 0.05 * 150 + 3 * np.sqrt(0.05 * 0.95 * 150)
 
@@ -79,12 +74,7 @@ def test_corpora_that_share_half_of_their_photographs_seldom_have_false_ranks() 
 def test_a_tie_on_one_corpus_and_a_difference_on_another_is_a_difference_of_the_mean() -> None:
     tied, apart = hits(0.5, 0.5), hits(0.8, 0.5)
     found = rank_over_corpora([tied, tied, apart], QUICK)
-    assert [s.held and s.held.tied_with_best for s in found[MACRO]] == [True, False]
-    assert [s.figure.value for s in found[BORDA]] == pytest.approx([2 / 3, 1 / 3])
-    better, worse = found[BORDA]  # of one certain win in three; on the two others neither is certainly above
-    assert (better.figure.low, better.figure.high) == pytest.approx((1 / 3, 1.0))
-    assert better.held is not None and better.held.worst == 2
-    assert (worse.figure.low, worse.figure.high) == pytest.approx((0.0, 2 / 3))
+    assert [s.held and s.held.tied_with_best for s in found["these corpora"]] == [True, False]
 
 
 def test_equal_encoders_share_all_ranks() -> None:
@@ -97,13 +87,12 @@ def test_equal_encoders_share_all_ranks() -> None:
 def test_few_corpora_say_nothing_about_others_like_them(n_corpora: int) -> None:
     rng = np.random.default_rng(0)
     found = rank_over_corpora([hits(*rng.uniform(0.3, 0.7, 3)) for _ in range(n_corpora)], QUICK)
-    for statistic in ("macro mean", "borda"):
-        for standing in found["corpora like these", statistic]:  # type: ignore[index]
-            if n_corpora < LEAST_SAMPLE:
-                reason = f"at least 5 corpora say something about others like them, there are {n_corpora}"
-                assert (standing.held, standing.figure.low, standing.figure.reason) == (None, None, reason)
-            else:
-                assert standing.held is not None and standing.figure.method in ("t", "none")
+    for standing in found["corpora like these"]:
+        if n_corpora < LEAST_SAMPLE:
+            reason = f"at least 5 corpora say something about others like them, there are {n_corpora}"
+            assert (standing.held, standing.figure.low, standing.figure.reason) == (None, None, reason)
+        else:
+            assert standing.held is not None and standing.figure.method == "t"
 
 
 def test_corpora_that_are_a_sample_are_tested_by_students_t() -> None:
@@ -111,7 +100,7 @@ def test_corpora_that_are_a_sample_are_tested_by_students_t() -> None:
     held = []
     for apart in np.linspace(0, 0.2, 41):
         moved = shares + np.array([apart, -apart])
-        found = rank_over_corpora([hits(*pair) for pair in moved], QUICK)["corpora like these", "macro mean"]
+        found = rank_over_corpora([hits(*pair) for pair in moved], QUICK)["corpora like these"]
         for standing, of_encoder in zip(found, moved.T, strict=True):
             expected = scipy.stats.ttest_1samp(of_encoder, 0).confidence_interval(0.95)
             assert (standing.figure.low, standing.figure.high) == pytest.approx((max(0, expected.low), expected.high))
@@ -125,7 +114,7 @@ def test_corpora_that_differ_widen_the_interval_of_corpora_like_these() -> None:
     corpora = [hits(share + 0.05, share, n=1000) for share in (0.1, 0.3, 0.5, 0.7, 0.9)]
     found = rank_over_corpora(corpora, QUICK)
     narrow, wide = (
-        [(s.figure.high or np.nan) - (s.figure.low or 0.0) for s in found[estimand, "macro mean"]]
+        [(s.figure.high or np.nan) - (s.figure.low or 0.0) for s in found[estimand]]  # type: ignore[index]
         for estimand in ("these corpora", "corpora like these")
     )
     assert max(narrow) < 0.1 < 0.7 < min(wide)
@@ -134,15 +123,10 @@ def test_corpora_that_differ_widen_the_interval_of_corpora_like_these() -> None:
 def test_two_directions_count_alike_however_many_captions_there_are() -> None:
     images, captions = Clusters.of(range(50)), Clusters.of(np.repeat(range(50), 5))
     corpus = [ClusteredValues([[1.0] * 50, [0.0] * 50], images), ClusteredValues([[0.0] * 250, [0.5] * 250], captions)]
-    assert [s.figure.value for s in rank_over_corpora([corpus] * 3, QUICK)[MACRO]] == [0.5, 0.25]
+    assert [s.figure.value for s in rank_over_corpora([corpus] * 3, QUICK)["these corpora"]] == [0.5, 0.25]
 
 
 @pytest.mark.parametrize(("n_corpora", "n_encoders"), [(2, 3), (3, 1)])
 def test_too_small_a_suite_is_refused(n_corpora: int, n_encoders: int) -> None:
     with pytest.raises(ValueError, match=f"got {n_corpora} corpora and {n_encoders} encoders"):
         rank_over_corpora([hits(*[0.5] * n_encoders)] * n_corpora, QUICK)
-
-
-def test_borda_counts_add_up_to_half_of_the_encoders() -> None:
-    headlines = np.random.default_rng(0).integers(0, 4, (6, 7)) / 4
-    np.testing.assert_allclose(borda_counts(headlines).sum(axis=1), 3.5)

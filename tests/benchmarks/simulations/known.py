@@ -12,10 +12,10 @@ from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import Interval, paired_intervals, share_interval
+from capim.tasks.statistics.intervals import Interval, interval_of, paired_intervals
 from capim.tasks.statistics.pairs import Scale, compare_encoders, equivalence_p
 from capim.tasks.statistics.slices import part_means
-from tests.benchmarks.simulations.shares import LEVEL, SIZES, Rate, contains
+from tests.benchmarks.simulations.shares import SIZES, Rate, contains
 
 N_IMAGES, N_CAPTIONS = 5_000, 25_010  # COCO's Karpathy test split: ten images have a sixth caption
 
@@ -34,17 +34,16 @@ def constant_scorers(n_images: int = 300) -> tuple[int, int]:
         means = part_means(values, np.concatenate([part, ~part]), clusters, resampling)
         [pair] = compare_encoders({"a": values, "b": values + 1e-16}, clusters, resampling, Scale(share=True))
         [difference] = paired_intervals(np.stack([values, values]), clusters, [(0, 1)], resampling)
-        own = [share_interval(values, clusters, level=LEVEL), means.interval(0, 0), means.interval(0, 1)]
+        own = [
+            interval_of(values, clusters, resampling, bounds=(0.0, 1.0), share=True),
+            means.interval(0, 0),
+            means.interval(0, 1),
+        ]
         false += sum(not contains(interval, share) for interval in own)
         false += sum(_has_ends(interval) for interval in (means.difference(0, 0, 1), difference))
         false += pair.flip_test.p is not None and pair.flip_test.p < 1
         checked += len(own) + 3
     return false, checked
-
-
-def all_hits(n_images: int) -> Interval:
-    """The interval of a share of which every query hits."""
-    return share_interval(np.ones(5 * n_images), Clusters.of(np.repeat(np.arange(n_images), 5)), level=LEVEL)
 
 
 def three_way_tie() -> float:

@@ -9,26 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.draws import Resampling, count_blocks
+from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import (
     Bounds,
     Interval,
-    bootstrap_replicates,
-    bootstrap_statistic,
     interval_of,
-    jackknife,
     paired_intervals,
-    statistic_of,
 )
-from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, SIZES, contains
+from tests.benchmarks.simulations.shares import AT_ONCE, SIZES, contains
 
-METHODS = ("default", "percentile", "expanded", "bca", "bootstrap-t")
+METHODS = ("default", "percentile")
 LEAST = 5.0  # effective hits, and misses, that a cell with a promise expects
 
 
@@ -61,8 +58,8 @@ QUERIES: dict[str, Callable[[Uniform], NDArray[np.float64]]] = {
     "nDCG, ceiling": lambda u: np.where(u < 0.9, 1.0, 0.9 * _beta(0.3, np.clip((u - 0.9) / 0.1, 0, 1))),
     "MRR, strong": lambda u: 1 / _geometric(0.9, u),
     "MRR, weak": lambda u: 1 / _geometric(0.05, u),
-    "mean rank": lambda u: _geometric(0.2, u),
-    "mean rank, long tail": lambda u: np.ceil(np.exp(1 + scipy.special.ndtri(np.clip(u, 1e-9, 1 - 1e-9)))),
+    "median rank": lambda u: _geometric(0.07, u),
+    "median rank, long tail": lambda u: np.ceil(np.exp(3 + 2 * scipy.special.ndtri(np.clip(u, 1e-9, 1 - 1e-9)))),
 }
 DIFFERENCES = {"difference of .95 and .85": (0.95, 0.85), "difference of .5 and .4": (0.5, 0.4)}
 LANGUAGES = {"mean over 10 languages": np.linspace(0.5, 0.95, 10)}
@@ -100,52 +97,18 @@ def _intervals(
     cell: MeanCell, values: NDArray[np.float64], clusters: Clusters, methods: tuple[str, ...], draws: int, seed: int
 ) -> dict[str, list[Interval]]:
     """The intervals of some data sets, shape ``(n_datasets, n_queries)``, by each method."""
-    usual, rows = Resampling(replicates=draws, seed=seed), range(len(values))
     found: dict[str, list[Interval]] = {}
-    statistic = statistic_of(values, clusters)
-    if cell.figure in DIFFERENCES:
-        both = np.concatenate([values, np.zeros_like(values[:1])])
-        found["default"] = paired_intervals(both, clusters, [(row, len(values)) for row in rows], usual)
-    else:
-        of = [clusters] * len(values)
-        found["default"] = bootstrap_statistic(statistic, usual, of, bounds=_bounds(cell.figure))
-    if methods == ("default",):
-        return found
-    estimates = [clusters.mean(row) for row in values]
-    replicates = bootstrap_replicates(statistic, clusters.n_clusters, usual)
-    found["percentile"] = [interval_of(estimates[row], replicates[row], level=LEVEL) for row in rows]
-    wider = clusters.n_effective
-    found["expanded"] = [interval_of(estimates[row], replicates[row], level=LEVEL, n_effective=wider) for row in rows]
-    without = jackknife(statistic, clusters.n_clusters)
-    found["bca"] = [interval_of(estimates[row], replicates[row], level=LEVEL, left_out=without[row]) for row in rows]
-    found["bootstrap-t"] = _bootstrap_t(values, clusters, usual)
+    for name, method in zip(METHODS, ("wilson", "percentile"), strict=True):
+        how = Resampling(replicates=draws, seed=seed, method=method)  # type: ignore[arg-type]
+        if name not in methods:
+            continue
+        if cell.figure in DIFFERENCES:
+            both = np.concatenate([values, np.zeros_like(values[:1])])
+            found[name] = paired_intervals(both, clusters, [(row, len(values)) for row in range(len(values))], how)
+        else:
+            reduce: Any = "median" if "median" in cell.figure else "mean"
+            found[name] = [interval_of(row, clusters, how, reduce, bounds=_bounds(cell.figure)) for row in values]
     return found
-
-
-def _bootstrap_t(values: NDArray[np.float64], clusters: Clusters, how: Resampling) -> list[Interval]:
-    """Efron and Tibshirani (1993), chapter 12, with the clustered error of every draw."""
-    sums, weights, n = clusters.sums(values), clusters.totals, clusters.n_effective
-    moments = np.concatenate([sums, np.square(sums), sums * weights[:, None]], axis=1)
-
-    def studied(counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        total, squares = counts @ weights, counts @ np.square(weights)
-        first, second, mixed = np.split(counts @ moments, 3, axis=1)
-        mean = first / total[:, None]
-        spread = np.maximum(second - 2 * mean * mixed + mean**2 * squares[:, None], 0.0)
-        return mean, np.sqrt(spread * n / (n - 1)) / total[:, None]
-
-    (mean,), (error,) = studied(np.ones((1, clusters.n_clusters)))
-    blocks = count_blocks(clusters.n_clusters, replicates=how.replicates, seed=how.seed)
-    drawn, errors = map(np.concatenate, zip(*(studied(counts.astype(float)) for counts in blocks), strict=True))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.sort(np.nan_to_num((drawn - mean) / np.where(errors > 1e-9, errors, 0.0), nan=0.0), axis=0)
-    last = len(ratio) - 1
-    low = mean - ratio[int(np.ceil((1 + LEVEL) / 2 * last))] * error
-    high = mean - ratio[int((1 - LEVEL) / 2 * last)] * error
-    return [
-        Interval(value=m, low=a, high=b, method="bootstrap-t") if e > 1e-9 else Interval(value=m)
-        for m, a, b, e in zip(mean.tolist(), low.tolist(), high.tolist(), error.tolist(), strict=True)
-    ]
 
 
 def _values(cell: MeanCell, clusters: Clusters, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -174,13 +137,14 @@ def _truth(figure: str) -> float:
         return first - second
     if figure in LANGUAGES:
         return float(LANGUAGES[figure].mean())
-    return float(QUERIES[figure]((np.arange(2_000_000) + 0.5) / 2_000_000).mean())
+    values = QUERIES[figure]((np.arange(2_000_000) + 0.5) / 2_000_000)
+    return float(np.median(values) if "median" in figure else values.mean())
 
 
 def _bounds(figure: str) -> Bounds:
     if figure in DIFFERENCES:
         return None
-    return (1.0, np.inf) if "rank" in figure else (0.0, 1.0)
+    return None if "rank" in figure else (0.0, 1.0)
 
 
 def _geometric(chance: float, u: Uniform) -> NDArray[np.float64]:

@@ -16,8 +16,8 @@ import scipy
 from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.draws import IntervalMethod, Resampling
-from capim.tasks.statistics.intervals import ClusteredValues, Interval, bootstrap_samples, clustered_wilson
+from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.intervals import Hits, Interval, interval_of, student_interval
 
 LEVEL = 0.95
 AT_ONCE = 50  # data sets that share their random draws; enough groups keep the study's own noise small
@@ -33,7 +33,7 @@ class Rate(NamedTuple):
     @property
     def standard_error(self) -> float:
         """Of the rate, from the finite number of data sets."""
-        return float(np.sqrt(self.rate * (1 - self.rate) / self.n))
+        return float(np.sqrt(self.rate * (1 - self.rate) / max(self.n, 1)))
 
 
 def _log_normal(n_images: int) -> NDArray[np.int64]:
@@ -106,35 +106,34 @@ def images_by_hits(cell: Cell, n_datasets: int, *, seed: int) -> Iterator[tuple[
 
 
 def coverage(cell: Cell, n_datasets: int, *, seed: int, old: bool = False) -> Rate:
-    """How often the interval of a share holds the true share; ``old``: as if all images had the same weight."""
-    captions = cell.captions
-    n_queries, weights = int(captions.sum()), captions / captions.sum()
+    """How often the interval of a share, where shown, holds the true one; ``old``: as if images weighed the same."""
+    n_queries = int(cell.captions.sum())
+    weights = np.full(cell.n_images, 1 / cell.n_images) if old else cell.captions / n_queries
+    n_effective = 1 / float(np.square(weights).sum())
     groups = [*images_by_hits(cell, n_datasets, seed=seed)]
-    shares = np.sum([images @ np.arange(n + 1) for n, images in groups], axis=0) / n_queries
-    squares = sum((images * np.square(np.arange(n + 1) - shares[:, None] * n)).sum(axis=1) for n, images in groups)
-    errors = np.sqrt(squares * cell.n_images / (cell.n_images - 1)) / n_queries
-    if old:
-        weights = np.full(cell.n_images, 1 / cell.n_images)
-    found, repeats = np.unique(np.stack([shares, errors]), axis=1, return_counts=True)
-    covered = 0
-    for share, error, times in zip(*found.tolist(), repeats.tolist(), strict=True):
-        interval = clustered_wilson(share, error, n_queries=n_queries, shares=weights, level=LEVEL)
-        covered += times * contains(interval, cell.share)
-    return Rate("coverage/wilson", covered / n_datasets, n_datasets)
+    hits = np.concatenate([np.arange(n + 1) for n, _ in groups])
+    captions = np.concatenate([np.full(n + 1, n) for n, _ in groups])
+    found, repeats = np.unique(np.concatenate([of for _, of in groups], axis=1), axis=0, return_counts=True)
+    covered = shown = 0
+    for images, times in zip(found, repeats.tolist(), strict=True):
+        share = float(images @ hits / n_queries)
+        influence = np.repeat((hits - share * captions) / n_queries, images)
+        of = Hits(float(n_queries), weights)
+        interval = student_interval(share, influence, level=LEVEL, n_effective=n_effective, bounds=(0.0, 1.0), hits=of)
+        shown += times * (interval.low is not None)
+        covered += times * (interval.low is not None and contains(interval, cell.share))
+    return Rate("coverage/wilson", covered / max(shown, 1), shown)
 
 
-def bootstrap_coverage(cell: Cell, method: IntervalMethod, n_datasets: int, *, seed: int, draws: int = 999) -> Rate:
+def bootstrap_coverage(cell: Cell, n_datasets: int, *, seed: int, draws: int = 999) -> Rate:
     """How often the bootstrap interval of a share holds the true share; data sets without spread count as covered."""
     clusters = Clusters.of(np.repeat(np.arange(cell.n_images), cell.captions))
     [(per_image, rows)] = images_by_hits(cell, n_datasets, seed=seed)
     covered = []
-    for start in range(0, n_datasets, AT_ONCE):
-        sample = ClusteredValues(
-            np.stack([per_query(row, per_image) for row in rows[start : start + AT_ONCE]]), clusters
-        )
-        [intervals] = bootstrap_samples([sample], Resampling(replicates=draws, seed=seed + start, method=method))
-        covered += [contains(interval, cell.share) for interval in intervals]
-    return Rate(f"coverage/{method}", float(np.mean(covered)), n_datasets)
+    for at, row in enumerate(rows):
+        how = Resampling(replicates=draws, seed=seed + at // AT_ONCE, method="percentile")
+        covered.append(contains(interval_of(per_query(row, per_image), clusters, how), cell.share))
+    return Rate("coverage/percentile", float(np.mean(covered)), n_datasets)
 
 
 def per_query(images: NDArray[np.int64], per_image: int) -> NDArray[np.float64]:
