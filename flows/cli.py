@@ -33,9 +33,7 @@ _OF_THE_MACHINE = {
 }
 
 
-def completion(
-    shell: Literal["bash", "zsh", "fish"],
-) -> None:
+def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     """Print the script with which a shell completes commands, options and the names that they take.
 
     For bash, add to ~/.bashrc: eval "$(capim completion bash)". For zsh, to ~/.zshrc, after compinit:
@@ -83,12 +81,12 @@ GROUPS: dict[str, dict[str, Command]] = {
         "upgrade": inspection.upgrade,
         "prune": inspection.prune,
         "drop": inspection.drop,
-    },
+    }
 }
 ABOUT = {
     "store": """Inspect and maintain the store: info, verify, upgrade, prune, drop.
 
-Example: capim store info""",
+Example: capim store info"""
 }
 
 GONE = {

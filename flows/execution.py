@@ -67,13 +67,7 @@ from capim.tasks.runtime.prefects import (
     temporary_settings,
 )
 from capim.tasks.runtime.references import Missing, library_versions, named, this_host
-from capim.tasks.runtime.task import (
-    artifact_key,
-    hide_prefects_lines,
-    send_logs,
-    shown_progress,
-    with_assets,
-)
+from capim.tasks.runtime.task import artifact_key, hide_prefects_lines, send_logs, shown_progress, with_assets
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"

@@ -379,13 +379,7 @@ def upgrade(*, workspace: str | None) -> None:
         sys.stdout.write("the store has the format of this release: nothing to do\n")
 
 
-def prune(
-    *,
-    workspace: str | None,
-    form: Form,
-    keep: Annotated[int, "N"] = 30,
-    yes: bool = False,
-) -> None:
+def prune(*, workspace: str | None, form: Form, keep: Annotated[int, "N"] = 30, yes: bool = False) -> None:
     """List, and with --yes remove, what older runs left behind and no report shows: rows, embeddings and reports.
 
     The newest --keep runs and their reports are kept, and all results that a report of the store shows, and the

@@ -143,13 +143,7 @@ def _planned(config: RunConfig, *, quiet: bool) -> Rows:
 
 
 @command_of(run)
-def run_command(
-    config: Annotated[RunConfig, RunOptions],
-    *,
-    plan: bool,
-    form: Form,
-    quiet: bool,
-) -> Rows | None:
+def run_command(config: Annotated[RunConfig, RunOptions], *, plan: bool, form: Form, quiet: bool) -> Rows | None:
     """The command-line form of :func:`run`, with its help."""
     if not plan:
         form.refuse("without --plan")
@@ -483,10 +477,7 @@ def watch(
 
 
 def report(
-    config: Annotated[RunConfig, ReportOptions],
-    *,
-    compare: tuple[str, str] | None = None,
-    everything: bool = False,
+    config: Annotated[RunConfig, ReportOptions], *, compare: tuple[str, str] | None = None, everything: bool = False
 ) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
@@ -767,10 +758,7 @@ def rerank(
 
 
 def fuse(
-    config: Annotated[RunConfig, Where, Statistics],
-    *,
-    weights: Annotated[tuple[str, ...], "U,V"] = (),
-    quiet: bool,
+    config: Annotated[RunConfig, Where, Statistics], *, weights: Annotated[tuple[str, ...], "U,V"] = (), quiet: bool
 ) -> None:
     """Fuse several encoders: reciprocal rank fusion of stored result lists, or with --weights a sum of scores.
 

@@ -100,10 +100,7 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
         n, equal = show.count(len(shared), "shared figure"), shared and not removed
         blocks.append(Text(text=f"All {n} are equal to the last digit." if equal else f"None of {n} differs."))
     return Section(
-        id="figures",
-        title="Figures",
-        lead="Figures that both have and whose values differ.",
-        blocks=tuple(blocks),
+        id="figures", title="Figures", lead="Figures that both have and whose values differ.", blocks=tuple(blocks)
     )
 
 

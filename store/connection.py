@@ -524,8 +524,7 @@ def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> None:
     """
     if not _clock_is_ahead(table):
         retrying(  # another process may be removing the same ones
-            "removing old versions",
-            lambda: table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False),
+            "removing old versions", lambda: table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False)
         )
 
 

@@ -51,12 +51,7 @@ METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
 
 @task("fuse", run_name="fuse-{members[0].sets.corpus}")
 def fuse(
-    members: tuple[EvaluationRef, ...],
-    *,
-    store_uri: str,
-    weights: Sequence[float],
-    resampling: Resampling,
-    run: str,
+    members: tuple[EvaluationRef, ...], *, store_uri: str, weights: Sequence[float], resampling: Resampling, run: str
 ) -> CombinedRef:
     """Fuse encoders by the weighted sum of their scores, or without weights by reciprocal rank fusion.
 
@@ -222,12 +217,7 @@ class TextToImage:
         return (images, gather(captions())) if callable(images) and callable(captions) else None
 
     def results(
-        self,
-        outcomes: Outcomes,
-        spec: EncoderSpec,
-        resampling: Resampling,
-        *,
-        members: Sequence[EvaluationRef] = (),
+        self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, members: Sequence[EvaluationRef] = ()
     ) -> pa.Table:
         """Result rows of a combined encoder; of given ``members`` its outcomes are stored like any encoder's, too."""
         made_of = [member.evaluations[self.protocol.id] for member in members]
@@ -275,11 +265,7 @@ def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
 
 
 def combined_spec(
-    store: EmbeddingStore,
-    name: str,
-    adapter: str,
-    members: Sequence[EvaluationRef],
-    options: Mapping[str, str | int],
+    store: EmbeddingStore, name: str, adapter: str, members: Sequence[EvaluationRef], options: Mapping[str, str | int]
 ) -> EncoderSpec:
     """The spec of several encoders combined, with the licences of all; it has no vectors."""
     licences = {store.encoder(member.sets.encoder_fingerprint).licence for member in members}

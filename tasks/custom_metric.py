@@ -183,12 +183,7 @@ class _OwnMetric:
         """Drop what is stored of encoders to which the metric does not apply any more under these protocols."""
         encoders = [each.sets.encoder_fingerprint for each in self.evaluations]
         one = ("encoder_fingerprint",)
-        for table, sides in (
-            ("results", one),
-            ("replicates", one),
-            ("slices", one),
-            ("comparisons", PAIR),
-        ):
+        for table, sides in (("results", one), ("replicates", one), ("slices", one), ("comparisons", PAIR)):
             equals = {
                 "corpus_fingerprint": [self.corpus.fingerprint],
                 "protocol": protocols,

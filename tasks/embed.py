@@ -109,10 +109,7 @@ def _reference(
         rounding=sum((each.rounding for each in encoded), Rounding()).text(spec.storage),
         batches={side: each.batch_size for part in parts for side, each in part.items() if each.n_encoded},
         lacking=lacking,
-        notes=(
-            *([gap] if gap else []),
-            *(import_advice(spec.name, corpus.name, each) for each in lacking),
-        ),
+        notes=(*([gap] if gap else []), *(import_advice(spec.name, corpus.name, each) for each in lacking)),
     )
 
 

@@ -89,11 +89,7 @@ def score(
             pass
     n_added = sum(n for protocol, n in figures.added.items() if protocol not in fresh)
     return EvaluationRef(
-        sets=sets,
-        evaluations=dict(scored.evaluations),
-        n_scored=len(fresh),
-        n_added=n_added,
-        uses=figures.uses,
+        sets=sets, evaluations=dict(scored.evaluations), n_scored=len(fresh), n_added=n_added, uses=figures.uses
     )
 
 

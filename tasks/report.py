@@ -211,11 +211,7 @@ def _is_diagnosed(protocol: Protocol) -> bool:
     return protocol.is_main or protocol.kind in ("pairs", "images") or protocol.is_all_quadruples or all_judged
 
 
-@task(
-    "publish",
-    makes=lambda store_uri, run, **_: [asset(store_uri, "reports", run)],
-    run_name="publish-{run}",
-)
+@task("publish", makes=lambda store_uri, run, **_: [asset(store_uri, "reports", run)], run_name="publish-{run}")
 def publish_report(
     *,
     store_uri: str,

@@ -29,11 +29,7 @@ from capim.store.types import MODALITIES
 Condition: TypeAlias = tuple[str, tuple[object, ...]]
 """A condition of a SELECT, and the values of the ``?`` in it."""
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
-SORTS = {
-    "": "corpus order",
-    "gap": "rank gap (largest first)",
-    "rank": "rank (worst first)",
-}
+SORTS = {"": "corpus order", "gap": "rank gap (largest first)", "rank": "rank (worst first)"}
 """What a list can be sorted by. The gap is the rank of the first chosen encoder less that of the second."""
 _LISTS = {"encoders", "wrong", "right", "ranks"}
 _NUMBERS = {"low", "high", "page"}

@@ -37,13 +37,7 @@ T = TypeVar("T")
 PAGE = 50  # queries that are shown at a time
 PICTURES = 8  # of those that were searched for, in memory
 STATIC = Path(__file__).parent / "static"
-PAGES = (
-    ("/", "Grid"),
-    ("/queries", "Queries"),
-    ("/compare", "Compare"),
-    ("/search", "Search"),
-    ("/runs", "Runs"),
-)
+PAGES = (("/", "Grid"), ("/queries", "Queries"), ("/compare", "Compare"), ("/search", "Search"), ("/runs", "Runs"))
 """The pages of the navigation bar: path and title."""
 
 

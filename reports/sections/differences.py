@@ -13,14 +13,7 @@ from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, anchor, difference_cell, numbers, pivot, texts, value, verdict_cell
 from capim.reports.rows.report_data import ReportData, Row
-from capim.reports.rows.standing import (
-    claimed,
-    contenders,
-    decision_of,
-    headline_tasks,
-    intervals_of,
-    planned_of,
-)
+from capim.reports.rows.standing import claimed, contenders, decision_of, headline_tasks, intervals_of, planned_of
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol
@@ -58,10 +51,7 @@ def section(data: ReportData) -> Section:
         "closer."
     )
     return Section(
-        id="differences",
-        title="Differences",
-        lead=" ".join([lead, *data.larger_families]),
-        blocks=tuple(blocks),
+        id="differences", title="Differences", lead=" ".join([lead, *data.larger_families]), blocks=tuple(blocks)
     )
 
 

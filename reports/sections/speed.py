@@ -12,14 +12,7 @@ from capim.reports.elements import charts, words
 from capim.reports.elements.page import Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, result_column, texts, value
 from capim.reports.rows.report_data import ReportData, Row, goodness
-from capim.reports.rows.speed import (
-    STAGES,
-    Speed,
-    bytes_per_image,
-    image_rate,
-    speed_ratio,
-    speeds,
-)
+from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, speed_ratio, speeds
 from capim.reports.rows.standing import contenders
 
 MILLION = 1_000_000

@@ -42,13 +42,7 @@ _WINDOW = {"single": 8192, "multi": 64}
 
 
 def search(
-    store: EmbeddingStore,
-    queries: Embeddings,
-    *,
-    encoder: str,
-    corpus: str,
-    modality: Modality,
-    k: int = 10,
+    store: EmbeddingStore, queries: Embeddings, *, encoder: str, corpus: str, modality: Modality, k: int = 10
 ) -> list[list[Hit]]:
     """The ``k`` items nearest to each query.
 

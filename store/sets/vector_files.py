@@ -275,10 +275,7 @@ def _read_csv(path: Path) -> Contents:
         if len(rest) > 1 and [*cells[rest[0]]] == [*map(str, range(len(rows)))] and not header[rest[0]]:
             rest = rest[1:]  # pandas' index
         vectors = np.array([[float(row[at]) for at in numbers] for row in rows], dtype=np.float32)
-    return Contents(
-        {"embeddings": vectors},
-        {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest},
-    )
+    return Contents({"embeddings": vectors}, {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest})
 
 
 def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[bool]:

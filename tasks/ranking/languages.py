@@ -103,12 +103,7 @@ Side: TypeAlias = ScoredDirection | LateDirection
 
 
 def with_consistency(
-    task: RetrievalTask,
-    own: Side,
-    reference: Side,
-    *,
-    query_of: NDArray[np.int64],
-    item_of: NDArray[np.int32],
+    task: RetrievalTask, own: Side, reference: Side, *, query_of: NDArray[np.int64], item_of: NDArray[np.int32]
 ) -> Outcomes:
     """The outcomes of ``own`` with both measures filled in: expected values, equal scores in random order.
 

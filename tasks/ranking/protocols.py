@@ -142,11 +142,7 @@ def _most(layout: CorpusLayout, side: str) -> int:
 
 
 def _rule(
-    id_: str,
-    build: TaskBuilder,
-    *obstacles: Obstacle,
-    description: str = "",
-    on_request: bool = False,
+    id_: str, build: TaskBuilder, *obstacles: Obstacle, description: str = "", on_request: bool = False
 ) -> ProtocolRule:
     """A rule; all that its id does not say of the protocol is its description on this corpus.
 

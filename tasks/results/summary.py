@@ -21,13 +21,7 @@ from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.chance import FirstHits, chance_p, labels_p
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import (
-    ClusteredValues,
-    Interval,
-    cluster_robust_error,
-    interval_of,
-    replicates_of,
-)
+from capim.tasks.statistics.intervals import ClusteredValues, Interval, cluster_robust_error, interval_of, replicates_of
 
 ANY_SCORES = "no interval: any scores have this value, because the gallery is so small"
 NOT_DEFINED = "no value: the aggregate of these queries is not a number"

@@ -122,9 +122,7 @@ class _Making:
         return ([self.scored.read(protocol)] for protocol in protocols)
 
     def metrics(
-        self,
-        outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]],
-        todo: Sequence[Derivation],
+        self, outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]], todo: Sequence[Derivation]
     ) -> Iterator[Made]:
         """Figures of one protocol each, those whose outcomes come together in one pass over the draws."""
         places = {(each.subject["protocol"], each.subject["metric"]): at for at, each in enumerate(todo)}

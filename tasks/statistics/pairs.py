@@ -276,10 +276,7 @@ def _differences(
 
 
 def compare_encoders(
-    values: Mapping[str, ArrayLike],
-    clusters: Clusters,
-    resampling: Resampling,
-    scale: Scale = PLAIN_MEAN,
+    values: Mapping[str, ArrayLike], clusters: Clusters, resampling: Resampling, scale: Scale = PLAIN_MEAN
 ) -> list[Comparison]:
     """Every pair of encoders under one metric.
 

@@ -138,10 +138,7 @@ def part_means(
 
 
 def label_tests(
-    values: NDArray[np.float64],
-    labels: NDArray[np.bool_],
-    among: NDArray[np.bool_],
-    clusters: Clusters,
+    values: NDArray[np.float64], labels: NDArray[np.bool_], among: NDArray[np.bool_], clusters: Clusters
 ) -> NDArray[np.float64]:
     """Two-sided p-values of the difference between labelled and other queries, shape ``(n_encoders, n_labels)``.
 

@@ -80,10 +80,7 @@ def _ours(corpus: Corpus, images: NDArray[np.float32], captions: NDArray[np.floa
     [protocol] = protocols_of(corpus)
     outcomes = evaluate(corpus, [protocol], images=images, captions=captions)[protocol.id]
     evaluated = Evaluated(
-        outcomes=outcomes,
-        metrics=metrics_of(outcomes),
-        source=_WHERE,
-        drawn=drawn_clusters(corpus, protocol),
+        outcomes=outcomes, metrics=metrics_of(outcomes), source=_WHERE, drawn=drawn_clusters(corpus, protocol)
     )
     rows: pa.Table = result_rows([evaluated], Resampling())
     return outcomes, len(rows)

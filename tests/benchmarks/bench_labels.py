@@ -34,10 +34,7 @@ def run(quick: bool = False) -> list[Row]:
     noise = rng.standard_normal((n_classes * n_prompts, DIM), dtype=np.float32)
     prompts = unit(np.repeat(centres, n_prompts, axis=0) + 3 * noise)
     size = f"{n_images:,} x {n_classes:,} x {n_prompts} x {DIM}"
-    return [
-        *_classification(images, prompts, label, n_prompts, size),
-        *_duplicates(images),
-    ]
+    return [*_classification(images, prompts, label, n_prompts, size), *_duplicates(images)]
 
 
 def _classification(images: Matrix, prompts: Matrix, label: NDArray[np.int64], n: int, size: str) -> Iterator[Row]:

@@ -15,12 +15,7 @@ DIM = 128
 
 
 def write_judged_pages(
-    folder: Path,
-    *,
-    n_pages: int = N_PAGES,
-    n_queries: int = N_QUERIES,
-    n_judgements: int = N_JUDGEMENTS,
-    seed: int = 0,
+    folder: Path, *, n_pages: int = N_PAGES, n_queries: int = N_QUERIES, n_judgements: int = N_JUDGEMENTS, seed: int = 0
 ) -> dict[str, dict[str, int]]:
     """Write the tables, and vectors in ``pages.npz`` and ``queries.npz``; gives the judgements, as mteb has them.
 

@@ -12,12 +12,7 @@ from numpy.typing import NDArray
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues, replicates_of
-from capim.tasks.statistics.ranking import (
-    LEAST_SAMPLE,
-    Estimand,
-    Standing,
-    rank_over_corpora,
-)
+from capim.tasks.statistics.ranking import LEAST_SAMPLE, Estimand, Standing, rank_over_corpora
 from tests.benchmarks.rows import Row
 
 LEVEL = 0.95

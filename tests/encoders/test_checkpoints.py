@@ -17,21 +17,8 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders import (
-    catalog,
-    encode_captions,
-    encode_images,
-    entry_from,
-    load_encoder,
-    resolve,
-    spec_of,
-)
-from capim.tasks.encoders.checkpoint import (
-    digest_of,
-    folder_of,
-    local_path,
-    open_clip_tag,
-)
+from capim.tasks.encoders import catalog, encode_captions, encode_images, entry_from, load_encoder, resolve, spec_of
+from capim.tasks.encoders.checkpoint import digest_of, folder_of, local_path, open_clip_tag
 from capim.tasks.encoders.conformance import CHECKS, SHORT, six_scenes
 from capim.tasks.encoders.identity import pin, pinned_toml
 from capim.tasks.encoders.weights import read_tensors

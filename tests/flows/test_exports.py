@@ -81,10 +81,7 @@ def test_pytrec_eval_gives_our_figures_of_exported_runs_and_bounds_them_where_sc
 def test_ids_with_blanks_are_escaped_and_come_back_by_import(tmp_path: Path) -> None:
     names = ["a b", "a%20b", "c\u2003d"]
     corpus = build_corpus(
-        "odd",
-        [ImageRow(name) for name in names],
-        [CaptionRow(f"of {name}", name, "x") for name in names],
-        source=None,
+        "odd", [ImageRow(name) for name in names], [CaptionRow(f"of {name}", name, "x") for name in names], source=None
     )
     store = _store(tmp_path, corpus, ours=np.array([[0.9, 0.1, 0.2], [0.5, 0.4, 0.3], [0.2, 0.7, 0.6]]))
     _export(tmp_path, "trec --protocol t2i/all", tmp_path / "trec")

@@ -47,11 +47,7 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
     own_demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, size = versions(own_demo), disk_bytes(own_demo)
-    for module, name in (
-        (results, "result_rows"),
-        (compare, "figure_rows"),
-        (report, "slices_of"),
-    ):
+    for module, name in ((results, "result_rows"), (compare, "figure_rows"), (report, "slices_of")):
         monkeypatch.setattr(module, name, None)
     for module, name in ((compare, "read_outcomes"), (compare, "read_all_outcomes"), (report, "read_all_outcomes")):
         monkeypatch.setattr(module, name, None)  # no outcomes are read

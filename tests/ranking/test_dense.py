@@ -176,8 +176,7 @@ def test_scores_are_the_same_on_a_processor_whose_sums_depend_on_shape_and_threa
     ids=["NaN", "infinite", "zero", "dimensions", "missing", "none", "float64"],
 )
 def test_unusable_embeddings_are_refused_by_name(
-    spoil: Callable[[NDArray[np.float32]], NDArray[np.float32]],
-    message: str,
+    spoil: Callable[[NDArray[np.float32]], NDArray[np.float32]], message: str
 ) -> None:
     corpus = small_corpus([2, 2, 2])
     with pytest.raises(ValueError, match=message):

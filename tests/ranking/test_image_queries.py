@@ -88,11 +88,7 @@ def landmarks(*, arrays: bool) -> dict[str, Any]:
         easy, hard, junk = np.split(rng.permutation(N_SEARCHED)[:18], [5 * (query != 2), 12])
         lists = {"easy": easy, "hard": hard, "junk": junk, "bbx": np.array([1.2, 2.0, 9.0, 8.7])}
         judged.append(lists if arrays else {name: values.tolist() for name, values in lists.items()})
-    return {
-        "imlist": [f"d{k}" for k in range(N_SEARCHED)],
-        "qimlist": [f"q{k}" for k in range(N_ASKED)],
-        "gnd": judged,
-    }
+    return {"imlist": [f"d{k}" for k in range(N_SEARCHED)], "qimlist": [f"q{k}" for k in range(N_ASKED)], "gnd": judged}
 
 
 def mean_area(scores: NDArray[np.float32], truth: dict[str, Any], right: tuple[str, ...]) -> float:

@@ -117,11 +117,7 @@ FIXED = page.Report(
             id="answer",
             title="Answer",
             lead="",
-            blocks=(
-                page.Evidence(lines=("shapes: +1.1 (−2.4 to 4.3, adjusted p 0.542).",)),
-                BOARD,
-                NOTICE,
-            ),
+            blocks=(page.Evidence(lines=("shapes: +1.1 (−2.4 to 4.3, adjusted p 0.542).",)), BOARD, NOTICE),
         ),
         Section(id="leaderboard", title="Leaderboard", lead="Percent of queries.", blocks=(LEADERBOARD, CHART, HEAT)),
         Section(id="failures", title="Failures", lead="", blocks=(GALLERY,)),

@@ -52,9 +52,7 @@ def test_a_report_against_itself_is_the_same_to_the_last_digit(old_and_new: tupl
     assert [section.id for section in report.sections] == ["figures"]
 
 
-def test_a_stored_paired_test_of_the_two_states_is_preferred_to_the_bound(
-    old_and_new: tuple[Path, Path],
-) -> None:
+def test_a_stored_paired_test_of_the_two_states_is_preferred_to_the_bound(old_and_new: tuple[Path, Path]) -> None:
     old, new = (load_snapshot(path) for path in old_and_new)
     store = StandIn(specs={"a": spec("tiny-clip", dim=64), "b": spec("tiny-clip", dim=65)}, contents=demo().contents)
     comparison(store, "shapes", "t2i/all", "R@1", "a", "b", 0.2, 0.03)

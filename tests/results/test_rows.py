@@ -83,8 +83,7 @@ def test_every_result_row_holds_its_value_between_its_ends_but_a_mean_rank_has_n
 
 
 @pytest.mark.parametrize(
-    ("method", "of_others"),
-    [("wilson", ["wilson", "none", "woodruff"]), ("percentile", ["percentile"] * 3)],
+    ("method", "of_others"), [("wilson", ["wilson", "none", "woodruff"]), ("percentile", ["percentile"] * 3)]
 )
 def test_shares_have_wilsons_interval_unless_another_is_requested(method: Any, of_others: list[str]) -> None:
     outcomes = captions(skill=5.0)

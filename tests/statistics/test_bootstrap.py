@@ -20,13 +20,7 @@ from hypothesis import strategies as st
 from capim.tasks.statistics import draws
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling, count_blocks, rounded_to_grid
-from capim.tasks.statistics.intervals import (
-    NO_SPREAD,
-    NO_WIDTH,
-    TOO_FEW_CLUSTERS,
-    interval_of,
-    replicates_of,
-)
+from capim.tasks.statistics.intervals import NO_SPREAD, NO_WIDTH, TOO_FEW_CLUSTERS, interval_of, replicates_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

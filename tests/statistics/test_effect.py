@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import adjusted, decide, images_needed
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.pairs import (
-    Scale,
-    cohen_dz,
-    compare_encoders,
-    detectable_effect,
-    equivalence_p,
-    tally,
-)
+from capim.tasks.statistics.pairs import Scale, cohen_dz, compare_encoders, detectable_effect, equivalence_p, tally
 
 
 def test_nothing_discordant_has_no_effect_and_lower_ranks_win_where_lower_is_better() -> None:

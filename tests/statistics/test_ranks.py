@@ -47,9 +47,7 @@ def test_the_place_by_value_lies_among_the_places_that_tests_leave_open(values: 
 
 
 @given(
-    n_encoders=st.integers(2, 6),
-    sizes=st.lists(st.integers(1, 8), min_size=8, max_size=40),
-    seed=st.integers(0, 99),
+    n_encoders=st.integers(2, 6), sizes=st.lists(st.integers(1, 8), min_size=8, max_size=40), seed=st.integers(0, 99)
 )
 @settings(max_examples=60)
 def test_what_is_undecided_could_be_worse_by_the_interval_that_left_it_undecided(

@@ -89,9 +89,7 @@ def test_the_ranking_of_most_encoders_and_corpora_of_current_states_is_current(t
     assert current(two_states, "rankings") == ["rankings-3"]
 
 
-def test_a_ranking_without_what_is_at_chance_is_as_large_as_the_older_one_with_it(
-    two_states: EmbeddingStore,
-) -> None:
+def test_a_ranking_without_what_is_at_chance_is_as_large_as_the_older_one_with_it(two_states: EmbeddingStore) -> None:
     for day, encoder in enumerate(("a1", "b1")):
         result(two_states, day, encoder=encoder)
     older, newer = (json.dumps([{"corpus": "x", "fingerprint": "x1", "not_counted": of}]) for of in ([], ["z"]))

@@ -226,11 +226,7 @@ class LocatedImages(NamedTuple):
 
 
 def locate_images(
-    rows: Iterable[ImageRow],
-    images: str | Path | Sequence[str | Path] | None,
-    *,
-    missing: Missing,
-    origin: object,
+    rows: Iterable[ImageRow], images: str | Path | Sequence[str | Path] | None, *, missing: Missing, origin: object
 ) -> LocatedImages:
     """The images whose file is in one of the folders, with its name there as the key.
 

@@ -127,11 +127,7 @@ def read_bivlc(
 
 
 def read_mmvp_vlm(
-    root: str | Path,
-    *,
-    images: str | Path | None = None,
-    prompt: str = "a photo of {}",
-    missing: Missing = "error",
+    root: str | Path, *, images: str | Path | None = None, prompt: str = "a photo of {}", missing: Missing = "error"
 ) -> Corpus:
     """The pairs in the order of ``Questions.csv``; the tag of a pair is its pattern.
 

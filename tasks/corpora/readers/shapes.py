@@ -264,11 +264,7 @@ def render(scene: Scene, rng: random.Random, side: int = SIDE) -> Image.Image:
 
 
 def _draw_shape(
-    draw: ImageDraw.ImageDraw,
-    shape: str,
-    centre: tuple[float, float],
-    radius: float,
-    colour: tuple[int, int, int],
+    draw: ImageDraw.ImageDraw, shape: str, centre: tuple[float, float], radius: float, colour: tuple[int, int, int]
 ) -> None:
     x, y = centre
     if shape == "circle":

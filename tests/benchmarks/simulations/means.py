@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import (
-    Bounds,
-    Interval,
-    interval_of,
-    paired_intervals,
-)
+from capim.tasks.statistics.intervals import Bounds, Interval, interval_of, paired_intervals
 from tests.benchmarks.simulations.shares import AT_ONCE, SIZES, contains
 
 METHODS = ("default", "percentile")

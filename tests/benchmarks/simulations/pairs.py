@@ -17,11 +17,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import ALPHA
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
-from capim.tasks.statistics.intervals import (
-    agreeing_with_test,
-    interval_of,
-    paired_intervals,
-)
+from capim.tasks.statistics.intervals import agreeing_with_test, interval_of, paired_intervals
 from tests.benchmarks.simulations.shares import AT_ONCE, LEVEL, Rate, contains
 
 

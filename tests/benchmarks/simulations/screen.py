@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 
 from capim.tasks.statistics.chance import chance_p
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.decision import (
-    ALPHA,
-    BesideChance,
-    against_chance,
-    decide,
-    over_families,
-)
+from capim.tasks.statistics.decision import ALPHA, BesideChance, against_chance, decide, over_families
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
 from capim.tasks.statistics.intervals import ClusteredValues
