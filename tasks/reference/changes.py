@@ -425,10 +425,8 @@ def _tests(falls: Sequence[NDArray[np.float64]], resampling: Resampling) -> list
         return total - 2 * np.concatenate(moved, axis=1)
 
     differs = np.concatenate([start + group for start, group in zip(starts, rows, strict=False)])
-    flips = shared_flips(differs, int(starts[-1]), resampling)
-    found = tests_of_flips(
-        map(flipped_totals, flips.blocks), exact=flips.exact, observed=total, scale=scale, enumerated={}
-    )
+    flips, exact = shared_flips(differs, int(starts[-1]), resampling)
+    found = tests_of_flips(map(flipped_totals, flips), exact=exact, observed=total, scale=scale, enumerated={})
     changed = [
         test if moved else replace(test, p=None, p_adjusted=None) for test, moved in zip(found, scale, strict=True)
     ]

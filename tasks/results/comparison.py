@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -24,7 +24,10 @@ from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import Scale, compare_encoders
 
 PAIR = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
-_OF_PAIR = ("p_adjusted", "p_equivalent", "detectable_effect", "n_queries", "n_clusters", "n_effective", "reason")
+_OF_PAIR = (
+    *("p_adjusted", "p_equivalent", "wins", "ties", "losses", "cohen_dz", "detectable_effect"),
+    *("n_queries", "n_clusters", "n_effective", "reason"),
+)
 
 
 def encoder_key(name: str, fingerprint: str) -> str:
@@ -129,7 +132,6 @@ def figure_rows(
                     "ci_low": pair.difference.low,
                     "ci_high": pair.difference.high,
                     "interval_method": pair.difference.method,
-                    **asdict(pair.effect),
                     "simultaneous_low": pair.simultaneous and pair.simultaneous[0],
                     "simultaneous_high": pair.simultaneous and pair.simultaneous[1],
                     **(_shared(pair.shared) if each.figure.metric in planned else {}),

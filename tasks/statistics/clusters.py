@@ -123,11 +123,6 @@ class Clusters:
         """The share of the whole weight that the heaviest cluster holds, in 0..1."""
         return float(self.shares.max())
 
-    @cached_property
-    def independent(self) -> bool:
-        """Whether every query is a cluster of its own."""
-        return int(self.sizes.max()) == 1
-
     def only(self, queries: NDArray[np.bool_]) -> Clusters:
         """The clusters of some of the queries. The corpus has as many clusters as before, so that draws are shared.
 

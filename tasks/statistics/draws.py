@@ -45,11 +45,6 @@ class Resampling:
     method: IntervalMethod = "wilson"
     margin: float = 1.0
 
-    @property
-    def alpha(self) -> float:
-        """The probability of error that intervals and tests leave: one minus the level."""
-        return 1 - self.level
-
 
 BLOCK_CELLS = 1 << 22  # draws times clusters that are processed at a time
 KEPT_BYTES = 200 << 20  # draws up to this size stay in memory between calls (10,000 x 5,000: 50 MB)

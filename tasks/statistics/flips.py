@@ -18,9 +18,8 @@ is that the encoders are exchangeable image by image (``decision.FEW`` says wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -95,15 +94,15 @@ def sign_flip_tests(
 
     differences = [sums[:, a] - sums[:, b] for a, b in pairs]
     nonzero = [difference[difference != 0] for difference in differences]
-    flips = shared_flips(differs, clusters.n_clusters, resampling)
+    flips, exact = shared_flips(differs, clusters.n_clusters, resampling)
     observed = np.abs(total[first] - total[second])
     scale = np.array([np.sqrt(np.square(difference).sum()) for difference in nonzero])
     return tests_of_flips(
-        map(distances, flips.blocks),
-        exact=flips.exact,
+        map(distances, flips),
+        exact=exact,
         observed=observed,
         scale=scale,
-        enumerated=_enumerated([len(difference) for difference in nonzero], lambda pair: _exact_p(nonzero[pair])),
+        enumerated={pair: _exact_test(of) for pair, of in enumerate(nonzero) if 2 ** len(of) <= EXACT_FLIPS},
     )
 
 
@@ -118,25 +117,6 @@ def _common_rows(
     row_of = {key: row for row, key in enumerate(dict.fromkeys(key for both in keys for key in both))}
     rows = [np.where(np.frombuffer(common, dtype=bool), values[encoder], 0.0) for encoder, common in row_of]
     return np.stack(rows), [(row_of[a], row_of[b]) for a, b in keys]
-
-
-def _enumerated(n_nonzero: Sequence[int], exact_p: Callable[[int], float]) -> dict[int, FlipTest]:
-    """The tests of the pairs whose flips can all be examined; without a p-value where no cluster differs."""
-    return {
-        pair: FlipTest(p=exact_p(pair), flips=2**n, exact=True) if n else FlipTest(p=None, flips=0, exact=True)
-        for pair, n in enumerate(n_nonzero)
-        if 2**n <= EXACT_FLIPS
-    }
-
-
-class SharedFlips(NamedTuple):
-    """Which clusters exchange their encoders, block after block: uint8 zeros and ones, shape ``(n_flips, n_differ)``.
-
-    ``exact``: these are all flips there are.
-    """
-
-    blocks: Iterator[NDArray[np.uint8]]
-    exact: bool
 
 
 def tests_of_flips(
@@ -184,12 +164,14 @@ def tests_of_flips(
     return tests
 
 
-def shared_flips(differs: NDArray[np.intp], n_clusters: int, resampling: Resampling) -> SharedFlips:
+def shared_flips(
+    differs: NDArray[np.intp], n_clusters: int, resampling: Resampling
+) -> tuple[Iterator[NDArray[np.uint8]], bool]:
     """All flips of the clusters on which any encoders differ; random ones where these are more than ``ALL_FLIPS``."""
     if 2 ** len(differs) <= ALL_FLIPS:
-        return SharedFlips(all_flips(len(differs)), exact=True)
+        return all_flips(len(differs)), True
     blocks = flip_blocks(n_clusters, permutations=resampling.permutations, seed=resampling.seed)
-    return SharedFlips((flipped[:, differs] for flipped in blocks), exact=False)
+    return (flipped[:, differs] for flipped in blocks), False
 
 
 def all_flips(n_clusters: int) -> Iterator[NDArray[np.uint8]]:
@@ -205,12 +187,15 @@ def all_flips(n_clusters: int) -> Iterator[NDArray[np.uint8]]:
         yield ((codes[:, None] >> np.arange(n_clusters)) & 1).astype(np.uint8)
 
 
-def _exact_p(differences: NDArray[np.float64]) -> float:
-    """Share of all sign vectors with a sum at least as far from zero as that of the unflipped differences.
+def _exact_test(differences: NDArray[np.float64]) -> FlipTest:
+    """The share of all sign vectors with a sum at least as far from zero as that of the unflipped differences.
 
-    The first sign stays: the other half of the flips are the same sums with the other sign.
+    The first sign stays: the other half of the flips are the same sums with the other sign. No p-value without one.
     """
     flipped = differences[:1]
     for difference in differences[1:]:
         flipped = np.concatenate([flipped + difference, flipped - difference])
-    return float((np.abs(flipped) >= abs(differences.sum())).mean())
+    if not len(flipped):
+        return FlipTest(p=None, flips=0, exact=True)
+    p = float((np.abs(flipped) >= abs(differences.sum())).mean())
+    return FlipTest(p=p, flips=2 ** len(differences), exact=True)

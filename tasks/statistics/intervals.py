@@ -137,7 +137,7 @@ def interval_of(
         [row] = checked_values(values, clusters)
         spread = mean_spread(row, clusters, resampling)
         return mean_interval(clusters.mean(row), spread, clusters, resampling, bounds=bounds, share=share)
-    table = _of_queries(values, clusters)
+    table = np.asarray(values, dtype=np.float64)
     estimate = float(np.median(table) if reduce == "median" else reduce(table))
     if (reason := no_interval(clusters)) is not None:
         return Interval(value=estimate, reason=reason)
@@ -174,7 +174,7 @@ def paired_intervals(
             mean_interval(clusters.mean(table[a] - table[b]), spreads[a] - spreads[b], clusters, resampling)
             for a, b in pairs
         ]
-    estimates = [float(reduce(_of_queries(row, clusters))) for row in table]
+    estimates = [float(reduce(row)) for row in table]
     found = [Interval(value=estimates[a] - estimates[b], reason=no_interval(clusters)) for a, b in pairs]
     if all(each.reason for each in found):
         return found
@@ -376,19 +376,12 @@ def replicates_of(
             means: NDArray[np.float64] = drawn[:, 0] / drawn[:, 1]
         return means
     of_queries: Aggregate = np.median if reduce == "median" else reduce
-    rows, positions = _of_queries(values, clusters), np.arange(clusters.n_queries)
+    rows, positions = np.asarray(values, dtype=np.float64), np.arange(clusters.n_queries)
     found = []
     for counts in (row for block in draws for row in block):
         chosen = np.repeat(positions, counts[clusters.labels])
         found.append(float(of_queries(rows[chosen])) if len(chosen) else math.nan)
     return np.array(found)
-
-
-def _of_queries(values: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
-    rows = np.asarray(values, dtype=np.float64)
-    if rows.shape[:1] != (clusters.n_queries,):
-        raise ValueError(f"values have shape {rows.shape}, but the clusters are those of {clusters.n_queries} queries")
-    return rows
 
 
 def percentile_interval(estimate: float, replicates: NDArray[np.float64], *, level: float) -> Interval:

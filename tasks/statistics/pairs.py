@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import scipy
@@ -45,21 +46,6 @@ NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
 TWO_SIDED = 1.959963984540054  # ndtri(0.975): the studentised difference at which one pair is significant at 5 %
 _ORDER = 5  # the stream of random numbers that puts clusters in order; the seed has no say in it
 _LARGEST_BET = 0.9  # of what the worst round can lose
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """Effect sizes of the first encoder against the second.
-
-    Attributes:
-        wins: Queries on which the first is better; None, as ``ties`` and ``losses``, for an aggregate over queries.
-        cohen_dz: Mean difference in standard deviations of the differences.
-    """
-
-    wins: int | None = None
-    ties: int | None = None
-    losses: int | None = None
-    cohen_dz: float | None = None
 
 
 def tally(a: NDArray[np.float64], b: NDArray[np.float64], *, lower_is_better: bool = False) -> tuple[int, int, int]:
@@ -236,6 +222,8 @@ class Comparison:
         detectable_effect: True difference that this comparison detects with 80 % power, at the adjusted level.
         p_equivalent: That the true difference is within the margin, adjusted (Holm) over all pairs; None for a metric
             without a range.
+        wins: Queries on which the first is better; None, as ``ties`` and ``losses``, for an aggregate over queries.
+        cohen_dz: Mean difference in standard deviations of the differences.
         n_queries: Queries on which both have a value.
         n_clusters: Images that they belong to.
         n_effective: Kish's number of these images.
@@ -249,7 +237,10 @@ class Comparison:
     shared: tuple[Ends, ...]
     flip_test: FlipTest
     p_adjusted: float | None
-    effect: Effect
+    wins: int | None = None
+    ties: int | None = None
+    losses: int | None = None
+    cohen_dz: float | None = None
     detectable_effect: float | None
     p_equivalent: float | None
     n_queries: int
@@ -296,7 +287,7 @@ def compare_encoders(
     Examples:
         >>> hits = {"old": [0, 0, 0, 1, 0, 0], "new": [1, 1, 1, 1, 1, 1]}
         >>> [c] = compare_encoders(hits, Clusters.of(range(6)), Resampling())
-        >>> round(c.difference.value, 3), c.effect.wins, c.effect.losses, c.flip_test.p
+        >>> round(c.difference.value, 3), c.wins, c.losses, c.flip_test.p
         (-0.833, 0, 5, 0.0625)
     """
     names = list(values)
@@ -325,20 +316,7 @@ def compare_encoders(
             )
     compared = [found[at] for at in range(len(pairs))]
     p_equivalent = adjusted([each.p_equivalent for each in compared])
-    return [
-        _agreeing(replace(each, p_adjusted=each.flip_test.p_adjusted, p_equivalent=same))
-        for each, same in zip(compared, p_equivalent, strict=True)
-    ]
-
-
-def _agreeing(pair: Comparison) -> Comparison:
-    """The pair with a simultaneous interval and an adjusted p-value that say the same, or with neither."""
-    if pair.p_adjusted is None:
-        return pair
-    if pair.simultaneous is None:
-        return replace(pair, p_adjusted=None)
-    p = max(pair.p_adjusted, least_p(pair.n_effective))
-    return replace(pair, p_adjusted=p, simultaneous=agreeing_ends(pair.simultaneous, p, pair.difference.value))
+    return [replace(each, p_equivalent=same) for each, same in zip(compared, p_equivalent, strict=True)]
 
 
 def _compared(
@@ -356,15 +334,18 @@ def _compared(
 
     ``values``: on the queries of ``clusters``, which both have; ``fewer``: than one has.
     """
-    per_query, effect, p_equivalent, detectable = values[0] - values[1], Effect(), None, None
+    per_query, p_equivalent, detectable = values[0] - values[1], None, None
+    effect: dict[str, Any] = {}
     reasons = [AGGREGATE] if clusters.n_queries and callable(scale.reduce) else []
     if clusters.n_queries and not callable(scale.reduce):
         wins, ties, losses = tally(*values, lower_is_better=scale.lower_is_better)
-        effect = Effect(wins=wins, ties=ties, losses=losses, cohen_dz=cohen_dz(*values))
+        effect = {"wins": wins, "ties": ties, "losses": losses, "cohen_dz": cohen_dz(*values)}
         reasons = reasons if wins + losses else [IDENTICAL]
     if clusters.n_queries and (margin := scale.margin(resampling)) is not None:
         p_equivalent = equivalence_p(per_query, clusters, margin=margin, span=scale.span or 1.0)
-    difference = _within(agreeing_with_test(difference, flip.p, level=resampling.level), scale.span)
+    difference = agreeing_with_test(difference, flip.p, level=resampling.level)
+    if scale.span is not None and difference.low is not None and difference.high is not None:
+        difference = replace(difference, low=max(difference.low, -scale.span), high=min(difference.high, scale.span))
     if IDENTICAL not in reasons:  # of encoders that never differ, that one reason
         reasons = [difference.reason, *reasons] if difference.reason else reasons
         if scale.tested and clusters.n_queries:
@@ -374,18 +355,22 @@ def _compared(
     unsure = no_interval(clusters) is not None
     known = bool(flip.criticals) and not unsure
     shared = tuple(_simultaneous(per_query, own, clusters, flip.criticals, scale)) if known else ()
-    if flip.criticals and not shared:
+    simultaneous, p_adjusted = None, None
+    if shared:  # which, made to agree with it, says the same as the adjusted p-value
+        p_adjusted = max(flip.p_adjusted or 0.0, least_p(clusters.n_effective))
+        simultaneous = agreeing_ends(shared[0], p_adjusted, difference.value)
+    elif flip.criticals:
         reasons.append(HEAVY if unsure else NO_ENDS)
     reasons += [ON_COMMON.format(n=clusters.n_queries)] * (fewer and clusters.n_queries > 0)
     return Comparison(
         a=names[0],
         b=names[1],
         difference=difference,
-        simultaneous=shared[0] if shared else None,
+        simultaneous=simultaneous,
         shared=shared,
         flip_test=flip,
-        p_adjusted=None,
-        effect=effect,
+        p_adjusted=p_adjusted,
+        **effect,
         detectable_effect=detectable,
         p_equivalent=p_equivalent,
         n_queries=clusters.n_queries,
@@ -393,13 +378,6 @@ def _compared(
         n_effective=clusters.n_effective,
         reason="; ".join(reasons) or None,
     )
-
-
-def _within(interval: Interval, span: float | None) -> Interval:
-    """The interval, with no end beyond the largest difference that the figure can have."""
-    if span is None or interval.low is None or interval.high is None:
-        return interval
-    return replace(interval, low=max(interval.low, -span), high=min(interval.high, span))
 
 
 def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:

@@ -147,13 +147,9 @@ def rank_over_corpora(
         1.0 RankSet(best=1, worst=1)
         0.5 RankSet(best=2, worst=2)
     """
-    shares, deviations = ([_contributions(parts, centred=centred) for parts in corpora] for centred in (False, True))
-    headlines = np.stack(
-        [
-            np.mean([[clusters.mean(row) for row in np.asarray(values)] for values, clusters in parts], axis=0)
-            for parts in corpora
-        ]
-    )
+    shares, errors, weights = zip(*map(_contributions, corpora), strict=True)
+    means = [[[of.mean(row) for row in np.asarray(values)] for values, of in parts] for parts in corpora]
+    headlines = np.stack([np.mean(of_corpus, axis=0) for of_corpus in means])
     n_corpora, n_encoders = headlines.shape
     if n_corpora < LEAST_CORPORA or n_encoders < 2:
         raise ValueError(
@@ -164,13 +160,12 @@ def rank_over_corpora(
         units = [np.arange(start, end) for start, end in pairwise(ends)]
     shared = np.array([[np.intersect1d(one, other).size > 0 for other in units] for one in units])
     n_groups, _ = scipy.sparse.csgraph.connected_components(shared, directed=False)
-    weights = [sum(clusters.totals / clusters.totals.sum() for _, clusters in parts) for parts in corpora]
     n_effective = _effective(_over_units(units, weights))
     everywhere = _better(_over_units(units, shares) / n_corpora, n_effective, resampling)
-    errors = _over_units(units, [of_corpus / n_corpora for of_corpus in deviations])
+    of_encoders = _over_units(units, errors).T / n_corpora
     macro = [
         student_interval(mean, of_encoder, level=resampling.level, n_effective=n_effective, bounds=(0.0, 1.0))
-        for mean, of_encoder in zip(headlines.mean(axis=0).tolist(), errors.T, strict=True)
+        for mean, of_encoder in zip(headlines.mean(axis=0).tolist(), of_encoders, strict=True)
     ]
     return {
         "these corpora": _standings(macro, everywhere, n_effective),
@@ -178,15 +173,12 @@ def rank_over_corpora(
     }
 
 
-def _contributions(parts: Sequence[ClusteredValues], *, centred: bool) -> NDArray[np.float64]:
-    """What each cluster adds to the headline, or ``centred`` to its error, shape ``(n_clusters, n_encoders)``."""
-    of_parts = []
-    for values, clusters in parts:
-        table = np.asarray(values, dtype=np.float64)
-        middle = np.average(table, axis=1, weights=clusters.weights)[:, None] if centred else 0.0
-        of_parts.append(clusters.sums(table - middle) / clusters.totals.sum())
-    mean: NDArray[np.float64] = np.mean(of_parts, axis=0)
-    return mean
+def _contributions(parts: Sequence[ClusteredValues]) -> tuple[NDArray[np.float64], ...]:
+    """What each cluster adds to headlines and to their errors, shape ``(n_clusters, n_encoders)``, and its weight."""
+    shares = np.stack([clusters.sums(np.asarray(values)) / clusters.totals.sum() for values, clusters in parts])
+    weights = np.stack([clusters.shares for _, clusters in parts])
+    errors = shares - weights[:, :, None] * shares.sum(axis=1, keepdims=True)
+    return shares.mean(axis=0), errors.mean(axis=0), weights.mean(axis=0)
 
 
 def _over_units(units: Sequence[NDArray[np.int64]], of_corpora: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -208,15 +200,18 @@ def _better(contributions: NDArray[np.float64], n_effective: float, resampling: 
     tests = sign_flip_tests(contributions.T, Clusters.of(range(n_units)), pairs, resampling)
     least = least_p(n_effective)
     p_adjusted = [None if test.p_adjusted is None else max(test.p_adjusted, least) for test in tests]
-    return _winners(contributions.sum(axis=0), pairs, p_adjusted, resampling.alpha)
+    return _winners(contributions.sum(axis=0), pairs, p_adjusted, resampling)
 
 
 def _winners(
-    figures: NDArray[np.float64], pairs: Sequence[tuple[int, int]], p_adjusted: Sequence[float | None], alpha: float
+    figures: NDArray[np.float64],
+    pairs: Sequence[tuple[int, int]],
+    p_adjusted: Sequence[float | None],
+    resampling: Resampling,
 ) -> NDArray[np.bool_]:
     better = np.zeros((len(figures), len(figures)), dtype=bool)
     for (a, b), p in zip(pairs, p_adjusted, strict=True):
-        if p is not None and p < alpha:
+        if p is not None and p < 1 - resampling.level:
             better[(a, b) if figures[a] > figures[b] else (b, a)] = True
     return better
 
@@ -251,4 +246,4 @@ def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int) 
         float(2 * scipy.special.stdtr(n_corpora - 1, -abs(m) / e)) if e > _ROUNDING else None
         for m, e in zip(differences.mean(axis=1).tolist(), error.tolist(), strict=True)
     ]
-    return _standings(figures, _winners(means, pairs, adjusted(p), resampling.alpha), n_corpora)
+    return _standings(figures, _winners(means, pairs, adjusted(p), resampling), n_corpora)

@@ -5,7 +5,7 @@ Clusters are the units: the captions of one image may be in both of two parts, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -13,14 +13,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import Bounds, Hits, Interval, student_interval
+from capim.tasks.statistics.intervals import (
+    FEW_IMAGES,
+    LEAST_EFFECTIVE,
+    LEAST_HITS,
+    Bounds,
+    Interval,
+    mean_interval,
+    mean_spread,
+    student_interval,
+)
 
 _ROUNDING = 1e-9
-LEAST_CLUSTERS = 10  # effective ones, of a part with an interval or a test: with 2, 3, 5 intervals covered 62, 77, 89 %
-LEAST_EXPECTED = 5.0  # hits, and misses, of a part that is like all queries: with fewer, no interval and no test
 NO_QUERY = "no interval: this part has no query"
-FEW_CLUSTERS = f"no interval: fewer than {LEAST_CLUSTERS} images"
-FEW_EXPECTED = f"no interval: fewer than {LEAST_EXPECTED:.0f} hits or misses expected in so small a part"
+FEW_EXPECTED = f"no interval: fewer than {LEAST_HITS:.0f} hits or misses expected in so small a part"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,40 +35,35 @@ class PartMeans:
 
     Attributes:
         estimates: float64, shape ``(n_encoders, n_parts)``; NaN for a part without a query.
-        influences: float64, shape ``(n_encoders, n_parts, n_clusters)`` (``intervals.influences``).
-        shares: float64, same shape: of the part's queries, that belong to each cluster.
-        n_queries: int64, shape ``(n_encoders, n_parts)``: queries of the part with a value of the encoder.
-        n_expected: float64, same shape: for shares, the hits or the misses, whichever are fewer, that a part of this
-            size has on average; infinite for other means.
+        influences: float64, shape ``(n_encoders, n_parts, n_clusters)`` (``intervals.mean_spread``).
+        clusters: Of the queries of a part that have a value of an encoder: ``clusters[encoder][part]``.
+        n_expected: float64, the shape of ``estimates``: for shares, the hits or the misses, whichever are fewer, that a
+            part of this size has on average; infinite for other means.
         share: Whether the values are hits and misses.
         bounds: Of the values.
     """
 
     estimates: NDArray[np.float64]
     influences: NDArray[np.float64]
-    shares: NDArray[np.float64]
-    n_queries: NDArray[np.int64]
+    clusters: list[list[Clusters]]
     n_expected: NDArray[np.float64]
     share: bool
     bounds: Bounds
-    level: float
+    resampling: Resampling
 
     def counts(self, encoder: int, part: int) -> tuple[int, int]:
         """The numbers of queries and of images of a part."""
-        return int(self.n_queries[encoder, part]), int(np.count_nonzero(self.shares[encoder, part]))
-
-    def n_effective(self, encoder: int, part: int) -> float:
-        """Kish's number of clusters of a part that has queries."""
-        return float(1 / np.square(self.shares[encoder, part]).sum())
+        of_part = self.clusters[encoder][part]
+        return of_part.n_queries, of_part.n_occupied
 
     def too_small(self, encoder: int, *parts: int) -> str | None:
         """The reason why these parts are too small for intervals and tests; None if they are not."""
         for part in parts:
-            if not self.n_queries[encoder, part]:
+            if not self.clusters[encoder][part].n_queries:
                 return NO_QUERY
-            if self.n_effective(encoder, part) < LEAST_CLUSTERS * (1 - _ROUNDING):
-                return FEW_CLUSTERS
-            if self.n_expected[encoder, part] < LEAST_EXPECTED:
+            if self.clusters[encoder][part].n_effective < LEAST_EFFECTIVE * (1 - _ROUNDING):
+                return FEW_IMAGES
+            if self.n_expected[encoder, part] < LEAST_HITS:
                 return FEW_EXPECTED
         return None
 
@@ -71,12 +72,8 @@ class PartMeans:
         estimate = float(self.estimates[encoder, part])
         if (reason := self.too_small(encoder, part)) is not None:
             return Interval(value=estimate, reason=reason)
-        influence, n_effective = self.influences[encoder, part], self.n_effective(encoder, part)
-        hits = Hits(float(self.n_queries[encoder, part]), self.shares[encoder, part]) if self.share else None
-        bounds = (0.0, 1.0) if self.share else self.bounds
-        return student_interval(
-            estimate, influence, level=self.level, n_effective=n_effective, bounds=bounds, hits=hits
-        )
+        influence, of_part = self.influences[encoder, part], self.clusters[encoder][part]
+        return mean_interval(estimate, influence, of_part, self.resampling, bounds=self.bounds, share=self.share)
 
     def difference(self, encoder: int, part: int, other: int) -> Interval:
         """The mean of one part minus that of another."""
@@ -84,8 +81,8 @@ class PartMeans:
         if (reason := self.too_small(encoder, part, other)) is not None:
             return Interval(value=estimate, reason=reason)
         influence = self.influences[encoder, part] - self.influences[encoder, other]
-        n_effective = min(self.n_effective(encoder, part), self.n_effective(encoder, other))
-        return student_interval(estimate, influence, level=self.level, n_effective=n_effective)
+        n_effective = min(self.clusters[encoder][of].n_effective for of in (part, other))
+        return student_interval(estimate, influence, level=self.resampling.level, n_effective=n_effective)
 
 
 def part_means(
@@ -114,26 +111,24 @@ def part_means(
     known = ~np.isnan(given)
     table = checked_values(np.where(known, given, 0.0), clusters)
     shape = (len(table), len(parts))
-    estimates, n_queries = np.full(shape, np.nan), np.zeros(shape, dtype=np.int64)
-    influences, shares = np.zeros((2, *shape, clusters.n_clusters))
+    estimates, influences = np.full(shape, np.nan), np.zeros((*shape, clusters.n_clusters))
+    of_parts = [[clusters.only(part & of_row) for part in parts] for of_row in known]
+    usual = replace(resampling, method="wilson")
     for row, part in np.ndindex(*shape):
-        inside = parts[part] & known[row]
-        n_queries[row, part] = inside.sum()
-        if n_queries[row, part]:
-            of_part = clusters.only(inside)
-            estimates[row, part] = of_part.mean(table[row, inside])
-            deviations = of_part.sums(table[row, inside][None] - estimates[row, part])[:, 0]
-            influences[row, part], shares[row, part] = deviations / of_part.totals.sum(), of_part.shares
+        if (of_part := of_parts[row][part]).n_queries:
+            inside = table[row, parts[part] & known[row]]
+            estimates[row, part] = of_part.mean(inside)
+            influences[row, part] = mean_spread(inside, of_part, usual)
     rate = np.nanmean(given, axis=1, keepdims=True) if share else np.nan  # of all queries
+    n_queries = np.array([[of_part.n_queries for of_part in of_row] for of_row in of_parts])
     return PartMeans(
         estimates=estimates,
         influences=influences,
-        shares=shares,
-        n_queries=n_queries,
+        clusters=of_parts,
         n_expected=np.minimum(rate, 1 - rate) * n_queries if share else np.full(shape, np.inf),
         share=share,
-        bounds=bounds,
-        level=resampling.level,
+        bounds=(0.0, 1.0) if share else bounds,
+        resampling=usual,
     )
 
 

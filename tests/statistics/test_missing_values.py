@@ -20,7 +20,7 @@ from capim.tasks.statistics.intervals import (
     percentile_interval,
     replicates_of,
 )
-from capim.tasks.statistics.pairs import AGGREGATE, NO_COMMON_QUERY, Comparison, Effect, Scale, compare_encoders
+from capim.tasks.statistics.pairs import AGGREGATE, NO_COMMON_QUERY, Comparison, Scale, compare_encoders
 from capim.tasks.statistics.slices import NO_QUERY, part_means
 
 RESAMPLING = Resampling(replicates=300, permutations=300, seed=7)
@@ -113,7 +113,7 @@ def test_an_aggregate_has_a_difference_with_its_interval_and_a_reason_instead_of
     [pair] = compare_encoders({"x": x, "y": y}, CLUSTERS, RESAMPLING, Scale(reduce=lambda drawn: float(np.ptp(drawn))))
     assert pair.difference.value == pytest.approx(np.ptp(x[4:]) - np.ptp(y[4:]))
     assert pair.difference.low is not None
-    assert (pair.flip_test, pair.effect) == (NO_TEST, Effect())
+    assert (pair.flip_test, pair.wins, pair.cohen_dz) == (NO_TEST, None, None)
     assert (pair.reason, pair.n_queries) == (f"{AGGREGATE}; {ON_COMMON.format(n=116)}", 116)
     assert pair.detectable_effect is None  # fewer than 30 images of equal weight
 

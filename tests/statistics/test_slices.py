@@ -10,15 +10,15 @@ import scipy
 
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import FEW_HITS, paired_intervals, student_interval
-from capim.tasks.statistics.slices import FEW_CLUSTERS, FEW_EXPECTED, label_tests, part_means
+from capim.tasks.statistics.intervals import FEW_HITS, FEW_IMAGES, paired_intervals, student_interval
+from capim.tasks.statistics.slices import FEW_EXPECTED, label_tests, part_means
 
 
 def test_a_part_of_one_image_has_no_interval_but_a_reason() -> None:
     parts = np.array([[True, True, False], [False, False, True], [False, False, False]])
     means = part_means([[1.0, 0.0, 1.0]], parts, Clusters.of([0, 0, 1]), Resampling(seed=0, replicates=50))
     one, empty = means.interval(0, 0), means.interval(0, 2)
-    assert (one.value, one.low, one.high, one.reason) == (0.5, None, None, FEW_CLUSTERS)
+    assert (one.value, one.low, one.high, one.reason) == (0.5, None, None, FEW_IMAGES)
     assert "no query" in str(empty.reason)
 
 
@@ -68,7 +68,7 @@ def test_small_parts_and_shares_near_one_show_counts_and_no_interval() -> None:
     parts[0, :9], parts[1, :50], parts[2, 100:], parts[3] = True, True, True, True
     means = part_means(hits, parts, Clusters.of(range(300)), Resampling(replicates=200), share=True)
     few, rare, edge, every = (means.interval(0, part) for part in range(4))
-    assert (few.low, few.reason, few.value) == (None, FEW_CLUSTERS, 0.0)
+    assert (few.low, few.reason, few.value) == (None, FEW_IMAGES, 0.0)
     assert (rare.low, rare.reason) == (None, FEW_EXPECTED)
     assert (edge.low, edge.reason) == (None, FEW_HITS.format(n=0.0))
     assert every.method == "wilson" and every.low is not None
