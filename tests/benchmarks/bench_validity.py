@@ -17,6 +17,7 @@ from capim.tasks.encoders.device import usable_cores
 from capim.tasks.statistics.intervals import LEAST_EFFECTIVE
 from tests.benchmarks import suite_ranks, watch_years
 from tests.benchmarks.rows import Row
+from tests.benchmarks.simulations import cells as of_reading
 from tests.benchmarks.simulations import judged, known, screen
 from tests.benchmarks.simulations.families import detectable, false_claims, far_apart, power, sparse_power, value_power
 from tests.benchmarks.simulations.means import FIGURES, METHODS, MeanCell, cells, mean_coverage
@@ -45,6 +46,7 @@ def run(quick: bool = False) -> list[Row]:
         degenerate_data,
         partial(chance_values, n // 2),
         partial(screen.rows, n // 2),
+        partial(of_reading.rows, n // 2),
         partial(suite_ranks.rows, quick),
         partial(watch_years.rows, quick),
     ]
