@@ -38,8 +38,10 @@ def test_every_encoder_has_every_protocol_with_its_interval_around_the_value(wor
     protocols = {"t2i/all", "t2i/first", "i2t/any", "i2t/symmetric-first"}
     for encoder in EVERY.split(","):
         assert protocols <= {row["protocol"] for row in on_shapes if row["encoder"] == encoder}
+    shown = [row for row in rows if row["ci_low"] is not None]
+    assert len(shown) > 5  # others lack hits or misses
     for row in rows:
-        assert row["ci_low"] <= row["value"] <= row["ci_high"], row
+        assert row["reason"] if row not in shown else row["ci_low"] < row["value"] < row["ci_high"], row
 
 
 @pytest.mark.slow
