@@ -8,9 +8,8 @@ share of a sample that is judged right stands for all misses (``tasks.statistics
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import read_row_file, write_row_file
 from capim.store.schema import texts
-from capim.store.types import Corpus, digest16
+from capim.store.types import Corpus, Modality, digest16
 from capim.tasks.metrics.custom import CustomMetric, QueryOutcomes
 from capim.tasks.metrics.retrieval import expected_hit
 from capim.tasks.protocols import MAIN, Protocol
@@ -29,20 +28,13 @@ from capim.tasks.statistics.sampled import corrected_values
 
 COLUMNS = ("corpus", "protocol", "query_id", "query", "item_id", "item", "encoders", "right")
 ANSWERS = {"yes": True, "y": True, "1": True, "true": True, "no": False, "n": False, "0": False, "false": False}
-_RANKS = ("rank_best", "rank_worst", "n_tied_relevant")  # that R@1 is computed from
 LEAST_JUDGED = 20  # misses of an encoder: fewer say too little of the others
 Misses: TypeAlias = dict[str, dict[str, list[str]]]
 """Query -> the item in first place -> the encoders that put it there, sorted; queries that one of them missed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedMisses:
-    """A table of judged misses.
-
-    Attributes:
-        misses: Those that were judged.
-        right: Query and item -> whether the item is right for the query.
-    """
+class JudgedMisses(NamedTuple):
+    """A table of judged misses: ``misses`` are those that were judged, ``right`` says which items are right."""
 
     file: Path
     corpus: str
@@ -53,7 +45,7 @@ class JudgedMisses:
 
 
 def misses_of(store: EmbeddingStore, encoders: Sequence[str], corpus: str, protocol: str) -> Misses:
-    """Return the misses of some encoders under one protocol.
+    """Return the misses of some encoders under one protocol; without those of an empty list.
 
     Raises:
         RequestError: An encoder was not evaluated under it, or has no result lists.
@@ -69,21 +61,16 @@ def misses_of(store: EmbeddingStore, encoders: Sequence[str], corpus: str, proto
         outcomes = read_outcomes(store, row["evaluation"], Protocol.of(protocol))
         if outcomes.top_ords is None:
             raise RequestError(f"{name} has no result lists under {protocol} on {corpus}: what it put first is unknown")
-        view = QueryOutcomes(outcomes, store.corpus(corpus))
-        for query, item in first_misses(view):
+        missed, first = _first(QueryOutcomes(outcomes, store.corpus(corpus)))
+        for query, item in zip(outcomes.query_ids[missed], first[missed], strict=True):
             found.setdefault(query, {}).setdefault(item, []).append(name)
     return found
 
 
-def first_misses(outcomes: QueryOutcomes) -> list[tuple[str, str]]:
-    """Return each missed query with the item in first place; without those that have an empty list."""
-    at = np.flatnonzero(_missed(outcomes))
-    items = outcomes.items[outcomes.top_ords[at, 0]]
-    return list(zip(np.asarray(outcomes.query_id)[at].tolist(), items.tolist(), strict=True))
-
-
-def _missed(outcomes: QueryOutcomes) -> NDArray[np.bool_]:
-    return np.asarray((outcomes.rank_best > 1) & (outcomes.top_ords[:, 0] >= 0))
+def _first(outcomes: QueryOutcomes) -> tuple[NDArray[np.bool_], NDArray[np.object_]]:
+    """Which queries are misses, and the item in first place of each query."""
+    ords = outcomes.top_ords[:, 0]
+    return np.asarray((outcomes.rank_best > 1) & (ords >= 0)), np.asarray(outcomes.items)[ords]
 
 
 def export_misses(
@@ -91,10 +78,8 @@ def export_misses(
 ) -> int:
     """Write a random sample of the misses of some encoders to a table; return its number of queries.
 
-    Without a ``protocol`` it is text to image.
-
-    The queries are in random order, so that those up to any place are a random sample, too. The same misses give the
-    same sample.
+    Without a ``protocol`` it is text to image. The queries are in random order, so that those up to any place are a
+    random sample, too. The same misses give the same sample.
 
     Raises:
         RequestError: As :func:`misses_of`, or nothing was missed.
@@ -116,8 +101,8 @@ def export_misses(
     return len(chosen)
 
 
-def _texts(corpus: Corpus, modality: str) -> dict[str, str | None]:
-    items = corpus.items(modality)  # type: ignore[arg-type]
+def _texts(corpus: Corpus, modality: Modality) -> dict[str, str | None]:
+    items = corpus.items(modality)
     return dict(zip(texts(items["id"]), items["text" if modality == "caption" else "key"].to_pylist(), strict=True))
 
 
@@ -131,8 +116,7 @@ def read_judged_misses(file: str | Path) -> JudgedMisses | None:
             nor no, or a line is judged behind one that is not.
     """
     path = Path(file)
-    rows = read_row_file(path)
-    if "right" not in rows[0]:
+    if "right" not in (rows := read_row_file(path))[0]:
         return None
     if lacking := [name for name in COLUMNS if name not in rows[0]]:
         raise RequestError(
@@ -140,31 +124,23 @@ def read_judged_misses(file: str | Path) -> JudgedMisses | None:
         )
     if len({(row["corpus"], row["protocol"]) for row in rows}) > 1:
         raise RequestError(f"{path}: expected one corpus and one protocol; export and judge each by itself")
-    right: dict[tuple[str, str], bool] = {}
-    misses: Misses = {}
-    end = ""
-    for line, row in enumerate(rows, start=2):
-        answer = str(row["right"] or "").strip().lower()
+    answers = [str(row["right"] or "").strip().lower() for row in rows]
+    end = next((at for at, answer in enumerate(answers) if not answer), len(rows))
+    for at, answer in enumerate(answers):
         if answer and answer not in ANSWERS:
-            raise RequestError(f"{path}, line {line}: right is {row['right']!r}, expected yes or no")
-        if answer and end:
-            raise RequestError(f"{path}, line {line}: judged, but line {end} is not; judge the lines from the top")
-        end = end or ("" if answer else str(line))
-        if answer:
-            right[row["query_id"], row["item_id"]] = ANSWERS[answer]
+            raise RequestError(f"{path}, line {at + 2}: right is {rows[at]['right']!r}, expected yes or no")
+        if answer and at > end:
+            raise RequestError(
+                f"{path}, line {at + 2}: judged, but line {end + 2} is not; judge the lines from the top"
+            )
+    open_ = {row["query_id"] for row in rows[end:]}  # of the last query another item may be judged
+    misses: Misses = {}
+    for row in rows[:end]:
+        if row["query_id"] not in open_:
             misses.setdefault(row["query_id"], {})[row["item_id"]] = row["encoders"].split(", ")
-    if end and rows[int(end) - 2]["query_id"] in misses:  # one of its items is not judged
-        del misses[rows[int(end) - 2]["query_id"]]
-    names = {name for row in rows for name in row["encoders"].split(", ")}
-    first = rows[0]
-    return JudgedMisses(
-        file=path,
-        corpus=first["corpus"],
-        protocol=first["protocol"],
-        encoders=tuple(sorted(names)),
-        misses=misses,
-        right=right,
-    )
+    right = {(row["query_id"], row["item_id"]): ANSWERS[of] for row, of in zip(rows[:end], answers, strict=False)}
+    names = sorted({name for row in rows for name in row["encoders"].split(", ")})
+    return JudgedMisses(path, rows[0]["corpus"], rows[0]["protocol"], tuple(names), misses, right)
 
 
 def corrected_metric(store: EmbeddingStore, judged: JudgedMisses) -> CustomMetric:
@@ -173,34 +149,24 @@ def corrected_metric(store: EmbeddingStore, judged: JudgedMisses) -> CustomMetri
     Raises:
         RequestError: The encoders have other misses now, or too few of an encoder were judged.
     """
-    misses = misses_of(store, judged.encoders, judged.corpus, judged.protocol)
+    file, misses = judged.file, misses_of(store, judged.encoders, judged.corpus, judged.protocol)
     for query, items in judged.misses.items():
         if misses.get(query) != items:
-            raise RequestError(f"{judged.file}: query {query!r} has other results now; run `capim export misses` again")
+            raise RequestError(f"{file}: query {query!r} has other results now; run `capim export misses` again")
     for name in judged.encoders:
         n, of = (
-            sum(any(name in names for names in m.values()) for m in all_.values()) for all_ in (judged.misses, misses)
+            sum(any(name in names for names in items.values()) for items in found.values())
+            for found in (judged.misses, misses)
         )
         if n < min(of, LEAST_JUDGED):
-            raise RequestError(
-                f"{judged.file}: {n} of {of} misses of {name} are judged, at least {LEAST_JUDGED} have to be"
-            )
+            raise RequestError(f"{file}: {n} of {of} misses of {name} are judged, at least {LEAST_JUDGED} have to be")
 
     def corrected(outcomes: QueryOutcomes) -> NDArray[np.float64]:
-        missed = _missed(outcomes)
-        known = np.full(len(outcomes), np.nan)
-        first = dict(first_misses(outcomes))
-        for at in np.flatnonzero(missed).tolist():
-            query = outcomes.query_id[at]
-            if query in judged.misses:
-                known[at] = judged.right.get((query, first[query]), np.nan)
-        return corrected_values(expected_hit(*(outcomes[name] for name in _RANKS), k=1), missed, known)
+        missed, first = _first(outcomes)
+        asked = zip(outcomes.query_id.tolist(), first.tolist(), strict=True)
+        right = [judged.right.get(pair, np.nan) if pair[0] in judged.misses else np.nan for pair in asked]
+        hits = expected_hit(*(outcomes[name] for name in ("rank_best", "rank_worst", "n_tied_relevant")), k=1)
+        return corrected_values(hits, missed, np.array(right, dtype=np.float64))
 
-    title = f"R@1 corrected by {len(judged.misses):,} judged misses"
-    return CustomMetric(
-        name=f"{judged.file.stem}:R@1 corrected",
-        function=corrected,
-        title=title,
-        file=str(judged.file),
-        bounds=(0.0, 1.0),
-    )
+    title, name = f"R@1 corrected by {len(judged.misses):,} judged misses", f"{file.stem}:R@1 corrected"
+    return CustomMetric(name=name, function=corrected, title=title, file=str(file), bounds=(0.0, 1.0))

@@ -54,7 +54,6 @@ UNEQUAL = (
 )
 LEAST_EFFECTIVE = 10.0  # images of an interval; of a difference only where their weights differ
 LEAST_HITS = 5.0  # effective hits, and misses
-_LEAST_CARRYING = 4.0  # degrees of freedom where few heavy clusters carry the variance of a share
 _EQUAL = 0.9  # of the number of clusters: an effective number above it counts them as equal
 FEW_IMAGES = f"no interval: fewer than {LEAST_EFFECTIVE:.0f} images"
 FEW_HITS = f"no interval: {{n:.1f}} effective hits or misses, at least {LEAST_HITS:.0f} of each are needed"
@@ -295,7 +294,7 @@ def student_interval(
     freedom = max(1.0, min(n_effective - 1, 2 * spread**2 / float(np.square(squares).sum())))
     if hits is not None:
         carrying = carrying_clusters(hits, error**2 * hits.n_queries / (share * (1 - share)))
-        freedom = min(freedom, max(carrying - 1, min(_LEAST_CARRYING, n_effective - 1)))
+        freedom = min(freedom, max(carrying - 1, min(4.0, n_effective - 1)))
     t = float(scipy.special.stdtrit(freedom, tail))
     if bounds is None:
         low, high, method = estimate - t * error, estimate + t * error, "t"

@@ -73,9 +73,7 @@ def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
         0.866
     """
     difference = a - b
-    if len(difference) < 2 or np.ptp(difference) == 0:
-        return None
-    return float(difference.mean() / difference.std(ddof=1))
+    return float(difference.mean() / difference.std(ddof=1)) if np.ptp(difference) > 0 else None
 
 
 def detectable_effect(
@@ -352,9 +350,8 @@ def _compared(
             critical = (flip.criticals or (TWO_SIDED,))[0]
             detectable = detectable_effect(per_query, clusters, critical=critical, share=scale.share)
     own = difference if resampling.level <= 1 - ALPHA else Interval(value=difference.value)
-    unsure = no_interval(clusters) is not None
-    known = bool(flip.criticals) and not unsure
-    shared = tuple(_simultaneous(per_query, own, clusters, flip.criticals, scale)) if known else ()
+    criticals = () if (unsure := no_interval(clusters) is not None) else flip.criticals
+    shared = tuple(_simultaneous(per_query, own, clusters, criticals, scale))
     simultaneous, p_adjusted = None, None
     if shared:  # which, made to agree with it, says the same as the adjusted p-value
         p_adjusted = max(flip.p_adjusted or 0.0, least_p(clusters.n_effective))

@@ -34,7 +34,8 @@ def reciprocal_ranks(n: int) -> list[Row]:
     """A weak MRR (.07 and others), which has an interval only where enough is found."""
     found = []
     for chance, images, captions, old in (
-        (0.0165, 10, 1, "74.5"), (0.0165, 30, 1, "87.7"), (0.0165, 10, 5, "86.1"), (0.0165, 300, 1, ""), (0.2, 40, 3, ""),
+        (0.0165, 10, 1, "74.5"), (0.0165, 30, 1, "87.7"), (0.0165, 10, 5, "86.1"),
+        (0.0165, 300, 1, ""), (0.2, 40, 3, ""),
     ):  # fmt: skip
         rng, clusters = np.random.default_rng((SEED, images, captions)), Clusters.of(np.repeat(range(images), captions))
         truth = float(-chance * np.log(chance) / (1 - chance))  # of a geometric rank
