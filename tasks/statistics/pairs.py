@@ -351,7 +351,7 @@ def _compared(
             detectable = detectable_effect(per_query, clusters, critical=critical, share=scale.share)
     own = difference if resampling.level <= 1 - ALPHA else Interval(value=difference.value)
     criticals = () if (unsure := no_interval(clusters) is not None) else flip.criticals
-    shared = tuple(_simultaneous(per_query, own, clusters, criticals, scale))
+    shared = tuple(_simultaneous(per_query, own, clusters, criticals, scale)) if criticals else ()
     simultaneous, p_adjusted = None, None
     if shared:  # which, made to agree with it, says the same as the adjusted p-value
         p_adjusted = max(flip.p_adjusted or 0.0, least_p(clusters.n_effective))
