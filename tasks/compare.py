@@ -179,7 +179,7 @@ def wanted_combined(corpus: Corpus, evaluations: Sequence[EvaluationRef], resamp
 def rank_suite(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> RankingRef:
-    """Store the ranking of these encoders over their corpora, by macro mean and Borda count of the headlines.
+    """Store the ranking of these encoders over their corpora, by the macro mean of the headlines.
 
     The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`. A single
     corpus has no ranking, and no reason for it: nobody expects one.

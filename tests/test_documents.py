@@ -34,6 +34,14 @@ def test_documents_and_help_ask_for_what_is_current() -> None:
     assert not sorted((file, name) for file, name in asked if name in plain)
 
 
+def test_nothing_names_a_statistical_method_that_is_gone() -> None:
+    gone = re.compile(r"Borda|odds ratio|\bBCa\b|log-t\b|bootstrap-t\b|Cohen's h\b|Benjamini")
+    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    for package in ("flows", "tasks", "store", "reports"):
+        files += (file for kind in ("py", "toml", "html", "js") for file in (ROOT / package).rglob(f"*.{kind}"))
+    assert not [file.name for file in files if "sample" not in file.parts and gone.search(file.read_text("utf-8"))]
+
+
 def page(tmp_path: Path, text: str) -> Path:
     file = tmp_path / "page.md"
     file.write_text(text)

@@ -282,11 +282,8 @@ def _ranking_note(data: ReportData, first: Row) -> Iterator[str]:
     corpora = json.loads(first["corpora"])
     yield "Headlines: " + "; ".join(f"{corpus['corpus']}: {_headline(data, corpus)}" for corpus in corpora) + "."
     if len({corpus["headline"].split(" under ")[0] for corpus in corpora}) > 1:
-        yield "They are different metrics: the macro mean averages percentages; Borda counts only use their order."
-    yield (
-        f"On these corpora: intervals of macro means: {intervals_of([first])}; Borda counts between their "
-        "certain wins and losses."
-    )
+        yield "They are different metrics: the macro mean averages percentages."
+    yield f"On these corpora: intervals of macro means: {intervals_of([first])}."
     yield from about_corpora(corpora)
     like_these = next((r for r in data.rankings if r["estimand"] == LIKE_THESE), None)
     if like_these is not None:
