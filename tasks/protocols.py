@@ -214,6 +214,11 @@ class Protocol:
         return Protocol.of(self.id.partition("@")[0], self.main_metric) if self.orientation else self
 
     @property
+    def shares_items(self) -> bool:
+        """Whether its queries are items of the gallery, or share right ones; tests take them for independent."""
+        return self.kind == "judged" or self.direction in ("i2i", "t2t")
+
+    @property
     def is_main(self) -> bool:
         """Whether it is one of the two protocols of the literature, whose recalls add up to RSUM."""
         return self.id in MAIN

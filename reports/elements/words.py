@@ -110,18 +110,23 @@ def not_drawn(data: ReportData, *task: *tuple[str, str, str]) -> str:
 
 
 def budgets(data: ReportData) -> list[str]:
-    """Which statements share which budget of errors, in a line; none without a statement."""
-    n_figures, corpora = len(planned(data.comparisons)), {row["corpus"] for row in data.comparisons}
+    """Return which statements share which budget of errors, in a line, and where it does not hold; none without any."""
+    figures, corpora = planned(data.comparisons), {row["corpus"] for row in data.comparisons}
     n_chance = sum(row["against_chance"] is not None for row in data.results)
     parts = []
-    if n_figures:
-        over = show.count(n_figures, "planned figure") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
+    if figures:
+        over = show.count(len(figures), "planned figure") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
         parts += [f"better and worse, over all pairs of {over}", "equivalent, over the pairs of each figure"]
     if data.rankings:
         parts.append("ranks over corpora, of each kind" + " (few images)" * standing.rests_on_few(data.rankings))
     if n_chance:
         parts.append(f"better than and below chance, over {show.count(n_chance, 'result')}")
-    return [f"At most 5 % for any false one of: {'; '.join(parts)}. The rest is exploratory."] if parts else []
+    lines = [f"At most 5 % for any false one of: {'; '.join(parts)}. The rest is exploratory."] if parts else []
+    rows = (data.comparisons[places[0]] for places in figures.values())
+    if shared := sorted({row["corpus"] for row in rows if Protocol.of(row["protocol"]).shares_items}):
+        why = "queries share right items or are searched themselves, and the tests take them for independent"
+        lines.append(f"{show.listing(shared)}: a false better or worse is likelier than that, because {why}.")
+    return lines
 
 
 def weights(data: ReportData, tasks: Iterable[Task]) -> list[str]:

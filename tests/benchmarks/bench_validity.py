@@ -266,7 +266,8 @@ def equivalence(n: int) -> list[Row]:
         rate = known.equivalence_power(n_images, n // 4, seed=SEED)
         name = f"called equivalent within 1 point where all is equal, {n_images:,} images of 5"
         rows.append(_percent(name, rate, bar, note="5 % of the queries differ each way"))
-    return rows
+    least = known.least_equivalent()
+    return [*rows, Row("images that never differ, from which on two encoders are equivalent within 1 point", least, "")]
 
 
 def judged_misses(n: int) -> list[Row]:

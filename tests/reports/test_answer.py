@@ -181,6 +181,16 @@ def test_the_budgets_are_told_in_a_line() -> None:
     )
 
 
+def test_it_is_told_where_queries_are_not_independent() -> None:
+    store = tied_on_one_direction("a", "b")
+    for table in ("results", "comparisons"):
+        change(store, table, T2I, protocol="t2i/judged", metric="nDCG@10")
+    assert answer.evidence(read_report_data(store))[-1] == (
+        "photos: a false better or worse is likelier than that, because queries share right items or are searched "
+        "themselves, and the tests take them for independent."
+    )
+
+
 def test_a_claim_from_few_images_and_images_of_unequal_weight_say_so() -> None:
     store = tied_on_one_direction("a", "b")
     change(store, "comparisons", {}, n_effective=12.0)

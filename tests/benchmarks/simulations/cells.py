@@ -27,7 +27,14 @@ Draw = Callable[[np.random.Generator], NDArray[np.float64]]
 
 def rows(n: int) -> list[Row]:
     """Rows of RESULTS.md, from ``n`` data sets each; a fifth of it for labels, whose test takes a second."""
-    return [*reciprocal_ranks(n), *differences(n), *labels(max(n // 5, 50)), *strata(n), *sizes_that_inform(n)]
+    return [
+        *reciprocal_ranks(n),
+        *differences(n),
+        *labels(max(n // 5, 50)),
+        *strata(n),
+        *sizes_that_inform(n),
+        *dependent(n),
+    ]
 
 
 def reciprocal_ranks(n: int) -> list[Row]:
@@ -139,6 +146,44 @@ def labels(n: int) -> list[Row]:
         name = f"guessers, {what}, mean cosine {cosine}: better than or below chance"
         found.append(_row(name, Rate("", wrong / n, n), "<= 6.5" if n >= 200 else "", old))
     return found
+
+
+def dependent(n: int) -> list[Row]:
+    """Two equally noisy encoders called different where queries are gallery items, or share them: no test knows of it.
+
+    The noise of an encoder is that of its vectors: all queries that meet a noisy item win or lose together.
+    """
+    found = []
+    for what, asked, items, classes, old in (
+        ("image to image, 10 classes of 30", None, 300, 10, "7.7 to 10.7"),
+        ("60 judged queries that ask for 12 topics, 100 documents", 60, 100, 12, "11.8"),
+        ("60 judged queries that ask for 12 topics, 400 documents", 60, 400, 12, "7.2"),
+    ):
+        rng, wrong = np.random.default_rng((SEED, items)), 0
+        label = np.arange(items) % classes
+        of_query = label if asked is None else np.arange(asked) % classes
+        clusters = Clusters.of(range(len(of_query)))
+        for at in range(n):
+            centres = rng.normal(size=(classes, 16))
+            documents = centres[label] + rng.normal(size=(items, 16))
+            queries = None if asked is None else centres[of_query] + 0.1 * rng.normal(size=(asked, 16))
+            hits = []
+            for _ in range(2):
+                seen = _unit(documents + rng.normal(size=documents.shape))
+                scores = (seen if queries is None else _unit(queries + 0.1 * rng.normal(size=queries.shape))) @ seen.T
+                if queries is None:
+                    np.fill_diagonal(scores, -1.0)
+                hits.append((label[scores.argmax(axis=1)] == of_query).astype(np.float64))
+            [pair] = _pairs(np.stack(hits), clusters, at)
+            wrong += pair.flip_test.p is not None and pair.flip_test.p < ALPHA
+        name = f"two equally noisy encoders called different, {what}"
+        found.append(_row(name, Rate("", wrong / n, n), "", old, "said in the report, not promised"))
+    return found
+
+
+def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    scaled: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return scaled
 
 
 def strata(n: int) -> list[Row]:

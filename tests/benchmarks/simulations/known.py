@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.statistics.clusters import Clusters
-from capim.tasks.statistics.decision import ALPHA
+from capim.tasks.statistics.decision import ALPHA, decide
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, interval_of, paired_intervals
 from capim.tasks.statistics.pairs import Scale, compare_encoders, equivalence_p
@@ -122,11 +123,25 @@ def equivalent_at_the_edge(sizes: NDArray[np.int64], n_datasets: int, *, seed: i
 
 def equivalence_power(n_images: int, n_datasets: int, *, seed: int, margin: float = 0.01) -> Rate:
     """How often equally good encoders are called equivalent: 5 captions, 5 % of the queries differ each way."""
-    rng, clusters = np.random.default_rng(seed), Clusters.of(np.repeat(np.arange(n_images), 5))
-    found = [
-        equivalence_p(_differences(rng, 5 * n_images, 0.05, 0.05), clusters, margin=margin) for _ in range(n_datasets)
-    ]
-    return Rate("equivalent", float(np.mean([p is not None and p < ALPHA for p in found])), n_datasets)
+    rng, clusters, called = np.random.default_rng(seed), Clusters.of(np.repeat(np.arange(n_images), 5)), 0
+    for at in range(n_datasets):
+        difference = _differences(rng, 5 * n_images, 0.05, 0.05)
+        values = {"a": np.maximum(difference, 0.0), "b": np.maximum(-difference, 0.0)}
+        how = Resampling(permutations=999, seed=seed + at, margin=100 * margin)
+        [pair] = compare_encoders(values, clusters, how, Scale(share=True, span=1.0))
+        found = decide(pair.simultaneous, p_equivalent=pair.p_equivalent, margin=margin)
+        called += found.state == "equivalent"
+    return Rate("equivalent", called / n_datasets, n_datasets)
+
+
+def least_equivalent(margin: float = 0.01) -> int:
+    """The fewest images of one query from which on two encoders that never differ are equivalent."""
+
+    def is_equivalent(n: int) -> bool:
+        p = equivalence_p(np.zeros(n), Clusters.of(range(n)), margin=margin)
+        return p is not None and p < ALPHA
+
+    return 1 + bisect_left(range(1, 10_000), True, key=is_equivalent)
 
 
 def _differences(rng: np.random.Generator, n: int, wins: float, losses: float) -> NDArray[np.float64]:
