@@ -168,7 +168,8 @@ def paired_intervals(
         medians = np.median(table, axis=1)
         return [Interval(value=float(medians[a] - medians[b]), reason=OF_MEDIANS) for a, b in pairs]
     if reduce == "mean":
-        spreads = {at: mean_spread(table[at], clusters, resampling) for pair in pairs for at in pair}
+        rows = {at for pair in pairs for at in pair}
+        spreads = {at: mean_spread(table[at], clusters, resampling) for at in rows}
         return [
             mean_interval(clusters.mean(table[a] - table[b]), spreads[a] - spreads[b], clusters, resampling)
             for a, b in pairs
@@ -412,7 +413,7 @@ def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> 
 
     The test by permutation is exact for any number of clusters, the bootstrap is not: with five wins and no loss it
     leaves 0 out, although p is .0625. Its end next to 0 then moves to 0. The opposite happens by random rounding
-    only, where p is just below ``1 - level``; the end then moves to the smallest number on its side of 0.
+    only, where p is just below ``1 - level``; the end then moves next to 0, on its side (``agreeing_ends``).
 
     Examples:
         >>> five_wins = Interval(value=0.05, low=0.01, high=0.1, method="percentile")
