@@ -14,14 +14,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from capim.store.schema import TABLES
+from capim.store.schema import TABLES, Comparison, Derived, Encoder, OfStates, Ranking, Result, Run, Slice, StoredCorpus
 
-Row: TypeAlias = Mapping[str, Any]
-_ANALYSIS = ("encoder", "corpus", "protocol", "analysis", "metric")  # of slices that one derivation makes together
+R = TypeVar("R")
+S = TypeVar("S", bound=OfStates)
 FIGURE_OF_STATES = ("corpus", "protocol", "metric", "encoder", "encoder_fingerprint", "corpus_fingerprint")
-_ENCODERS = (("encoder", "encoder_fingerprint"), ("encoder_a", "fingerprint_a"), ("encoder_b", "fingerprint_b"))
 
 
 class Use(NamedTuple):
@@ -39,17 +38,25 @@ Uses: TypeAlias = Mapping[str | None, Use]
 NO_USES: Uses = {}
 
 
-def runs_with_keys(runs: Iterable[Row]) -> list[Row]:
-    """Rows of ``runs``, oldest first, each with the keys that it used also where an earlier row has them."""
-    ordered = sorted(runs, key=lambda row: row["started"])
-    keys = {row["run"]: row["uses"] or () for row in ordered}
-    return [{**row, "uses": keys.get(row["same_as"] or row["run"], ())} for row in ordered]
+class KeysOfRun(NamedTuple):
+    """When a run began, and the keys of all that it used."""
+
+    run: str
+    started: datetime
+    keys: Sequence[str]
 
 
-def uses_of(derived: Iterable[Row], runs: Iterable[Row]) -> Uses:
-    """The uses of what is derived, from rows of the table ``derived`` and runs with their keys."""
-    last: dict[str, datetime] = {key: row["started"] for row in runs for key in row["uses"]}
-    return {row["key"]: Use(row["usual"], last.get(row["key"]) or row["created"]) for row in derived}
+def keys_of_runs(runs: Iterable[Run]) -> list[KeysOfRun]:
+    """Return the keys that each run used, oldest first, also where the row of an earlier run has them."""
+    ordered = sorted(runs, key=lambda row: row.started)
+    keys = {row.run: row.uses or () for row in ordered}
+    return [KeysOfRun(row.run, row.started, keys.get(row.same_as or row.run, ())) for row in ordered]
+
+
+def uses_of(derived: Iterable[Derived], runs: Iterable[KeysOfRun]) -> Uses:
+    """Return the uses of what is derived, from entries of the ledger and the keys that runs used."""
+    last = {key: run.started for run in runs for key in run.keys}
+    return {row.key: Use(row.usual, last.get(row.key) or row.created) for row in derived}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,38 +74,46 @@ class States:
     named: Collection[str] = ()
 
     @classmethod
-    def of(cls, results: Iterable[Row], uses: Uses = NO_USES, named: Collection[str] = ()) -> States:
-        """The states in rows of ``schema.RESULTS``."""
+    def of(cls, results: Iterable[Result], uses: Uses = NO_USES, named: Collection[str] = ()) -> States:
+        """Return the states in some results."""
         ordered = sorted(results, key=lambda row: age(row, uses)[1:])
-        corpora = {row["corpus"]: row["corpus_fingerprint"] for row in ordered}
+        corpora = {row.corpus: row.corpus_fingerprint for row in ordered}
         meant = {*corpora.values(), *named}
-        encoders = {row["encoder"]: row["encoder_fingerprint"] for row in ordered if row["corpus_fingerprint"] in meant}
+        encoders = {row.encoder: row.encoder_fingerprint for row in ordered if row.corpus_fingerprint in meant}
         return cls(corpora=corpora, encoders=encoders, named=named)
 
     @staticmethod
-    def asked(rows: Iterable[Row], named: Collection[object]) -> list[Row]:
-        """The rows without other states of what some fingerprints name; all where none is named."""
+    def asked(rows: Iterable[S], named: Collection[object]) -> list[S]:
+        """Return the rows without other states of what some fingerprints name; all where none is named."""
         found = list(rows)
-        for name, state in (("corpus", "corpus_fingerprint"), ("encoder", "encoder_fingerprint")):
-            asked = {row[name] for row in found if row[state] in named}
-            found = [row for row in found if row[name] not in asked or row[state] in named]
-        return found
+        meant = {row.corpus for row in found if row.corpus_fingerprint in named}
+        found = [row for row in found if row.corpus not in meant or row.corpus_fingerprint in named]
+        meant = {row.encoder for row in found if row.encoder_fingerprint in named}
+        return [row for row in found if row.encoder not in meant or row.encoder_fingerprint in named]
 
-    def has(self, row: Row) -> bool:
-        """Whether a row of any table is about these states; of a ranking, whether all of its corpora are."""
-        encoders = ((row[name], row[column]) for name, column in _ENCODERS if name in row)
-        of_encoders = all(state in self.named or self.encoders.get(name) == state for name, state in encoders)
-        if "corpora" in row:
-            ranked = json.loads(row["corpora"])
-            return of_encoders and all(self.corpora.get(each["corpus"]) == each["fingerprint"] for each in ranked)
-        corpus = self.corpora.get(row["corpus"])
-        return of_encoders and corpus is not None and row.get("corpus_fingerprint", corpus) in (corpus, *self.named)
+    def has(self, row: OfStates | Comparison | Ranking) -> bool:
+        """True if a row is about these states; a ranking, if all of its corpora are."""
+        if isinstance(row, Ranking):
+            ranked = json.loads(row.corpora)
+            of_corpora = all(self.corpora.get(each["corpus"]) == each["fingerprint"] for each in ranked)
+            return of_corpora and self.has_encoder(row.encoder, row.encoder_fingerprint)
+        corpus = self.corpora.get(row.corpus)
+        if corpus is None or row.corpus_fingerprint not in (corpus, *self.named):
+            return False
+        if isinstance(row, Comparison):
+            of_a = self.has_encoder(row.encoder_a, row.fingerprint_a)
+            return of_a and self.has_encoder(row.encoder_b, row.fingerprint_b)
+        return self.has_encoder(row.encoder, row.encoder_fingerprint)
+
+    def has_encoder(self, name: str, fingerprint: str) -> bool:
+        """True if an encoder is in one of these states."""
+        return fingerprint in self.named or self.encoders.get(name) == fingerprint
 
 
-def behind(results: Collection[Row], states: States) -> list[str]:
-    """One sentence for each corpus with encoders that were evaluated on another state of it only; says what to type."""
-    left = {(row["corpus"], row["encoder"]) for row in results if row["corpus"] in states.corpora}
-    left -= {(row["corpus"], row["encoder"]) for row in results if states.has(row)}
+def behind(results: Collection[Result], states: States) -> list[str]:
+    """Return one sentence for each corpus with encoders evaluated on another state of it only; says what to type."""
+    left = {(row.corpus, row.encoder) for row in results if row.corpus in states.corpora}
+    left -= {(row.corpus, row.encoder) for row in results if states.has(row)}
     return [
         f"{names}: results on another state of {corpus} only; on {states.corpora[corpus]}, the one shown, by `capim run"
         f" --corpora {corpus} --encoders {names}`, or by `capim import` of embeddings made elsewhere."
@@ -107,43 +122,55 @@ def behind(results: Collection[Row], states: States) -> list[str]:
     ]
 
 
-def newest_rows(rows: Iterable[Row], table: str, by: Sequence[str] | None = None, uses: Uses = NO_USES) -> list[Row]:
-    """Of several rows of a table with the same values of ``by``, by default what they are shown for, the newest.
+def newest_rows(rows: Iterable[R], table: str, by: Sequence[str] | None = None, uses: Uses = NO_USES) -> list[R]:
+    """Return the newest of several rows of a table with the same values of ``by``, by default what they are shown for.
 
     Ordered by these values. Of an analysis of an encoder, only the rows that were made together.
     """
     columns = TABLES[table].shown_for if by is None else by
     if columns is None:
         return list(rows)
-    ordered = sorted(rows, key=lambda row: age(row, uses))
+    ordered: list[Any] = sorted(rows, key=lambda row: age(row, uses))
     if table == "slices":
-        newest_key = {tuple(row[name] for name in _ANALYSIS): row["derived"] for row in ordered if row.get("derived")}
-        ordered = [r for r in ordered if newest_key.get(tuple(r[n] for n in _ANALYSIS)) in (None, r.get("derived"))]
-    newest = {tuple(row[name] for name in columns): row for row in ordered}
+        newest_key = {_analysis(row): row.derived for row in ordered if row.derived}
+        ordered = [row for row in ordered if newest_key.get(_analysis(row)) in (None, row.derived)]
+    newest = {tuple(getattr(row, name) for name in columns): row for row in ordered}
     return [newest[values] for values in sorted(newest)]
 
 
-def is_outdated(results: Iterable[Row], uses: Uses = NO_USES) -> Callable[[Row], bool]:
-    """Tells whether a row is by another version of the metric than the newest result of its figure.
+def _analysis(row: Any) -> tuple[str, ...]:
+    """Return what the slices have in common that one derivation makes together."""
+    return row.encoder, row.corpus, row.protocol, row.analysis, row.metric
+
+
+def is_outdated(results: Iterable[Result], uses: Uses = NO_USES) -> Callable[[Result | Comparison | Slice], bool]:
+    """Return what tells whether a row is by another version of the metric than the newest result of its figure.
 
     Of a figure (corpus, protocol and metric) that has no result, every comparison is.
     """
     newest = sorted(results, key=lambda row: age(row, uses))
-    versions = {_figure(row): row["metric_version"] for row in newest}
+    versions = {_figure(row): row.metric_version for row in newest}
 
-    def outdated(row: Row) -> bool:
-        version = row["metric_version"]
-        if "slice" in row:
+    def outdated(row: Result | Comparison | Slice) -> bool:
+        version = row.metric_version
+        if isinstance(row, Slice):
             return version is not None and versions.get(_figure(row), version) != version
-        return bool(versions.get(_figure(row)) != version)
+        return versions.get(_figure(row)) != version
 
     return outdated
 
 
+def current_results(rows: Iterable[Result], states: States, uses: Uses = NO_USES) -> list[Result]:
+    """Return the current results: the newest of each figure, by the newest version of its metric."""
+    found = newest_rows(filter(states.has, rows), "results", FIGURE_OF_STATES, uses)
+    outdated = is_outdated(found, uses)
+    return [row for row in found if not outdated(row)]
+
+
 def current_rows(
-    table: str, rows: Iterable[Row], results: Sequence[Row], states: States, uses: Uses = NO_USES
-) -> list[Row]:
-    """The current ones among rows of a table.
+    table: str, rows: Iterable[Any], results: Sequence[Result], states: States, uses: Uses = NO_USES
+) -> list[Any]:
+    """Return the current ones among rows of a table.
 
     Args:
         table: A name of ``schema.TABLES``.
@@ -152,6 +179,8 @@ def current_rows(
         states: What names mean.
         uses: What runs used (``EmbeddingStore.uses``).
     """
+    if table == "results":
+        return current_results(rows, states, uses)
     if table == "rankings":
         return current_ranking(rows, states, uses)
     if table == "slices":
@@ -160,34 +189,31 @@ def current_rows(
     if table == "comparisons":
         families = current_families(rows, results, states, uses).values()
         return [row for _, of_current_states in families for row in of_current_states]
-    if table != "results":
-        return newest_rows(filter(states.has, rows), table, uses=uses)
-    found = newest_rows(filter(states.has, rows), table, FIGURE_OF_STATES, uses)
-    outdated = is_outdated(found, uses)
-    return [row for row in found if not outdated(row)]
+    return newest_rows(filter(states.has, rows), table, uses=uses)
 
 
 def current_families(
-    rows: Iterable[Row], results: Iterable[Row], states: States, uses: Uses = NO_USES
-) -> dict[tuple[str, str, str], tuple[list[Row], list[Row]]]:
-    """Corpus, protocol and metric -> all comparisons of one request, and those of them of current states, by encoder.
+    rows: Iterable[Comparison], results: Iterable[Result], states: States, uses: Uses = NO_USES
+) -> dict[tuple[str, str, str], tuple[list[Comparison], list[Comparison]]]:
+    """Return for each corpus, protocol and metric all comparisons of one request, and those of current states.
 
     Of the requests that compared encoders by a figure, with the newest version of the statistics, the one with most
     pairs of current states counts; of these the one with fewest encoders that have no result among ``results``, the
     current ones; then the newest. So a request for some encoders takes no pair out of the comparison of all.
+    Comparisons of current states are in the order of their encoders.
     """
     outdated, shown = is_outdated(results, uses), defaultdict(set)
     for row in results:
-        shown[_figure(row)].add(row["encoder"])
+        shown[_figure(row)].add(row.encoder)
     figures = _grouped((row for row in rows if not outdated(row)), _figure)
     found = {}
     for figure in sorted(figures):
-        families = _grouped(figures[figure], lambda row: row.get("derived") or row["run"])
+        families = _grouped(figures[figure], lambda row: row.derived or row.run)
         fitting = {key: list(filter(states.has, family)) for key, family in families.items()}
 
         ranks = {
             key: (
-                max(row["statistics_version"] for row in family),
+                max(row.statistics_version for row in family),
                 len(fitting[key]),
                 -len(compared_encoders(family) - shown[figure]),
                 max(age(row, uses) for row in family),
@@ -196,46 +222,49 @@ def current_families(
             for key, family in families.items()
         }
         best = max(ranks, key=lambda key: ranks[key])
-        found[figure] = families[best], sorted(fitting[best], key=lambda row: (row["encoder_a"], row["encoder_b"]))
+        found[figure] = families[best], sorted(fitting[best], key=lambda row: (row.encoder_a, row.encoder_b))
     return found
 
 
-def compared_encoders(comparisons: Iterable[Row]) -> set[str]:
-    """The names of the encoders in some comparisons."""
-    return {row[side] for row in comparisons for side in ("encoder_a", "encoder_b")}
+def compared_encoders(comparisons: Iterable[Comparison]) -> set[str]:
+    """Return the names of the encoders in some comparisons."""
+    return {name for row in comparisons for name in (row.encoder_a, row.encoder_b)}
 
 
-def current_ranking(rows: Iterable[Row], states: States, uses: Uses = NO_USES) -> list[Row]:
-    """The rows of the ranking of most encoders and corpora, then the newest, of those that are of these states.
+def current_ranking(rows: Iterable[Ranking], states: States, uses: Uses = NO_USES) -> list[Ranking]:
+    """Return the ranking of most encoders and corpora, then the newest, of those that are of these states.
 
     What is not ranked because it is at chance counts: without it, a ranking by older code would be larger.
     """
 
-    def rank(group: list[Row]) -> tuple[Any, ...]:
-        first, corpora = group[0], json.loads(group[0]["corpora"])
-        weak = sum(row["value"] is None and len(json.loads(row["headlines"])) == first["n_corpora"] for row in group)
-        size = (first["n_encoders"] + weak) * (first["n_corpora"] + len(corpora[0].get("not_counted", ())))
-        return size, len({row["encoder"] for row in group}), age(first, uses), first["ranking"]
+    def rank(group: list[Ranking]) -> tuple[Any, ...]:
+        first, corpora = group[0], json.loads(group[0].corpora)
+        weak = sum(row.value is None and len(json.loads(row.headlines)) == first.n_corpora for row in group)
+        size = (first.n_encoders + weak) * (first.n_corpora + len(corpora[0].get("not_counted", ())))
+        return size, len({row.encoder for row in group}), age(first, uses), first.ranking
 
-    groups = _grouped(rows, lambda row: row["ranking"]).values()
-    chosen: list[Row] = max((group for group in groups if all(map(states.has, group))), key=rank, default=[])
-    return sorted(chosen, key=lambda row: (row["estimand"], row["encoder"]))
+    groups = _grouped(rows, lambda row: row.ranking).values()
+    chosen: list[Ranking] = max((group for group in groups if all(map(states.has, group))), key=rank, default=[])
+    return sorted(chosen, key=lambda row: (row.estimand, row.encoder))
 
 
-def _grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
-    groups: dict[Any, list[Row]] = defaultdict(list)
+def _grouped(rows: Iterable[R], key: Callable[[R], Any]) -> dict[Any, list[R]]:
+    groups: dict[Any, list[R]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)
     return groups
 
 
-def _figure(row: Row) -> tuple[str, str, str]:
-    return row["corpus"], row["protocol"], row["metric"]
+def _figure(row: Result | Comparison | Slice) -> tuple[str, str, str]:
+    return row.corpus, row.protocol, row.metric
 
 
-def age(row: Row, uses: Uses) -> tuple[bool, datetime, datetime, str]:
-    """What rows are compared by, the current one last: usual settings, time of the last use, its own time, run."""
-    if "written" in row:
-        return True, row["written"], row["written"], ""
-    usual, last = uses.get(row.get("derived")) or Use(usual=False, last=row["created"])
-    return usual, last, row["created"], row["run"]
+def age(row: Any, uses: Uses) -> tuple[bool, datetime, datetime, str]:
+    """Return what rows are compared by, the current one last: usual settings, time of the last use, its own time, run.
+
+    Rows of registers have the time when they were written, others those when they were made and last used.
+    """
+    if isinstance(row, Encoder | StoredCorpus):
+        return True, row.written, row.written, ""
+    usual, last = uses.get(getattr(row, "derived", None)) or Use(usual=False, last=row.created)
+    return usual, last, row.created, row.run

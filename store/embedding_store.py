@@ -12,10 +12,11 @@ import logging
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +24,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.connection import Connection, compact, storage_faults
-from capim.store.current import FIGURE_OF_STATES, Row, States, Uses, current_rows, newest_rows, runs_with_keys, uses_of
+from capim.store.current import (
+    FIGURE_OF_STATES,
+    KeysOfRun,
+    States,
+    Uses,
+    current_results,
+    current_rows,
+    keys_of_runs,
+    newest_rows,
+    uses_of,
+)
 from capim.store.errors import MissingStoreError, RequestError, WorkError, did_you_mean, unknown, without_credentials
 from capim.store.files import resolved_address
 from capim.store.ledger import DERIVED_ROWS, Made, about_evaluation, entry_of, made_rows
+from capim.store.row_types import rows_in, table_of
 from capim.store.rows import (
     check,
     check_columns,
@@ -42,7 +54,20 @@ from capim.store.rows import (
     read_where,
     register,
 )
-from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, dicts, texts
+from capim.store.schema import (
+    CORPUS_PARTS,
+    FORMAT,
+    TABLE_OF,
+    TABLES,
+    Derived,
+    Encoder,
+    Result,
+    Run,
+    StoredCorpus,
+    StoredImage,
+    StoredSet,
+    texts,
+)
 from capim.store.sets.reading import SetReader, Vectors, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
 from capim.store.sets.seal import SealedSet, seal
@@ -62,6 +87,7 @@ from capim.store.types import (
 )
 from capim.store.vectors import Ragged
 
+R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 _AGED = (*FIGURE_OF_STATES, "result", "evaluation", "metric_version", "derived", "created", "run")  # of current
@@ -131,14 +157,13 @@ class EmbeddingStore:
         return EmbeddingStore(Connection(self.uri, keeps=True))
 
     # --- encoders ---------------------------------------------------------------------------------------------
-    def encoders(self, **equals: str) -> pa.Table:
-        """One row per name and fingerprint: name, fingerprint, spec (JSON), written; those with the given texts."""
-        rows = read_now(self.connection, "encoders", equals)
-        for row in rows.to_pylist():
-            if not is_spec_of(**row):
+    def encoders(self, **equals: str) -> list[Encoder]:
+        """Return one row per name and fingerprint, those with the given texts."""
+        rows = rows_in(Encoder, read_now(self.connection, "encoders", equals))
+        for row in rows:
+            if not is_spec_of(row):
                 raise WorkError(
-                    f"table 'encoders': another spec stands beside name {row['name']!r}, fingerprint "
-                    f"{row['fingerprint']!r}",
+                    f"table 'encoders': another spec stands beside name {row.name!r}, fingerprint {row.fingerprint!r}",
                     remedy="Run `capim store verify --drop`, then the same `capim run`, which registers the encoder "
                     "again",
                 )
@@ -147,76 +172,84 @@ class EmbeddingStore:
     def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
         """The spec with a fingerprint, or the one last registered under a name."""
         column = "fingerprint" if is_fingerprint(name_or_fingerprint) else "name"
-        rows = self.encoders(**{column: name_or_fingerprint}).to_pylist()
+        rows = self.encoders(**{column: name_or_fingerprint})
         if not rows:
-            names = sorted(set(texts(self.encoders()["name"])))
+            names = sorted({row.name for row in self.encoders()})
             raise RequestError(
                 f"encoder {name_or_fingerprint!r} is not in the store {self.uri}; "
                 f"{did_you_mean(name_or_fingerprint, names)}it holds {', '.join(names) or 'none'}. "
                 "Run `capim embed` with this encoder first, or `capim import`"
             )
-        return EncoderSpec.from_json(max(rows, key=lambda row: row["written"])["spec"])
+        return EncoderSpec.from_json(max(rows, key=lambda row: row.written).spec)
 
     def write_encoder(self, spec: EncoderSpec) -> None:
         """Registers a resolved spec; from then on its name means this spec (a change of meaning is logged)."""
-        namesakes = self.encoders(name=spec.name).to_pylist()
-        newest = max(namesakes, key=lambda row: row["written"], default=None)
-        if newest is not None and newest["spec"] == spec.to_json():
+        namesakes = self.encoders(name=spec.name)
+        newest = max(namesakes, key=lambda row: row.written, default=None)
+        if newest is not None and newest.spec == spec.to_json():
             return
-        others = {row["fingerprint"] for row in namesakes} - {spec.fingerprint}
+        others = {row.fingerprint for row in namesakes} - {spec.fingerprint}
         if others:
             log.warning(
                 f"encoder name {spec.name!r} now means {spec.fingerprint} (revision {spec.revision}); embeddings that "
                 f"were made under this name before are kept, and are read by fingerprint: {', '.join(sorted(others))}"
             )
-        row = {"name": spec.name, "fingerprint": spec.fingerprint, "spec": spec.to_json(), "written": now()}
-        register(self.connection, "encoders", [row])
+        row = Encoder(name=spec.name, fingerprint=spec.fingerprint, spec=spec.to_json(), written=now())
+        register(self.connection, [row])
 
     # --- corpora and their images -----------------------------------------------------------------------------
-    def corpora(self) -> pa.Table:
-        """One row per stored corpus: name, fingerprint, counts, languages, licence, origin, locations, written."""
-        return read(self.connection, "corpora")
+    def corpora(self) -> list[StoredCorpus]:
+        """Return one row per stored corpus."""
+        return rows_in(StoredCorpus, read(self.connection, "corpora"))
 
     def dropped_corpora(self, fingerprints: Iterable[str]) -> set[str]:
         """Those of the fingerprints that no stored corpus has."""
-        unknown = {*fingerprints} - {*texts(self.corpora()["fingerprint"])}
+        unknown = {*fingerprints} - {row.fingerprint for row in self.corpora()}
         if unknown:
             unknown -= {*texts(read_now(self.connection, "corpora", {"fingerprint": sorted(unknown)})["fingerprint"])}
         return unknown
 
-    def corpus_row(self, name: str, fingerprint: str | None = None) -> dict[str, Any]:
-        """The row of :meth:`corpora` for a name (the newest), a fingerprint given as the name, or both."""
+    def corpus_row(self, name: str, fingerprint: str | None = None) -> StoredCorpus:
+        """Return the row of :meth:`corpora` for a name (the newest), a fingerprint given as the name, or both."""
         wanted = {"fingerprint" if fingerprint is None and is_fingerprint(name) else "name": name}
         wanted |= {"fingerprint": fingerprint} if fingerprint else {}
-        rows: list[dict[str, Any]] = read_now(self.connection, "corpora", wanted).to_pylist()
+        rows = rows_in(StoredCorpus, read_now(self.connection, "corpora", wanted))
         if not rows:
-            names = sorted(set(texts(self.corpora()["name"])))
+            names = sorted({row.name for row in self.corpora()})
             state = f" with fingerprint {fingerprint}" if fingerprint else ""
             raise RequestError(
                 f"corpus {name!r}{state} is not in the store {self.uri}; it holds {', '.join(names) or 'none'}. "
                 "Run `capim embed` on this corpus first, or `capim import` for embeddings made elsewhere"
             )
-        return max(rows, key=lambda row: row["written"])
+        return max(rows, key=lambda row: row.written)
 
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
         """A stored corpus by name (the newest), by fingerprint, or both; without image bytes (``source`` is None)."""
         row = self.corpus_row(name, fingerprint)
-        own = {name: row[name] for name in ("name", "licence", "origin", "main_metric", "reference_language")}
-        key = canonical_json({**own, "fingerprint": row["fingerprint"]})
+        facts = (row.name, row.fingerprint, row.licence, row.origin, row.main_metric, row.reference_language)
+        key = canonical_json(facts)
         kept: Corpus | None = self.connection.kept.of_values("corpora", [key]).get(key)
         if kept is not None:
             return kept
         parts: dict[str, Any] = {
-            part: corpus_part(self.connection, part, row["name"], row["fingerprint"]) for part in CORPUS_PARTS
+            part: corpus_part(self.connection, part, row.name, row.fingerprint) for part in CORPUS_PARTS
         }
         for part in _COUNTED:
-            if parts[part].num_rows != row[f"n_{part}"]:
-                problem = f"corpus {row['name']!r} has {parts[part].num_rows} of {row[f'n_{part}']} {part}"
-                raise WorkError(problem, remedy=drop_corpus_remedy(row["name"]))
-        corpus = Corpus(languages_reference=own.pop("reference_language"), **own, **parts)
-        if corpus.fingerprint != row["fingerprint"]:
-            problem = f"corpus {row['name']!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was"
-            raise WorkError(f"{problem} {row['fingerprint']}", remedy=drop_corpus_remedy(row["name"]))
+            expected = getattr(row, f"n_{part}")
+            if parts[part].num_rows != expected:
+                problem = f"corpus {row.name!r} has {parts[part].num_rows} of {expected} {part}"
+                raise WorkError(problem, remedy=drop_corpus_remedy(row.name))
+        corpus = Corpus(
+            name=row.name,
+            licence=row.licence,
+            origin=row.origin,
+            main_metric=row.main_metric,
+            languages_reference=row.reference_language,
+            **parts,
+        )
+        if corpus.fingerprint != row.fingerprint:
+            problem = f"corpus {row.name!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was"
+            raise WorkError(f"{problem} {row.fingerprint}", remedy=drop_corpus_remedy(row.name))
         self.connection.kept.add_value("corpora", key, corpus, sum(part.nbytes for part in parts.values()))
         return corpus
 
@@ -224,15 +257,15 @@ class EmbeddingStore:
         """Stores a corpus, without image bytes, once; from then on its name and its location mean this corpus."""
         if fault := name_fault(corpus.name):
             raise RequestError(f"corpus name {corpus.name!r}: {fault}")
-        rows = sorted(self.corpora().to_pylist(), key=lambda row: row["written"], reverse=True)
+        rows = sorted(self.corpora(), key=lambda row: row.written, reverse=True)
         location = [corpus.location] if corpus.location else []
-        stored = next((row for row in rows if row["fingerprint"] == corpus.fingerprint), None)
+        stored = next((row for row in rows if row.fingerprint == corpus.fingerprint), None)
         if stored is not None:
-            by_name = next(row for row in rows if row["name"] == corpus.name)
-            by_location = next((row for row in rows if corpus.location in row["locations"]), None)
+            by_name = next(row for row in rows if row.name == corpus.name)
+            by_location = next((row for row in rows if corpus.location in row.locations), None)
             if by_name is not stored or (location and by_location is not stored):
-                locations = [*(one for one in stored["locations"] if one != corpus.location), *location]
-                register(self.connection, "corpora", [stored | {"locations": locations, "written": now()}])
+                locations = [*(one for one in stored.locations if one != corpus.location), *location]
+                register(self.connection, [replace(stored, locations=locations, written=now())])
             return
         parts = {part: getattr(corpus, part) for part in CORPUS_PARTS}
         for part, contents in parts.items():
@@ -243,17 +276,25 @@ class EmbeddingStore:
                     problem = f"table {name!r} has {n} rows, the corpus has {contents.num_rows}"
                     raise WorkError(problem, remedy=drop_corpus_remedy(corpus.name))
         sample, seed = corpus.draw or (None, None)
-        row = {
-            **{name: getattr(corpus, name) for name in ("name", "fingerprint", "licence", "origin", "main_metric")},
-            **{f"n_{part}": parts[part].num_rows for part in _COUNTED},
-            "languages": sorted(texts(pc.unique(corpus.captions.column("language")))),
-            "reference_language": corpus.languages_reference,
-            "locations": location,
-            "sample": sample,
-            "seed": seed,
-            "written": now(),
-        }
-        register(self.connection, "corpora", [row], update=False)
+        row = StoredCorpus(
+            name=corpus.name,
+            fingerprint=corpus.fingerprint,
+            n_images=len(corpus.images),
+            n_captions=len(corpus.captions),
+            n_pairs=len(corpus.pairs),
+            n_quadruples=len(corpus.quadruples),
+            n_skipped=len(corpus.skipped),
+            languages=sorted(texts(pc.unique(corpus.captions.column("language")))),
+            licence=corpus.licence,
+            origin=corpus.origin,
+            reference_language=corpus.languages_reference,
+            main_metric=corpus.main_metric,
+            locations=location,
+            sample=sample,
+            seed=seed,
+            written=now(),
+        )
+        register(self.connection, [row], update=False)
 
     def items(self, corpus: str, modality: Modality) -> pa.Table:
         """The images or captions of a corpus in corpus order (``schema.IMAGES``, ``schema.CAPTIONS``)."""
@@ -272,34 +313,41 @@ class EmbeddingStore:
         """Keeps sizes and thumbnails by the hash of the image bytes; hashes that are stored stay as they are."""
         remaining = iter(images)
         while batch := list(islice(remaining, _IMAGES)):
-            unique = {image.sha: image._asdict() for image in batch}
-            register(self.connection, "image_index", unique.values(), update=False)
+            unique = {image.sha: StoredImage(item=image.sha, **image._asdict()) for image in batch}
+            register(self.connection, unique.values(), update=False)
 
     def write_image_hashes(self, images: Iterable[HashedImage]) -> None:
         """Keeps hashes of images by their place; what is known of another state of a place is replaced."""
-        if rows := [image._asdict() for image in images]:
-            register(self.connection, "image_hashes", rows)
+        register(
+            self.connection,
+            [
+                StoredImage(item=image.place, state=image.state, sha=image.sha, width=image.width, height=image.height)
+                for image in images
+            ],
+        )
 
     def image_hashes(self) -> dict[str, HashedImage]:
-        """All known hashes of images, by their place."""
-        columns = [column.to_pylist() for column in read(self.connection, "image_hashes").columns]
-        return {image.place: image for image in map(HashedImage._make, zip(*columns, strict=True))}
+        """Return all known hashes of images, by their place."""
+        columns = ("item", "state", "sha", "width", "height")
+        rows = read_where(self.connection, "image_index", "state IS NOT NULL", columns)
+        found = rows_in(StoredImage, rows)
+        return {row.item: HashedImage(row.item, row.state or "", row.sha, row.width, row.height) for row in found}
 
     def indexed_images(self, shas: Sequence[str]) -> dict[str, str | None]:
         """The image hashes that are in the index, with the reason why an image cannot be decoded, or None."""
         if not shas:
             return {}
         # One pass over two narrow columns: a corpus looks up all of its images at once.
-        rows = read(self.connection, "image_index", columns=("sha", "reason"))
-        chosen = rows.filter(pc.is_in(rows.column("sha"), value_set=pa.array(shas, pa.string())))
-        return dict(zip(texts(chosen["sha"]), chosen["reason"].to_pylist(), strict=True))
+        rows = read(self.connection, "image_index", columns=("item", "reason"))
+        chosen = rows.filter(pc.is_in(rows.column("item"), value_set=pa.array(shas, pa.string())))
+        return dict(zip(texts(chosen["item"]), chosen["reason"].to_pylist(), strict=True))
 
     def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
         """Encoded thumbnails by image hash; hashes without one are left out."""
         pictures: dict[str, Any] = {}
         unique = sorted(set(shas))
         for start in range(0, len(unique), _IMAGES):
-            condition = one_of("sha", unique[start : start + _IMAGES]) + " AND thumbnail IS NOT NULL"
+            condition = one_of("item", unique[start : start + _IMAGES]) + " AND thumbnail IS NOT NULL"
             rows = read_where(self.connection, "image_index", condition, ("sha", "thumbnail"))
             pictures |= zip(texts(rows["sha"]), rows["thumbnail"].to_pylist(), strict=True)
         return pictures
@@ -310,7 +358,7 @@ class EmbeddingStore:
         if modality not in MODALITIES:
             raise RequestError(unknown("modality", modality, MODALITIES))
         row = self.corpus_row(corpus)
-        return SetKey.of(self.encoder(encoder), row["name"], row["fingerprint"], modality)
+        return SetKey.of(self.encoder(encoder), row.name, row.fingerprint, modality)
 
     def missing(self, key: SetKey, n_items: int) -> NDArray[np.int32]:
         """Positions of the corpus, of ``n_items`` items, that have no row in a set yet, ascending."""
@@ -349,7 +397,7 @@ class EmbeddingStore:
 
     def sealed(self, key: SetKey) -> SealedSet | None:
         """The sealed state of a set, or None."""
-        rows = read_now(self.connection, "sets", {"set_name": key.table}).to_pylist()
+        rows = rows_in(StoredSet, read_now(self.connection, "sets", {"set_name": key.table}))
         return SealedSet.of_row(rows[0]) if rows else None
 
     def intact(self, key: SetKey) -> bool:
@@ -359,7 +407,8 @@ class EmbeddingStore:
 
     def sealed_sets(self) -> list[SealedSet]:
         """Every sealed set, oldest first."""
-        return [SealedSet.of_row(row) for row in read(self.connection, "sets").sort_by("sealed_at").to_pylist()]
+        rows = rows_in(StoredSet, read(self.connection, "sets").sort_by("sealed_at"))
+        return [SealedSet.of_row(row) for row in rows]
 
     def vectors(
         self,
@@ -449,7 +498,7 @@ class EmbeddingStore:
             compact(self.connection, table, free=False)
         return written
 
-    def write_derived(self, table: str, rows: pa.Table, entries: Iterable[Mapping[str, Any]]) -> None:
+    def write_derived(self, table: str, rows: pa.Table, entries: Iterable[Derived]) -> None:
         """Write the rows of some derivations, then their entries of the ledger, which get number and digest of rows."""
         rows = conformed(table, rows)
         made, unlisted = made_rows(table, rows), check(self.connection, table)
@@ -458,14 +507,14 @@ class EmbeddingStore:
         if (known := self.connection.checked.get(table)) is not None:
             self.connection.checked[table] = known._replace(unlisted=known.unlisted.difference(made))
 
-    def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[Mapping[str, Any]]) -> None:
-        listed = [entry_of(table, entry, made.get(entry["key"], Made(0, 0))) for entry in entries]
-        self.write_rows("derived", pa.Table.from_pylist(listed, schema=TABLES["derived"].columns), replace="key")
+    def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[Derived]) -> None:
+        listed = [entry_of(table, entry, made.get(entry.key, Made(0, 0))) for entry in entries]
+        self.write_rows("derived", table_of(Derived, listed), replace="key")
 
     def stored_outcomes(self, evaluations: Sequence[str]) -> dict[str, int]:
         """Evaluation -> number of its stored outcomes; -1 where it is not the number that was written."""
-        entries = read(self.connection, "derived", {"key": evaluations})
-        written = dict(zip(texts(entries["key"]), entries["n_rows"].to_pylist(), strict=True))
+        entries = rows_in(Derived, read(self.connection, "derived", {"key": evaluations}))
+        written = {entry.key: entry.n_rows for entry in entries}
         found = self.counts("outcomes", "evaluation", evaluation=evaluations)
         return {evaluation: n if written.get(evaluation) == n else -1 for evaluation, n in found.items()}
 
@@ -484,53 +533,61 @@ class EmbeddingStore:
         check_columns(table, (column, *equals))
         return counts(self.connection, table, column, equals)
 
-    def current(self, table: str, dropped: bool = False, /, **equals: str | Sequence[str]) -> list[Row]:
-        """Those of :meth:`rows` that are current (``store.current``): one per figure, of what names mean now.
+    def all(self, row_type: type[R], **equals: str | Sequence[str]) -> list[R]:
+        """Return :meth:`rows` of the table of a row type, of every run, as objects."""
+        return rows_in(row_type, self.rows(TABLE_OF[row_type], **equals))
+
+    def current(self, row_type: type[R], dropped: bool = False, /, **equals: str | Sequence[str]) -> list[R]:
+        """Return those of :meth:`all` that are current (``store.current``): one per figure, of what names mean now.
 
         A name means its state with the newest result on a stored corpus, and a figure is by the version of its metric
         in the newest result, whatever rows are asked for; but where ``equals`` names states by their fingerprints,
         these are meant. ``dropped``: a name of which no corpus is stored means the state that was dropped last.
         """
+        table, rows = TABLE_OF[row_type], self.all(row_type, **equals)
         if table == "watched":
-            return newest_rows(dicts(self.rows(table, **equals)), table)
+            return newest_rows(rows, table)
         results, states = self._results(equals, dropped=dropped)
-        uses, rows = self.uses(), dicts(self.rows(table, **equals))
-        shown = current_rows("results", results, [], states, uses)
-        if table != "results":
+        uses = self.uses()
+        shown = current_results(results, states, uses)
+        if row_type is not Result:
             return current_rows(table, rows, shown, states, uses)
-        keys = {row["result"] for row in shown}
-        return [row for row in rows if row["result"] in keys]
+        keys = {row.result for row in shown}
+        return [row for row in rows if isinstance(row, Result) and row.result in keys]
 
-    def evaluated(self, **equals: str | Sequence[str]) -> list[Row]:
-        """For each encoder, corpus and protocol a row of results of the newest evaluation, by any version of a metric.
+    def evaluated(self, **equals: str | Sequence[str]) -> list[Result]:
+        """Return for each encoder, corpus and protocol a result of the newest evaluation, by any version of a metric.
 
-        Names mean what they mean in :meth:`current`.
+        The rows have only the columns that tell which of several is current. Names mean what they mean in
+        :meth:`current`.
         """
         states = self._results(equals)[1]
-        rows = filter(states.has, dicts(read(self.connection, "results", equals, _AGED)))
+        rows = filter(states.has, rows_in(Result, read(self.connection, "results", equals, _AGED)))
         return newest_rows(rows, "results", ("corpus", "protocol", *FIGURE_OF_STATES[3:]), self.uses())
 
     def current_outcomes(self, **equals: str | Sequence[str]) -> pa.Table:
-        """The outcomes of these evaluations, see :meth:`evaluated`."""
-        return self.rows("outcomes", evaluation=[row["evaluation"] for row in self.evaluated(**equals)])
+        """Return the outcomes of these evaluations, see :meth:`evaluated`."""
+        return self.rows("outcomes", evaluation=[row.evaluation for row in self.evaluated(**equals)])
 
-    def figures(self, **equals: str | Sequence[str]) -> list[Row]:
-        """The results of every evaluation, superseded ones too: of each figure the row that is current."""
+    def figures(self, **equals: str | Sequence[str]) -> list[Result]:
+        """Return the results of every evaluation, superseded ones too: of each figure the row that is current."""
         by = (*FIGURE_OF_STATES, "evaluation")
-        return newest_rows(dicts(self.rows("results", **equals)), "results", by=by, uses=self.uses())
+        return newest_rows(self.all(Result, **equals), "results", by=by, uses=self.uses())
 
     def states(self) -> States:
-        """What names mean by the stored results."""
+        """Return what names mean by the stored results."""
         return self._results({})[1]
 
-    def _results(self, equals: Mapping[str, str | Sequence[str]], *, dropped: bool = False) -> tuple[list[Row], States]:
+    def _results(
+        self, equals: Mapping[str, str | Sequence[str]], *, dropped: bool = False
+    ) -> tuple[list[Result], States]:
         """The results of the states that ``equals`` names by fingerprints, of all if of none; and what names mean."""
         named = {name: values for name, values in equals.items() if name.endswith("_fingerprint")}
-        results = dicts(read(self.connection, "results", named, _AGED))
-        gone = self.dropped_corpora(row["corpus_fingerprint"] for row in results)
-        found: list[Row] = [row for row in results if row["corpus_fingerprint"] not in gone]
-        stored = {row["corpus"] for row in found}
-        found += [row for row in results if dropped and row["corpus"] not in stored]
+        results = rows_in(Result, read(self.connection, "results", named, _AGED))
+        gone = self.dropped_corpora(row.corpus_fingerprint for row in results)
+        found = [row for row in results if row.corpus_fingerprint not in gone]
+        stored = {row.corpus for row in found}
+        found += [row for row in results if dropped and row.corpus not in stored]
         meant = {each for values in named.values() for each in ([values] if isinstance(values, str) else values)}
         return found, States.of(found, uses=self.uses(), named=meant)
 
@@ -539,22 +596,23 @@ class EmbeddingStore:
 
         ``until``: only by runs that had begun then.
         """
-        derived = dicts(read(self.connection, "derived", columns=("key", "usual", "created")))
-        return uses_of(derived, (row for row in self.runs() if until is None or row["started"] <= until))
+        derived = rows_in(Derived, read(self.connection, "derived", columns=("key", "usual", "created")))
+        return uses_of(derived, (run for run in self.runs() if until is None or run.started <= until))
 
-    def rows_of_run(self, table: str, run: str) -> list[Row]:
-        """The rows of results, comparisons, rankings or slices that a run made or found."""
+    def rows_of_run(self, row_type: type[R], run: str) -> list[R]:
+        """Return the rows of results, comparisons, rankings or slices that a run made or found."""
         keys = self.keys_of(run)
-        return [row for row in dicts(self.rows(table)) if row["run"] == run or row["derived"] in keys]
+        rows: list[Any] = self.all(row_type)
+        return [row for row in rows if row.run == run or row.derived in keys]
 
     def keys_of(self, run: str) -> set[str]:
-        """The keys of the derivations that a run used, whether it made them or not."""
-        return {key for row in self.runs() if row["run"] == run for key in row["uses"]}
+        """Return the keys of the derivations that a run used, whether it made them or not."""
+        return {key for row in self.runs() if row.run == run for key in row.keys}
 
-    def runs(self) -> list[Row]:
-        """The runs, oldest first: when each began, and in ``uses`` the keys of all that it used."""
+    def runs(self) -> list[KeysOfRun]:
+        """Return when each run began, and the keys of all that it used, oldest first."""
         columns = ("run", "started", "uses", "same_as")
-        return runs_with_keys(dicts(read(self.connection, "runs", columns=columns)))
+        return keys_of_runs(rows_in(Run, read(self.connection, "runs", columns=columns)))
 
     def sql(
         self,
@@ -579,11 +637,11 @@ class EmbeddingStore:
         return select(self, statement, parameters, seconds=seconds, memory=memory)
 
 
-def is_spec_of(*, name: str, fingerprint: str, spec: str, **_: object) -> bool:
-    """Whether a spec, as JSON, has this name and fingerprint: a model is loaded with what it says."""
+def is_spec_of(row: Encoder) -> bool:
+    """True if the spec of a row, as JSON, has its name and fingerprint: a model is loaded with what it says."""
     try:
-        stored = EncoderSpec.from_json(spec)
-        return (stored.name, stored.fingerprint) == (name, fingerprint)
+        stored = EncoderSpec.from_json(row.spec)
+        return (stored.name, stored.fingerprint) == (row.name, row.fingerprint)
     except (TypeError, ValueError):  # not JSON, or not the fields of a spec
         return False
 
@@ -639,39 +697,45 @@ def _check_format(connection: Connection, *, create: bool) -> None:
         RequestError: There is no store and ``create`` is false, or it has another format.
     """
     try:
-        formats = {int(row["format"]) for row in read(connection, "formats").to_pylist()}
-        if not formats and connection.find("formats") is None:
-            if {*connection.names()} - {"formats"}:
-                raise WorkError("table 'formats' is missing")
-            if not create:
-                raise MissingStoreError(
-                    f"there is no store at {connection.uri}. Give another workspace (--workspace, $CAPIM_WORKSPACE), "
-                    "or make a store with `capim demo` or `capim run`"
-                )
+        written = written_format(connection)
+        if written is None and connection.names():
+            raise WorkError(f"table {MARKED!r} is missing")
     except WorkError as fault:
-        folder = connection.folder("formats")
+        folder = connection.folder(MARKED)
         if folder is None or not folder.parent.is_dir():
             raise
         # all but this table may still be read
         uri = without_credentials(connection.uri)
         log.warning("the format of store %s is unknown: %s. Run `capim store verify --drop`", uri, fault.problem)
         return
-    if not formats:
-        register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
-    elif formats != {FORMAT}:
+    if written is None and not create:
+        raise MissingStoreError(
+            f"there is no store at {connection.uri}. Give another workspace (--workspace, $CAPIM_WORKSPACE), "
+            "or make a store with `capim demo` or `capim run`"
+        )
+    if written is None:
+        connection.create(MARKED, TABLES[MARKED].keyed_columns)
+    elif written != FORMAT:
         raise RequestError(
-            f"store {connection.uri} has format {min(formats)}, this release of capim reads format {FORMAT}: "
-            f"{_way_of(min(formats))}, or give another workspace (--workspace)"
+            f"store {connection.uri} has format {written}, this release of capim reads format {FORMAT}: "
+            f"{_way_of(written)}, or give another workspace (--workspace)"
         )
 
 
-def written_formats(connection: Connection) -> set[int]:
-    """The formats in the store as far as they can be read."""
-    with suppress(WorkError), storage_faults("reading the format"):
-        table = connection.find("formats")
-        if table is not None and "format" in table.schema.names:  # and no other table was put in its place
-            return {int(row["format"]) for row in table.to_table().to_pylist()}
-    return set()
+MARKED = "encoders"  # the first table of every store, with the format of the store in its metadata
+
+
+def written_format(connection: Connection) -> int | None:
+    """Return the format of the store; None where no table names it.
+
+    Stores of earlier releases have it in a table of its own, ``formats``.
+    """
+    table = connection.find(MARKED)
+    found = None if table is None else (table.schema.metadata or {}).get(b"capim.format")
+    if found is not None:
+        return int(found)
+    earlier = connection.find("formats")
+    return None if earlier is None else min(earlier.to_table(columns=["format"])["format"].to_pylist(), default=None)
 
 
 def _way_of(other: int) -> str:

@@ -7,19 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.connection import load_lance, storage_faults, temporary_files
-from capim.store.embedding_store import EmbeddingStore, corpus_table, is_spec_of
+from capim.store.embedding_store import MARKED, EmbeddingStore, corpus_table, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import stored_key
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, compared
-from capim.store.rows import delete, now, read, read_where, register, whole_evaluations
-from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
+from capim.store.row_types import rows_in
+from capim.store.rows import delete, read, read_where, whole_evaluations
+from capim.store.schema import CORPUS_PARTS, TABLES, Derived, Encoder, Import, StoredCorpus, texts
 from capim.store.sets.reading import open_set
 from capim.store.sets.rows import ItemIndex, unpack
 from capim.store.sets.seal import SealedSet, delete_rows, examine
@@ -57,11 +58,11 @@ class StoreCheck:
 def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     """Read everything that is stored, and compare it with its checksums; gives one check per part, as it goes."""
     connection = store.connection
-    corpora: list[dict[str, Any]] = []
+    corpora: list[StoredCorpus] = []
     with suppress(WorkError):  # the check of the table, below, names the fault
-        corpora = store.corpora().to_pylist()
+        corpora = store.corpora()
     for row in corpora:
-        yield _corpus(store, row["name"], row["fingerprint"])
+        yield _corpus(store, row.name, row.fingerprint)
     registered: dict[str, SealedSet] = {}
     with suppress(WorkError):
         registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
@@ -71,7 +72,7 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
     listed = set[str]()
     with suppress(WorkError):
         listed = {*texts(read(connection, "derived")["table_name"])}
-    for name in sorted((listed.union(names, ["formats"]) & TABLES.keys()) - {"outcomes"}):
+    for name in sorted((listed.union(names, [MARKED]) & TABLES.keys()) - {"outcomes"}):
         yield _table(store, name)
     if "outcomes" in listed.union(names):
         yield from _outcomes(store)
@@ -133,13 +134,13 @@ def _table(store: EmbeddingStore, name: str) -> StoreCheck:
         table = connection.find(name)
         if table is None and name in connection.names() and name in KEYED_BY:
             return StoreCheck(what=name, state="incomplete", detail=_NO_VERSION)
-        if table is None and name in {"formats", *connection.names()}:
+        if table is None and name in {MARKED, *connection.names()}:
             raise WorkError(f"table {name!r} cannot be opened: its folder has no version of it")
         with storage_faults(f"reading table {name!r}"):
             n_rows = 0 if table is None else sum(batch.num_rows for batch in table.to_batches())
         if name == "encoders":
-            rows = read(connection, name).to_pylist()
-            if wrong := [row["fingerprint"] for row in rows if not is_spec_of(**row)]:
+            rows = rows_in(Encoder, read(connection, name))
+            if wrong := [row.fingerprint for row in rows if not is_spec_of(row)]:
                 problem = f"specs of {len(wrong)} encoders ({wrong[0]} …) are not those of their fingerprints"
                 return _damaged(name, problem, partial(delete, connection, name, "fingerprint", wrong))
     except WorkError as fault:
@@ -153,10 +154,10 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
     connection, commands = store.connection, dict[str, str]()
     with suppress(WorkError):
         commands = {
-            row["imported"]: f"{row['what']} of {row['encoder']} on {row['corpus']} by "
-            f"`capim import {row['source']} --corpus {row['corpus']} --encoder {row['encoder']}`"
-            for row in read(connection, "imports").to_pylist()
-            if not row["imported"].startswith(SET_PREFIXES)
+            row.imported: f"{row.what} of {row.encoder} on {row.corpus} by "
+            f"`capim import {row.source} --corpus {row.corpus} --encoder {row.encoder}`"
+            for row in rows_in(Import, read(connection, "imports"))
+            if not row.imported.startswith(SET_PREFIXES)
         }
     try:
         damaged, n_rows = _damaged_outcomes(store)
@@ -181,7 +182,7 @@ def _damaged_outcomes(store: EmbeddingStore) -> tuple[list[str], int]:
     readable = False
     with suppress(WorkError):
         entries, readable = read_where(store.connection, "derived"), True
-    left = {row["key"] for row in entries.to_pylist() if row["table_name"] == "outcomes"}
+    left = {entry.key for entry in rows_in(Derived, entries) if entry.table_name == "outcomes"}
     damaged, n_rows = list[str](), 0
     for rows in whole_evaluations(store.connection):
         keys = texts(pc.unique(rows["evaluation"]))
@@ -209,8 +210,8 @@ def _drop_table(store: EmbeddingStore, name: str) -> None:
     if name in KEYED_BY and name != "derived":
         with suppress(WorkError):
             delete(connection, "derived", "table_name", [name])
-    if name == "formats":
-        register(connection, name, [{"format": FORMAT, "written": now()}], update=False)
+    if name == MARKED:
+        connection.create(name, TABLES[name].keyed_columns)
 
 
 def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreCheck]:
@@ -257,12 +258,11 @@ def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> StoreChe
 
 def _source_of(store: EmbeddingStore, name: str) -> str:
     """Return the command that brings an imported set back; empty for one that was encoded here."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Import] = []
     with suppress(WorkError):
-        rows = read(store.connection, "imports", {"imported": name}).to_pylist()
+        rows = rows_in(Import, read(store.connection, "imports", {"imported": name}))
     return "".join(
-        f"`capim import --corpus {row['corpus']} --encoder {row['encoder']} --{row['what']}s {row['source']}`"
-        for row in rows
+        f"`capim import --corpus {row.corpus} --encoder {row.encoder} --{row.what}s {row.source}`" for row in rows
     )
 
 

@@ -7,18 +7,19 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from capim.store.connection import Connection, data_bytes, retrying
-from capim.store.embedding_store import UPGRADED, EmbeddingStore, check_address, written_formats
+from capim.store.embedding_store import MARKED, UPGRADED, EmbeddingStore, check_address, written_format
 from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import KEYED_BY, REMOVED, Made, about_evaluation, entry_of, made_rows
+from capim.store.row_types import rows_in
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
-from capim.store.schema import FORMAT, TABLES
+from capim.store.schema import FORMAT, TABLES, Derived, Run, Slice
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
@@ -185,9 +186,9 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
     """
     connection = Connection.to(uri)
     check_address(connection)
-    formats = written_formats(connection)
-    if not formats or max(formats) not in (UPGRADED, FORMAT):
-        found = f"format {max(formats)}" if formats else "no format that can be read"
+    written = written_format(connection)
+    if written not in (UPGRADED, FORMAT):
+        found = "no format that can be read" if written is None else f"format {written}"
         raise RequestError(
             f"store {connection.uri} has {found}, this release of capim upgrades format {UPGRADED} to {FORMAT}"
         )
@@ -202,12 +203,14 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
             n_rows = _change(connection, name, lacking, others)
             columns = (*(each.name for each in lacking), *others)
             yield Upgraded(table=name, done="columns changed", columns=columns, n_rows=n_rows)
-    if formats != {FORMAT}:
+    if written != FORMAT:
         yield from _take_up(connection)
         yield from _fill_ledger(connection)
-        # the new one first: a store without any cannot be upgraded
-        register(connection, "formats", [{"format": FORMAT, "written": now()}], update=False)
-        delete(connection, "formats", "format", [*formats - {FORMAT}])
+        marked = connection.find(MARKED) or connection.create(MARKED, TABLES[MARKED].keyed_columns)
+        marked.update_schema_metadata(TABLES[MARKED].keyed_columns.metadata)
+        connection.committed(MARKED, 0)
+    for name in ("formats", "image_hashes", "metrics"):  # only now: a store without a format cannot be upgraded
+        connection.drop(name)
 
 
 def _take_up(connection: Connection) -> Iterator[Upgraded]:
@@ -218,34 +221,37 @@ def _take_up(connection: Connection) -> Iterator[Upgraded]:
             delete(connection, "derived", "kind", ["pair"])
         elif name == "timings":
             seconds = {row["slice"]: row["seconds_per_query"] for row in rows}
-            timed = [row for row in _rows(connection, "slices") if row["slice"] in seconds]
-            register(connection, "slices", [{**row, "seconds_per_query": seconds[row["slice"]]} for row in timed])
+            slices = rows_in(Slice, read_where(connection, "slices"))
+            timed = [replace(row, seconds_per_query=seconds[row.slice]) for row in slices if row.slice in seconds]
+            register(connection, timed)
         else:
             lists = {row["uses"]: row["keys"] for row in rows}
-            runs = [row for row in _rows(connection, "runs") if row["uses"]]
-            keys = [sorted({key for each in row["uses"] for key in lists.get(each, [each])}) for row in runs]
-            register(connection, "runs", [{**row, "uses": of_row} for row, of_row in zip(runs, keys, strict=True)])
+            runs = [(row, row.uses) for row in rows_in(Run, read_where(connection, "runs")) if row.uses]
+            keys = [sorted({key for each in uses for key in lists.get(each, [each])}) for _, uses in runs]
+            register(connection, [replace(row, uses=of_run) for (row, _), of_run in zip(runs, keys, strict=True)])
         connection.drop(name)
         yield Upgraded(table=name, done="is no table of its own any more", columns=("all",), n_rows=len(rows))
 
 
 def _fill_ledger(connection: Connection) -> Iterator[Upgraded]:
     """Write the ledger again, with the digest of the rows of every entry, and an entry for every evaluation."""
-    known = {row["key"]: row for row in _rows(connection, "derived")}
-    empty = [row for row in known.values() if not row["n_rows"]]
-    entries = [entry_of(_TABLE_OF.get(row["kind"], "slices"), row, Made(0, 0)) for row in empty]
+    names = {field.name for field in fields(Derived)} - {"table_name", "digest"}
+    known = {row["key"]: Derived(**{name: row[name] for name in names}) for row in _rows(connection, "derived")}
+    empty = [entry for entry in known.values() if not entry.n_rows]
+    entries = [entry_of(_TABLE_OF.get(entry.kind, "slices"), entry, Made(0, 0)) for entry in empty]
     created = now()
     for name in KEYED_BY:
         for rows in whole_evaluations(connection) if name == "outcomes" else [read_where(connection, name)]:
             for key, made in made_rows(name, rows).items():
                 if name == "outcomes":
                     entries.append(entry_of(name, about_evaluation(key, created), made))
-                elif key in known and (known[key]["n_rows"] == made.n_rows or name == "rankings"):
+                elif key in known and (known[key].n_rows == made.n_rows or name == "rankings"):
                     entries.append(entry_of(name, known[key], made))
-    gone = known.keys() - {entry["key"] for entry in entries}
-    removed = [{**known[key], "table_name": _TABLE_OF.get(known[key]["kind"], "slices")} for key in sorted(gone)]
+    gone = known.keys() - {entry.key for entry in entries}
+    tables = {key: _TABLE_OF.get(known[key].kind, "slices") for key in sorted(gone)}
+    removed = [replace(known[key], table_name=table, digest=REMOVED) for key, table in tables.items()]
     connection.drop("derived")
-    register(connection, "derived", [*entries, *({**entry, "digest": REMOVED} for entry in removed)], update=False)
+    register(connection, [*entries, *removed], update=False)
     connection.remove("digests")  # of all files, which the ledger takes the place of
     yield Upgraded(table="derived", done="columns changed", columns=("table_name", "digest"), n_rows=len(entries))
 

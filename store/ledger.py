@@ -10,7 +10,8 @@ makes them again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -21,7 +22,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from capim.store.errors import WorkError
-from capim.store.schema import TABLES, dicts, texts
+from capim.store.row_types import rows_in
+from capim.store.schema import TABLES, Derived, texts
 
 DERIVED_ROWS = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
 KEYED_BY = {**dict.fromkeys(DERIVED_ROWS, "derived"), "outcomes": "evaluation"}
@@ -63,22 +65,21 @@ def made_rows(table: str, rows: pa.Table) -> dict[str, Made]:
     return found
 
 
-def entry_of(table: str, about: Mapping[str, Any], made: Made) -> dict[str, Any]:
-    """Return the entry of the ledger for some rows of a table: what is known about them, their number and digest."""
-    entry = {**about, "table_name": table, "n_rows": made.n_rows}
-    return {**entry, "digest": entry_digest(entry, made)}
+def entry_of(table: str, entry: Derived, made: Made) -> Derived:
+    """Return an entry of the ledger for some rows of a table, with their number and digest."""
+    entry = replace(entry, table_name=table, n_rows=made.n_rows)
+    return replace(entry, digest=entry_digest(entry, made))
 
 
-def about_evaluation(evaluation: str, created: datetime) -> dict[str, Any]:
-    """Return what the ledger says about the outcomes of an evaluation, which are of no derivation."""
-    about = {"key": evaluation, "kind": OUTCOMES_KIND, "identity": "", "usual": True}
-    return {**about, "seconds": 0.0, "run": "", "created": created}
+def about_evaluation(evaluation: str, created: datetime) -> Derived:
+    """Return the entry for the outcomes of an evaluation, which are of no derivation, without their number."""
+    return Derived(key=evaluation, kind=OUTCOMES_KIND, identity="", usual=True, seconds=0.0, run="", created=created)
 
 
-def entry_digest(entry: Mapping[str, Any], made: Made) -> str:
+def entry_digest(entry: Derived, made: Made) -> str:
     """Return the digest of an entry of the ledger and of the rows that it is of."""
-    own = [entry[name] for name in ("key", "kind", "usual", "n_rows")]
-    return xxhash.xxh3_64_hexdigest("\0".join(map(str, (*own, entry["created"].timestamp(), made.sum))).encode())
+    own = (entry.key, entry.kind, entry.usual, entry.n_rows, entry.created.timestamp(), made.sum)
+    return xxhash.xxh3_64_hexdigest("\0".join(map(str, own)).encode())
 
 
 def _digests(column: pa.ChunkedArray) -> NDArray[np.uint64]:
@@ -134,12 +135,12 @@ def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Sequence[st
     made = made_rows(table, rows)
     of_table = entries.filter(pc.equal(entries["table_name"], pa.scalar(table))).select(_ENTRY)
     of_table = of_table.filter(pc.not_equal(of_table["digest"], pa.scalar(REMOVED)))
-    listed = {row["key"]: row for row in dicts(of_table)}
+    listed = {row.key: row for row in rows_in(Derived, of_table)}
     listed = listed if keys is None else {key: listed[key] for key in keys if key in listed}
     nothing = Made(0, 0)
     damaged = (
         key for key, row in listed.items()
-        if row["n_rows"] != made.get(key, nothing).n_rows or row["digest"] != entry_digest(row, made.get(key, nothing))
+        if row.n_rows != made.get(key, nothing).n_rows or row.digest != entry_digest(row, made.get(key, nothing))
     )  # fmt: skip
     return Compared(tuple(damaged), tuple(key for key in made if key not in listed))
 

@@ -22,12 +22,31 @@ from capim.store.connection import (
     storage_faults,
     temporary_files,
 )
-from capim.store.current import Row, States, newest_rows
+from capim.store.current import States, newest_rows
 from capim.store.embedding_store import EmbeddingStore, corpus_table
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import disk_bytes, stored_sets
+from capim.store.row_types import rows_in
 from capim.store.rows import delete, now, read, read_where
-from capim.store.schema import CORPUS_PARTS, TABLES, texts
+from capim.store.schema import (
+    CORPUS_PARTS,
+    TABLE_OF,
+    TABLES,
+    Batch,
+    Comparison,
+    Derived,
+    Encoder,
+    OfStates,
+    Outcome,
+    Ranking,
+    Replicates,
+    Result,
+    Run,
+    Slice,
+    StoredCorpus,
+    Watched,
+    texts,
+)
 from capim.store.sets.seal import drop_repeats
 from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, EncoderSpec, Modality, SetKey
 
@@ -67,8 +86,8 @@ def drop(
         raise RequestError("give what to drop: an encoder, a corpus or both (--encoder, --corpus)")
     connection = store.connection
     encoder_fingerprint = None if encoder is None else store.encoder(encoder).fingerprint
-    row = {} if corpus is None else store.corpus_row(corpus)
-    corpus_fingerprint = row.get("fingerprint")
+    row = None if corpus is None else store.corpus_row(corpus)
+    corpus_fingerprint = None if row is None else row.fingerprint
     sets = [
         name
         for name, key in sorted(stored_sets(store).items())
@@ -77,9 +96,9 @@ def drop(
         and modality in (None, key.modality)
     ]
     tables, n_rows, n_bytes = [*sets], 0, 0
-    drops_corpus = corpus is not None and encoder is None and modality is None
-    if drops_corpus:
-        parts = {corpus_table(part, row["name"], row["fingerprint"]) for part in CORPUS_PARTS}
+    dropped = row if encoder is None and modality is None else None
+    if dropped is not None:
+        parts = {corpus_table(part, dropped.name, dropped.fingerprint) for part in CORPUS_PARTS}
         tables += sorted(parts.intersection(connection.names()))
     for name in tables:
         with suppress(WorkError):  # a damaged table has no size that is known
@@ -88,8 +107,8 @@ def drop(
     if not dry_run:
         # Metadata first: after a crash `capim store verify` lists a table without a row, never a row without a table.
         delete(connection, "sets", "set_name", sets)
-        if drops_corpus:
-            delete(connection, "corpora", "fingerprint", [row["fingerprint"]])
+        if dropped is not None:
+            delete(connection, "corpora", "fingerprint", [dropped.fingerprint])
         named = store.counts("results", "encoder_fingerprint")  # reports and comparisons need to know the encoder
         if encoder_fingerprint is not None and corpus is None and modality is None:
             for name in ("probes", "weights"):  # of vectors that are gone
@@ -115,13 +134,13 @@ def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_f
     lists, which name it in their checkpoint.
     """
     tags = {"", *(sealed.tag for sealed in store.sealed_sets())}
-    rows = store.rows("results", encoder_fingerprint=encoder_fingerprint, corpus_fingerprint=corpus_fingerprint)
-    gone = {row["evaluation"] for row in rows.to_pylist() if not {row["image_tag"], row["caption_tag"]} <= tags}
+    rows = store.all(Result, encoder_fingerprint=encoder_fingerprint, corpus_fingerprint=corpus_fingerprint)
+    gone = {row.evaluation for row in rows if not {row.image_tag, row.caption_tag} <= tags}
     if not gone:
         return
-    affected = [encoder_fingerprint, *_combined_from(store, {str(name) for name in rows["encoder"].to_pylist()})]
-    combined = store.rows("results", encoder_fingerprint=affected[1:], corpus_fingerprint=corpus_fingerprint)
-    gone |= {*combined["evaluation"].to_pylist()}
+    affected = [encoder_fingerprint, *_combined_from(store, {row.encoder for row in rows})]
+    combined = store.all(Result, encoder_fingerprint=affected[1:], corpus_fingerprint=corpus_fingerprint)
+    gone |= {row.evaluation for row in combined}
     drop_evaluations(store, gone, encoder_fingerprints=affected, corpus_fingerprint=corpus_fingerprint)
 
 
@@ -146,7 +165,7 @@ def drop_evaluations(
 
 def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
     """Fingerprints of the encoders that were combined from one of these, by name."""
-    specs = map(EncoderSpec.from_json, texts(store.encoders()["spec"]))
+    specs = [EncoderSpec.from_json(row.spec) for row in store.encoders()]
     return [spec.fingerprint for spec in specs if "+" in spec.checkpoint and encoders & {*spec.checkpoint.split("+")}]
 
 
@@ -155,7 +174,7 @@ def discard_if_empty(store: EmbeddingStore) -> None:
 
     For a wrong request, which leaves no store behind that was not there before.
     """
-    if store.corpora().num_rows or store.encoders().num_rows:
+    if store.corpora() or store.encoders():
         return
     for name in store.connection.names():
         store.connection.drop(name)
@@ -202,99 +221,105 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     """What :func:`prune` removes, if the newest ``keep`` runs are kept, at least one; changes nothing."""
     if keep < 1:
         raise RequestError(f"--keep {keep}: keep at least the newest run (--keep 1)")
-    runs = store.rows("runs").to_pylist()
-    running = [row for row in runs if row["state"] == "running" and row["started"] > now() - _LONGEST_RUN]
-    since = min((row["started"] for row in running), default=now())
-    newest = sorted({*sorted(row["run"] for row in runs)[-keep:], *(row["run"] for row in running)})
+    runs = store.all(Run)
+    running = [row for row in runs if row.state == "running" and row.started > now() - _LONGEST_RUN]
+    since = min((row.started for row in running), default=now())
+    newest = sorted({*sorted(row.run for row in runs)[-keep:], *(row.run for row in running)})
     keys = set[str]().union(*map(store.keys_of, newest))
-    described, described_corpora = store.encoders().to_pylist(), store.corpora().to_pylist()
+    described, described_corpora = store.encoders(), store.corpora()
     meant, current = _meant(described, since), _meant(described_corpora, since)
 
-    def of_kept_run(row: Row) -> bool:
-        return row["run"] in newest or row["derived"] in keys
+    def of_kept_run(row: Any) -> bool:
+        return row.run in newest or row.derived in keys
 
-    def in_use(row: Row) -> bool:
+    def in_use(row: OfStates) -> bool:
         """True if a run may be at work on it."""
-        return row["encoder_fingerprint"] in meant and row["corpus_fingerprint"] in current
+        return row.encoder_fingerprint in meant and row.corpus_fingerprint in current
 
-    watched = store.current("watched")
-    pinned = {row[name] for row in watched for name in ("evaluation", "baseline_evaluation")}
-    every = store.rows("results").to_pylist()
-    # `capim results` shows those on corpora that were dropped, too
-    uses = store.uses()
-    states = States.of(every, uses), store.states()
-    shown = {row["result"] for each in states for row in newest_rows(filter(each.has, every), "results", uses=uses)}
+    watched = store.current(Watched)
+    pinned = {evaluation for row in watched for evaluation in (row.evaluation, row.baseline_evaluation)}
+    every = store.all(Result)
+    shown = _shown(store, every)
     kept = [
         row
         for row in every
-        if row["result"] in shown or of_kept_run(row) or row["evaluation"] in pinned or (running and in_use(row))
+        if row.result in shown or of_kept_run(row) or row.evaluation in pinned or (running and in_use(row))
     ]
-    unfinished = {*_evaluations(store, in_use)} - {row["evaluation"] for row in every}
-    evaluations = {row["evaluation"] for row in kept} | pinned | unfinished
+    unfinished = {*_evaluations(store, in_use)} - {row.evaluation for row in every}
+    evaluations = {row.evaluation for row in kept} | pinned | unfinished
     pairs = set(map(_pair, kept))
-    named = {row["baseline"] for row in watched} | {row["run"] for row in kept}
+    named = {row.baseline for row in watched} | {row.run for row in kept}
 
     rows = {}
     for table in ("outcomes", "replicates"):  # before the results: what is left when this is killed goes the next time
         counted = store.counts(table, "evaluation")
         rows[table] = ("evaluation", Counter({each: n for each, n in counted.items() if each not in evaluations}))
-    rows["results"] = _left_out(every, "result", _whole(every, "result", {row["result"] for row in kept}))
-    replicates = read(store.connection, "replicates", columns=("derived", "evaluation")).to_pylist()
-    made = keys | {row["derived"] for row in (*kept, *(row for row in replicates if row["evaluation"] in evaluations))}
+    rows["results"] = _left_out(every, "result", _whole(every, "result", {row.result for row in kept}))
+    replicates = rows_in(Replicates, read(store.connection, "replicates", columns=("derived", "evaluation")))
+    drawn = (row.derived for row in replicates if row.evaluation in evaluations)
+    made = keys.union(drawn, (row.derived for row in kept if row.derived))
     rows |= _derived(store, of_kept_run, made, named)
-    entries = [row for row in store.rows("derived").to_pylist() if row["table_name"] != "outcomes"]
+    entries = [row for row in store.all(Derived) if row.table_name != "outcomes"]
     # an entry of outcomes goes with them
-    rows["derived"] = _left_out(entries, "key", made | {row["key"] for row in entries if row["run"] in newest})
+    rows["derived"] = _left_out(entries, "key", made | {row.key for row in entries if row.run in newest})
     superseded = {*map(_pair, every)} - pairs
-    of_sets = {name: _pair(key.columns) for name, key in stored_sets(store).items()}
+    of_sets = {name: _pair(key) for name, key in stored_sets(store).items()}
     sets = sorted(name for name, pair in of_sets.items() if pair in superseded)
     pairs |= {pair for name, pair in of_sets.items() if name not in sets}
-    batches = store.rows("batches").to_pylist()
-    rows["batches"] = _left_out(batches, "set_name", {row["set_name"] for row in batches} - {*sets})
-    named |= {row["run"] for row in batches if row["set_name"] not in sets}
+    batches = store.all(Batch)
+    rows["batches"] = _left_out(batches, "set_name", {row.set_name for row in batches} - {*sets})
+    named |= {row.run for row in batches if row.set_name not in sets}
     rows["corpora"] = _left_out(described_corpora, "fingerprint", current | {corpus for _, corpus in pairs})
-    old = [row for row in described_corpora if row["fingerprint"] in rows["corpora"][1]]
+    old = [row for row in described_corpora if row.fingerprint in rows["corpora"][1]]
     if not running:  # a run writes the thumbnails of a corpus before the corpus
         rows |= _vanished_images(store, [row for row in described_corpora if row not in old])
     rows["encoders"] = _left_out(described, "fingerprint", meant | {encoder for encoder, _ in pairs})
-    named |= {row["same_as"] for row in runs if row["run"] in {*newest, *named}}
+    named |= {row.same_as for row in runs if row.same_as and row.run in {*newest, *named}}
     rows["runs"] = _left_out(runs, "run", {*newest, *named})
-    named |= {row["run"] for row in watched}
-    rows["watched"] = _left_out(store.rows("watched").to_pylist(), "run", {*newest, *named})
-    parts = {corpus_table(part, row["name"], row["fingerprint"]) for row in old for part in CORPUS_PARTS}
+    named |= {row.run for row in watched}
+    rows["watched"] = _left_out(store.all(Watched), "run", {*newest, *named})
+    parts = {corpus_table(part, row.name, row.fingerprint) for row in old for part in CORPUS_PARTS}
     return Pruning(
         rows={table: found for table, found in rows.items() if found[1]},
         tables=(*sets, *sorted(parts.intersection(store.connection.names()))),
         runs=tuple(newest),
-        running=tuple(row["run"] for row in running),
+        running=tuple(row.run for row in running),
     )
 
 
+def _shown(store: EmbeddingStore, results: Sequence[Result]) -> set[str]:
+    """Return the keys of the results that are current; `capim results` shows those on dropped corpora, too."""
+    uses = store.uses()
+    states = States.of(results, uses), store.states()
+    return {row.result for each in states for row in newest_rows(filter(each.has, results), "results", uses=uses)}
+
+
 def _derived(
-    store: EmbeddingStore, of_kept_run: Callable[[Row], bool], made: set[str], named: set[str]
+    store: EmbeddingStore, of_kept_run: Callable[[Any], bool], made: set[str], named: set[str]
 ) -> dict[str, tuple[str, Counter[str]]]:
     """What goes of comparisons, slices and rankings; adds the keys and the runs of what stays."""
     rows = {}
-    for table in ("comparisons", "slices", "rankings"):
+    for row_type in (Comparison, Slice, Ranking):
+        table = TABLE_OF[row_type]
         [key, *_] = TABLES[table].key
-        of_table: list[dict[str, Any]] = store.rows(table).to_pylist()
-        staying = {row[key] for row in (*store.current(table), *filter(of_kept_run, of_table))}
+        of_table: list[Any] = store.all(row_type)
+        staying = {getattr(row, key) for row in (*store.current(row_type), *filter(of_kept_run, of_table))}
         staying = _whole(of_table, key, staying)
         rows[table] = _left_out(of_table, key, staying)
-        made |= {row["derived"] for row in of_table if row[key] in staying}
-        named |= {row["run"] for row in of_table if row[key] in staying}
+        made |= {row.derived for row in of_table if getattr(row, key) in staying}
+        named |= {row.run for row in of_table if getattr(row, key) in staying}
     return rows
 
 
-def _pair(row: Row) -> tuple[str, str]:
-    return row["encoder_fingerprint"], row["corpus_fingerprint"]
+def _pair(row: OfStates | SetKey) -> tuple[str, str]:
+    return row.encoder_fingerprint, row.corpus_fingerprint
 
 
-def _whole(rows: Iterable[Row], key: str, staying: Collection[str]) -> set[str]:
+def _whole(rows: Iterable[Any], key: str, staying: Collection[str]) -> set[str]:
     """The keys that stay, with those of other rows of the same derivations: the ledger has a digest of all of them."""
     rows = [*rows]
-    derivations = {row["derived"] for row in rows if row[key] in staying} - {None}
-    return {row[key] for row in rows if row[key] in staying or row["derived"] in derivations}
+    derivations = {row.derived for row in rows if getattr(row, key) in staying} - {None}
+    return {getattr(row, key) for row in rows if getattr(row, key) in staying or row.derived in derivations}
 
 
 def prune(store: EmbeddingStore, *, keep: int) -> Pruning:
@@ -319,34 +344,31 @@ def _of_both(earlier: Pruning, later: Pruning) -> Pruning:
     return replace(later, rows={table: both for table, both in shared.items() if both[1]}, tables=tables)
 
 
-def _meant(rows: list[dict[str, Any]], since: datetime) -> set[str]:
+def _meant(rows: Sequence[Encoder] | Sequence[StoredCorpus], since: datetime) -> set[str]:
     """The fingerprints of what each name has meant at any time since then."""
-    before = newest_rows((row for row in rows if row["written"] <= since), "encoders")
-    return {row["fingerprint"] for row in (*before, *(row for row in rows if row["written"] > since))}
+    before = newest_rows((row for row in rows if row.written <= since), "encoders")
+    return {row.fingerprint for row in (*before, *(row for row in rows if row.written > since))}
 
 
-def _evaluations(store: EmbeddingStore, in_use: Callable[[Row], bool]) -> Iterator[str]:
+def _evaluations(store: EmbeddingStore, in_use: Callable[[OfStates], bool]) -> Iterator[str]:
     """The evaluations with outcomes that are in use."""
     columns = ["evaluation", "encoder_fingerprint", "corpus_fingerprint"]
     found = read(store.connection, "outcomes", columns=columns).group_by(columns, use_threads=False).aggregate([])
-    return (row["evaluation"] for row in found.to_pylist() if in_use(row))
+    return (row.evaluation for row in rows_in(Outcome, found) if in_use(row))
 
 
-def _left_out(rows: Iterable[Row], key: str, kept: Collection[str]) -> tuple[str, Counter[str]]:
-    return key, Counter(row[key] for row in rows if row[key] not in kept)
+def _left_out(rows: Iterable[object], key: str, kept: Collection[str]) -> tuple[str, Counter[str]]:
+    return key, Counter(value for row in rows if (value := getattr(row, key)) not in kept)
 
 
-def _vanished_images(store: EmbeddingStore, corpora: list[dict[str, Any]]) -> dict[str, tuple[str, Counter[str]]]:
+def _vanished_images(store: EmbeddingStore, corpora: Sequence[StoredCorpus]) -> dict[str, tuple[str, Counter[str]]]:
     """Thumbnails and hashes of images that none of these corpora has; what cannot be decoded stays known."""
-    present: set[str] | None = None
-    gone = {}
-    for table, condition in (("image_index", "thumbnail IS NOT NULL"), ("image_hashes", None)):
-        known = set(texts(read_where(store.connection, table, condition, ("sha",))["sha"]))
-        if known and present is None:
-            columns = [store.items(row["fingerprint"], "image")["sha"] for row in corpora]
-            present = {sha for column in columns for sha in texts(column.drop_null())}
-        gone[table] = ("sha", Counter(known - (present or set())))
-    return gone
+    condition = "thumbnail IS NOT NULL OR state IS NOT NULL"
+    known = set(texts(read_where(store.connection, "image_index", condition, ("sha",))["sha"]))
+    if known:
+        columns = [store.items(row.fingerprint, "image")["sha"] for row in corpora]
+        known -= {sha for column in columns for sha in texts(column.drop_null())}
+    return {"image_index": ("sha", Counter(known))}
 
 
 # --- Compacting a store: small files together, old versions and leftovers removed.

@@ -7,11 +7,12 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,8 @@ from numpy.typing import NDArray
 from capim.store.connection import Checked, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, REMOVED, compared, damage
-from capim.store.schema import ANALYSES, TABLES, required, texts
+from capim.store.row_types import table_of
+from capim.store.schema import ANALYSES, TABLE_OF, TABLES, texts
 
 if TYPE_CHECKING:
     import lance
@@ -263,9 +265,11 @@ def merge(
     return done["num_inserted_rows"] + done["num_updated_rows"], len(table.get_fragments())
 
 
-def register(connection: Connection, name: str, rows: Iterable[Mapping[str, object]], *, update: bool = True) -> None:
-    """Merges rows that are given as objects; see :func:`merge`."""
-    merge(connection, name, pa.Table.from_pylist([*map(dict, rows)], schema=TABLES[name].columns), update=update)
+def register(connection: Connection, rows: Iterable[object], *, update: bool = True) -> None:
+    """Merges rows of one type into their table; see :func:`merge`."""
+    if found := [*rows]:
+        kind = type(found[0])
+        merge(connection, TABLE_OF[kind], table_of(kind, found), update=update)
 
 
 def delete(connection: Connection, name: str, column: str, values: Sequence[str | int]) -> None:
@@ -433,21 +437,24 @@ def names_with_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequ
 
 
 PARTS_PREFIX = "parts-"
-_PARTS = pa.schema(
-    [*required(pa.string(), "part"), *required(pa.large_binary(), "arrays"), *required(pa.uint32(), "crc")]
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    part: str
+    arrays: Annotated[bytes, pa.large_binary()]
+    crc: Annotated[int, pa.uint32()]
 
 
 def write_part(store: EmbeddingStore, evaluation: str, part: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Store the arrays of one part in one commit; another process may write another part at the same time."""
     packed = io.BytesIO()
     np.savez(packed, **arrays)  # type: ignore[arg-type]
-    row = {"part": part, "arrays": packed.getvalue(), "crc": zlib.crc32(packed.getvalue())}
+    row = table_of(_Part, [_Part(part=part, arrays=packed.getvalue(), crc=zlib.crc32(packed.getvalue()))])
     name, connection = PARTS_PREFIX + evaluation, store.connection
 
     def append() -> None:
-        table = connection.create(name, _PARTS)
-        connection.append(table, pa.RecordBatch.from_pylist([row], schema=_PARTS))
+        connection.append(connection.create(name, row.schema), row.to_reader())
 
     retrying(f"writing {name!r}", append)
 

@@ -1,20 +1,21 @@
-"""The columns of corpora in memory and of every stored table, with the key of its rows and what a row is shown for.
+"""The columns of corpora in memory and the row type of every stored table, with its key and what a row is shown for.
 
-``FORMAT`` is increased when a column is added, renamed, removed or changes its meaning. Only columns that are declared
-nullable can be null.
+A row type is a dataclass: its fields are the columns of its table, and the only place where their names are text.
+``FORMAT`` is increased when a column is added, renamed, removed or changes its meaning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC
-from typing import Any, cast
+from datetime import datetime
+from typing import Annotated, TypeAlias, cast
 
 import pyarrow as pa
 
-FORMAT = 8
-TIME = pa.timestamp("us", tz="UTC")
+from capim.store.row_types import columns_of
+
+FORMAT = 9
 TOP = 100  # the longest result list that is stored
 UNLISTED = 1 << 30  # the rank of the first relevant item that counts as not found: of a query without a list, say
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
@@ -27,40 +28,17 @@ SIMILARITY = "similarity"  # of two images, how alike people found them, in thou
 SPECIAL_TRUTHS = (JUDGED, LABEL, REVISITED, COMPOSED, SUBSET, EXCLUDED, SIMILARITY)
 """Ground truths with protocols of their own."""
 
-
-def required(kind: pa.DataType, *names: str) -> list[pa.Field]:
-    """Columns of one type, which are never null."""
-    return [pa.field(name, kind, nullable=False) for name in names]
-
-
-def optional(kind: pa.DataType, *names: str) -> list[pa.Field]:
-    """Columns of one type, which can be null."""
-    return [pa.field(name, kind) for name in names]
+Int32: TypeAlias = Annotated[int, pa.int32()]
+Float32: TypeAlias = Annotated[float, pa.float32()]
 
 
 def texts(column: pa.Array | pa.ChunkedArray) -> list[str]:
-    """The texts of a column that has no nulls."""
+    """Return the texts of a column that has no nulls."""
     return cast("list[str]", column.to_pylist())
 
 
-def dicts(rows: pa.Table) -> list[dict[str, Any]]:
-    """Return rows as dicts, as ``to_pylist`` does, which takes ten times as long for columns of times."""
-    names = rows.column_names
-    columns = (
-        [time and time.replace(tzinfo=UTC) for time in column.to_numpy().astype(object)]
-        if column.type == TIME
-        else column.to_pylist()
-        for column in rows.columns
-    )
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _columns(*fields: pa.Field) -> pa.Schema:
-    return pa.schema(fields)
-
-
 def keyed(schema: pa.Schema, columns: Sequence[str], *, seen: bool = True) -> pa.Schema:
-    """The schema with these columns declared as the key of its rows, as it is given to Lance.
+    """Return the schema with these columns declared as the key of its rows, as it is given to Lance.
 
     Two merges of the same new key are seen as a conflict (and one is repeated) only where Lance's primary key is
     declared and carries no index; without it both insert. ``seen``: False for rows that only one process writes, such
@@ -72,41 +50,83 @@ def keyed(schema: pa.Schema, columns: Sequence[str], *, seen: bool = True) -> pa
     return schema
 
 
-# --- a corpus in memory -------------------------------------------------------------------------------------
-IMAGES = _columns(
-    *required(pa.string(), "id"),
-    *required(pa.string(), "key"),  # what ImageSource.read takes; not part of the identity
-    *optional(pa.string(), "sha"),  # blake2b-128 of the encoded bytes, hexadecimal; null: no bytes (ids only)
-    *optional(pa.int32(), "width", "height"),
-    *optional(pa.list_(pa.string()), "objects"),  # categories present, sorted; null: not annotated
-    *optional(pa.string(), "text"),  # of a document page, where the corpus has it
-    *optional(pa.string(), "document"),  # that a page is of
-    *optional(pa.int32(), "page"),  # its number in the document
+# --- a corpus in memory; its fingerprint depends on the order of these columns ----------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """An image of a corpus."""
+
+    id: str
+    key: str  # what ImageSource.read takes; not part of the identity
+    sha: str | None = None  # blake2b-128 of the encoded bytes, hexadecimal; null: no bytes (ids only)
+    width: Int32 | None = None
+    height: Int32 | None = None
+    objects: list[str] | None = None  # categories present, sorted; null: not annotated
+    text: str | None = None  # of a document page, where the corpus has it
+    document: str | None = None  # that a page is of
+    page: Int32 | None = None  # its number in the document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caption:
+    """A caption or a query of a corpus."""
+
+    id: str
+    image_id: str | None = None  # null: describes no image of the corpus (a negative)
+    text: str | None = None  # null: ids only
+    ordinal: Int32  # 0, 1, 2 … within its image, language and translator
+    language: str  # BCP-47
+    translator: str  # human, google, bing, nllb …
+    annotation_id: str | None = None  # the data set's own id, for extra ground truths
+    query_group: str | None = None  # queries of one group are not independent: one question in several languages
+    query_types: list[str] | None = None  # kinds of query, as the corpus names them; null: not annotated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """An image, its caption, and a caption that is nearly right."""
+
+    id: str
+    image_id: str
+    caption_id: str
+    negative_id: str
+    category: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quadruple:
+    """Two images and two captions."""
+
+    id: str
+    image_0: str
+    image_1: str
+    caption_0: str
+    caption_1: str
+    tags: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """An item that is relevant for a query, or was judged not to be."""
+
+    ground_truth: str  # cxc, eccv, scene, judged
+    direction: str  # t2i: query is a caption; i2t: query is an image; i2i: both are images
+    query_id: str
+    item_id: str
+    grade: Int32  # 1 unless the ground truth has grades; 0 and below: judged, and not relevant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """An item that a corpus leaves out."""
+
+    item_id: str
+    reason: str
+    modality: str
+
+
+IMAGES, CAPTIONS, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED = map(
+    columns_of, (Image, Caption, Pair, Quadruple, Judgement, Skipped)
 )
-CAPTIONS = _columns(
-    *required(pa.string(), "id"),
-    *optional(pa.string(), "image_id"),  # null: describes no image of the corpus (a negative)
-    *optional(pa.string(), "text"),  # null: ids only
-    *required(pa.int32(), "ordinal"),  # 0, 1, 2 … within its image, language and translator
-    *required(pa.string(), "language"),  # BCP-47
-    *required(pa.string(), "translator"),  # human, google, bing, nllb …
-    *optional(pa.string(), "annotation_id"),  # the data set's own id, for extra ground truths
-    # queries of one group are not independent: one question in several languages
-    *optional(pa.string(), "query_group"),
-    *optional(pa.list_(pa.string()), "query_types"),  # kinds of query, as the corpus names them; null: not annotated
-)
-PAIRS = _columns(*required(pa.string(), "id", "image_id", "caption_id", "negative_id", "category"))
-QUADRUPLES = _columns(
-    *required(pa.string(), "id", "image_0", "image_1", "caption_0", "caption_1"),
-    *required(pa.list_(pa.string()), "tags"),
-)
-RELEVANCE = _columns(
-    *required(pa.string(), "ground_truth"),  # cxc, eccv, scene, judged
-    *required(pa.string(), "direction"),  # t2i: query is a caption; i2t: query is an image; i2i: both are images
-    *required(pa.string(), "query_id", "item_id"),
-    *required(pa.int32(), "grade"),  # 1 unless the ground truth has grades; 0 and below: judged, and not relevant
-)
-SKIPPED = _columns(*required(pa.string(), "item_id", "reason", "modality"))
 CORPUS_PARTS = {
     "images": IMAGES,
     "captions": CAPTIONS,
@@ -117,256 +137,450 @@ CORPUS_PARTS = {
 }
 """Part of a corpus -> its columns; every part of every stored corpus is a table of its own."""
 
-DUPLICATES = _columns(
-    *required(pa.string(), "corpus", "image", "other_corpus", "other_image"),
-    *required(pa.string(), "by"),  # bytes, name, picture or vectors
-    *optional(pa.float64(), "cosine"),  # of those by vectors
-)
-"""Pairs of images that are the same or nearly so; they are not stored."""
 
-# --- rows that analyses write ---------------------------------------------------------------------------------
-_STATES = required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
-_SUBJECT = [*_STATES, *required(pa.string(), "protocol")]
-OUTCOMES = _columns(
-    *required(pa.string(), "evaluation"),  # digest of the sets' digests, the protocol and the scorer version
-    *_SUBJECT,
-    *required(pa.string(), "query_id"),
-    *required(pa.int32(), "query_ord"),  # of a quadruple or pair: its position in that table
-    *required(pa.int32(), "cluster"),  # ord of the image of the query (pairs, quadruples: the first one that shares it)
-    *required(pa.int32(), "rank_best"),  # 1 + items strictly above the best relevant one
-    *required(pa.int32(), "rank_worst"),  # rank_best + irrelevant items tied with it; n_ranked 0: the last it can be
-    *required(pa.int32(), "n_relevant"),
-    *required(pa.int32(), "n_tied_relevant"),  # relevant items tied with the best relevant one, itself included
-    *required(pa.int32(), "n_gallery"),
-    *required(pa.float64(), "weight"),  # of the query in a mean; 1 except where groups of unequal size count alike
-    *required(pa.float32(), "best_score"),  # score of the best relevant item
-    *optional(pa.list_(pa.int32()), "relevant_rank_best"),  # of all relevant items, ascending; null if there is one
-    *optional(pa.list_(pa.int32()), "relevant_rank_worst"),
-    *optional(pa.list_(pa.int32()), "relevant_grades"),  # judged documents only: of all relevant items, in this order
-    *optional(pa.list_(pa.float32()), "relevant_scores"),
-    *optional(pa.float64(), "unjudged"),  # judged documents only: share of the top 10 that nobody judged
-    *optional(pa.float64(), "bpref"),  # of an imported run in trec_eval's order, whose ranks are of that order too
-    *optional(pa.list_(pa.int32()), "top_ords"),  # ords in the corpus, best first, equal scores by ord; at most TOP
-    *optional(pa.list_(pa.float32()), "top_scores"),
-    *optional(pa.float64(), "reference_ndcg"),  # consistency with the same query in the reference language
-    *optional(pa.float64(), "reference_rbo"),
-    *optional(pa.list_(pa.float32()), "scores"),  # quadruples: c0i0 c0i1 c1i0 c1i1; pairs: caption, negative
+@dataclass(frozen=True, kw_only=True)
+class Duplicate:
+    """A pair of images that are the same or nearly so; it is not stored."""
+
+    corpus: str
+    image: str
+    other_corpus: str
+    other_image: str
+    by: str  # bytes, name, picture or vectors
+    cosine: float | None = None  # of those by vectors
+
+
+# --- rows that analyses write -----------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class OfStates:
+    """A row about one encoder on one corpus, each in one state."""
+
+    encoder: str
+    encoder_fingerprint: str
+    corpus: str
+    corpus_fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfProtocol(OfStates):
+    """A row about one encoder on one corpus under one protocol."""
+
+    protocol: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(OfProtocol):
+    """One query under one protocol by one encoder."""
+
+    evaluation: str  # digest of the sets' digests, the protocol and the scorer version
+    query_id: str
+    query_ord: Int32  # of a quadruple or pair: its position in that table
+    cluster: Int32  # ord of the image of the query (pairs, quadruples: the first one that shares it)
+    rank_best: Int32  # 1 + items strictly above the best relevant one
+    rank_worst: Int32  # rank_best + irrelevant items tied with it; n_ranked 0: the last it can be
+    n_relevant: Int32
+    n_tied_relevant: Int32  # relevant items tied with the best relevant one, itself included
+    n_gallery: Int32
+    weight: float  # of the query in a mean; 1 except where groups of unequal size count alike
+    best_score: Float32  # score of the best relevant item
+    relevant_rank_best: list[Int32] | None = None  # of all relevant items, ascending; null if there is one
+    relevant_rank_worst: list[Int32] | None = None
+    relevant_grades: list[Int32] | None = None  # judged documents only: of all relevant items, in this order
+    relevant_scores: list[Float32] | None = None
+    unjudged: float | None = None  # judged documents only: share of the top 10 that nobody judged
+    bpref: float | None = None  # of an imported run in trec_eval's order, whose ranks are of that order too
+    top_ords: list[Int32] | None = None  # ords in the corpus, best first, equal scores by ord; at most TOP
+    top_scores: list[Float32] | None = None
+    reference_ndcg: float | None = None  # consistency with the same query in the reference language
+    reference_rbo: float | None = None
+    scores: list[Float32] | None = None  # quadruples: c0i0 c0i1 c1i0 c1i1; pairs: caption, negative
     # quadruples of a model without scores: text_0 text_1 image_0 image_1, or where only these are known: text image
-    *optional(pa.list_(pa.bool_()), "judgements"),
+    judgements: list[bool] | None = None
     # relevant items whose rank is known, best first; the ranks of the others are anywhere between their two ends.
     # null: all ranks are known, and their two ends are ties
-    *optional(pa.int32(), "n_ranked"),
-)
-_METRIC = [
-    *required(pa.string(), "metric", "metric_version"),  # figures by another version of the metric are no longer valid
-    *required(pa.bool_(), "lower_is_better"),
-    *required(pa.int32(), "statistics_version"),  # of intervals and tests
-]
-_MADE = [*required(pa.string(), "run"), *required(TIME, "created")]
-_DERIVED = [
-    *optional(pa.string(), "derived"),  # key of the row of derived that it belongs to; null: measured, not derived
-    *_MADE,
-]
-RESULTS = _columns(
-    *required(pa.string(), "result"),  # digest of what identifies the row
-    *required(pa.string(), "evaluation"),
-    *_SUBJECT,
-    *_METRIC,
-    *optional(pa.float64(), "value"),  # null with a reason
-    *optional(pa.float64(), "ci_low", "ci_high"),
-    *optional(pa.float64(), "standard_error"),  # of the replicates of a drawn interval; else the clustered error
-    *optional(pa.float64(), "robust_error"),  # clustered standard error without resampling; means only
-    *optional(pa.float64(), "value_ties_lost"),  # if all ties are lost
-    *optional(pa.float64(), "value_ties_won"),  # if all ties are won
+    n_ranked: Int32 | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(OfProtocol):
+    """One metric of one encoder under one protocol, with its interval."""
+
+    result: str  # digest of what identifies the row
+    evaluation: str
+    metric: str
+    metric_version: str  # results by another version of the metric are no longer valid
+    lower_is_better: bool
+    statistics_version: Int32  # of intervals and tests
+    value: float | None = None  # null with a reason
+    ci_low: float | None = None
+    ci_high: float | None = None
+    standard_error: float | None = None  # of the replicates of a drawn interval; else the clustered error
+    value_ties_lost: float | None = None  # if all ties are lost
+    value_ties_won: float | None = None  # if all ties are won
     # share of queries whose best relevant item (of metrics of all relevant items: any) is tied with an irrelevant one;
     # items that an imported list leaves out are not tied; 0 in trec_eval's order; null: no scores (imported ranks)
-    *optional(pa.float64(), "tie_share"),
-    *required(pa.int64(), "n_queries", "n_clusters"),
-    # Kish's number of clusters of equal weight, and the share of the weight that the heaviest has; null: no clusters
-    *optional(pa.float64(), "n_effective", "largest_share"),
-    *optional(pa.float64(), "chance"),
-    *optional(pa.float64(), "p_chance"),  # of the chance value: two-sided, not adjusted; null: not tested
-    *required(pa.string(), "interval_method"),  # wilson, t, woodruff, percentile, none
-    *required(pa.float64(), "level"),
-    *required(pa.int64(), "replicates", "seed"),
-    *optional(pa.string(), "reason"),
-    *required(pa.string(), "image_tag"),  # of the embedding sets that it was computed from
-    *required(pa.string(), "caption_tag"),
-    *_DERIVED,
-)
-REPLICATES = _columns(
-    *required(pa.string(), "result"),  # key of the row of results that they belong to
-    *required(pa.string(), "evaluation"),
-    *_SUBJECT,
-    *required(pa.string(), "metric"),
-    *required(pa.float64(), "value"),  # the metric of the sample
-    *required(pa.list_(pa.float64()), "replicate_values"),  # the metric of every bootstrap draw, in order
-    *required(pa.int64(), "n_clusters"),  # the draws depend on this number and the seed alone
-    *required(pa.int64(), "seed"),
-    *required(pa.string(), "derived"),
-    *_MADE,
-)
-COMPARISONS = _columns(
-    *required(pa.string(), "comparison", "corpus", "corpus_fingerprint", "protocol"),
-    *_METRIC,
-    *required(pa.string(), "encoder_a", "fingerprint_a", "encoder_b", "fingerprint_b"),
-    *optional(pa.float64(), "difference"),  # a minus b
-    *optional(pa.float64(), "ci_low", "ci_high"),
-    *required(pa.string(), "interval_method"),  # t, percentile, none
+    tie_share: float | None = None
+    n_queries: int
+    n_clusters: int
+    n_effective: float | None = None  # Kish's number of clusters of equal weight; null: no clusters
+    largest_share: float | None = None  # of the weight, that the heaviest cluster has
+    chance: float | None = None
+    p_chance: float | None = None  # of the chance value: two-sided, not adjusted; null: not tested
+    interval_method: str  # wilson, t, woodruff, percentile, none
+    level: float
+    replicates: int
+    seed: int
+    reason: str | None = None
+    image_tag: str  # of the embedding sets that it was computed from
+    caption_tag: str
+    derived: str | None = None  # key of the ledger's entry that it belongs to; null: measured, not derived
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicates(OfProtocol):
+    """A metric in every bootstrap draw."""
+
+    result: str  # key of the row of results that they belong to
+    evaluation: str
+    metric: str
+    value: float  # the metric of the sample
+    replicate_values: list[float]  # the metric of every bootstrap draw, in order
+    n_clusters: int  # the draws depend on this number and the seed alone
+    seed: int
+    derived: str
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two encoders under one metric and protocol: ``encoder_a`` minus ``encoder_b``."""
+
+    comparison: str
+    corpus: str
+    corpus_fingerprint: str
+    protocol: str
+    metric: str
+    metric_version: str
+    lower_is_better: bool
+    statistics_version: Int32
+    encoder_a: str
+    fingerprint_a: str
+    encoder_b: str
+    fingerprint_b: str
+    difference: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    interval_method: str  # t, percentile, none
     # that holds for all pairs of this metric together at 95 %: what claims are read from; null: no test, or no end
-    *optional(pa.float64(), "simultaneous_low", "simultaneous_high"),
+    simultaneous_low: float | None = None
+    simultaneous_high: float | None = None
     # of metrics of the headline: the ends where several figures share the 5 %, for each of `decision.SHARERS`
-    *optional(pa.list_(pa.float64()), "shared_low", "shared_high"),
-    *optional(pa.float64(), "p_sign_flip"),
-    *required(pa.bool_(), "p_exact"),  # whether the sign-flip test enumerated every flip
-    *optional(pa.float64(), "p_adjusted"),  # of p_sign_flip, over all pairs of this metric
-    *required(pa.string(), "family"),  # headline: its figure was chosen before the data were seen; else exploratory
+    shared_low: list[float] | None = None
+    shared_high: list[float] | None = None
+    p_sign_flip: float | None = None
+    p_exact: bool  # whether the sign-flip test enumerated every flip
+    p_adjusted: float | None = None  # of p_sign_flip, over all pairs of this metric
+    family: str  # headline: its figure was chosen before the data were seen; else exploratory
     # that the true difference is within the margin, adjusted over all pairs; null: a metric without a range
-    *optional(pa.float64(), "p_equivalent"),
-    *optional(pa.float64(), "margin"),  # in the metric's unit
+    p_equivalent: float | None = None
+    margin: float | None = None  # in the metric's unit
     # queries (images, for figures over several protocols); null: an aggregate over queries has no winner of one
-    *optional(pa.int64(), "wins", "ties", "losses"),
-    *optional(pa.float64(), "cohen_dz"),
-    *optional(pa.float64(), "detectable_effect"),  # at 80 % power
-    *required(pa.int64(), "n_queries", "n_clusters"),
-    *optional(pa.float64(), "n_effective"),
-    *required(pa.float64(), "level"),
-    *required(pa.int64(), "replicates", "permutations", "seed"),
-    *optional(pa.string(), "reason"),
-    *_DERIVED,
-)
-RANKINGS = _columns(
-    *required(pa.string(), "ranking"),  # digest of the encoders and corpora that were ranked together
-    *required(pa.string(), "encoder", "encoder_fingerprint"),
-    *required(pa.string(), "estimand"),  # these corpora, corpora like these
-    *optional(pa.float64(), "value", "ci_low", "ci_high"),  # value is null for an encoder that is left out
-    *required(pa.string(), "interval_method"),  # wilson, t, none
-    *optional(pa.int64(), "rank"),  # by value; equal values share the better rank
-    *optional(pa.int64(), "rank_low", "rank_high"),  # the ranks that it can hold, simultaneous for all encoders
-    *optional(pa.bool_(), "tied_with_best"),  # it can hold the first rank
-    *required(pa.int64(), "n_corpora", "n_encoders"),  # that were ranked
-    *optional(pa.float64(), "n_effective"),  # Kish's number of the units that the ranks rest on
+    wins: int | None = None
+    ties: int | None = None
+    losses: int | None = None
+    cohen_dz: float | None = None
+    detectable_effect: float | None = None  # at 80 % power
+    n_queries: int
+    n_clusters: int
+    n_effective: float | None = None
+    level: float
+    replicates: int
+    permutations: int
+    seed: int
+    reason: str | None = None
+    derived: str | None = None
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The place of one encoder in a ranking over several corpora."""
+
+    ranking: str  # digest of the encoders and corpora that were ranked together
+    encoder: str
+    encoder_fingerprint: str
+    estimand: str  # these corpora, corpora like these
+    value: float | None = None  # null for an encoder that is left out
+    ci_low: float | None = None
+    ci_high: float | None = None
+    interval_method: str  # wilson, t, none
+    rank: int | None = None  # by value; equal values share the better rank
+    rank_low: int | None = None  # the ranks that it can hold, simultaneous for all encoders
+    rank_high: int | None = None
+    tied_with_best: bool | None = None  # it can hold the first rank
+    n_corpora: int  # that were ranked
+    n_encoders: int
+    n_effective: float | None = None  # Kish's number of the units that the ranks rest on
     # JSON: of each corpus its name, fingerprint and what its headline is; other names of it, its photographs, and how
     # many of these each other corpus has; the names of corpora that were left out because nobody is above chance there
-    *required(pa.string(), "corpora"),
-    *required(pa.string(), "headlines"),  # JSON: corpus -> headline of this encoder
-    *required(pa.float64(), "level"),
-    *required(pa.int64(), "replicates", "permutations", "seed"),
-    *optional(pa.string(), "reason"),  # why something is null
-    *_DERIVED,
-)
-SLICES = _columns(
-    *required(pa.string(), "slice"),
-    *_SUBJECT,
-    *required(pa.string(), "metric"),
-    *required(pa.string(), "analysis"),  # complexity, category, length, errors, tags, hubs, precision …
-    *optional(pa.string(), "analysis_version"),  # of its code; null: a comparison with published figures
-    *optional(pa.string(), "metric_version"),  # null: no metric of the table, nor of the user
-    *required(pa.string(), "feature"),  # spatial, colour, person …
-    *required(pa.string(), "level_name"),  # with, without, difference, or the bin
-    *optional(pa.float64(), "value", "ci_low", "ci_high", "p_adjusted"),
-    *required(pa.int64(), "n_queries", "n_clusters"),
-    *optional(pa.string(), "reason"),
-    *optional(pa.string(), "detail"),  # JSON: examples, cost, what else the analysis adds
-    *optional(pa.float64(), "seconds_per_query"),  # wall time: of equal runs it is all that differs; null: not measured
-    *_DERIVED,
-)
-DERIVED = _columns(
-    *required(pa.string(), "key"),  # digest of the identity
-    *required(pa.string(), "kind"),  # result, replicates, comparison, ranking, analysis, measurement, gate, outcomes …
-    *required(pa.string(), "identity"),  # JSON: what it is of, its inputs, settings and the versions of the code
-    *required(pa.bool_(), "usual"),  # made with the settings that a run has unless it is given others
-    *required(pa.string(), "table_name"),  # of its rows
-    *required(pa.int64(), "n_rows"),  # that carry its key
-    *required(pa.string(), "digest"),  # of the entry and its rows, see `store.ledger`
-    *required(pa.float64(), "seconds"),
-    *_MADE,
-)
-BATCHES = _columns(
-    *required(pa.string(), "batch_id"),
-    *required(pa.string(), "set_name"),  # table name of the embedding set
-    *required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "modality"),
-    *required(pa.int32(), "n_items"),
-    *required(pa.bool_(), "warmup"),
-    *optional(pa.float64(), "decode_seconds", "preprocess_seconds", "forward_seconds", "write_seconds"),
-    *optional(pa.int64(), "peak_memory_bytes"),
-    *required(pa.int32(), "batch_size"),
-    *required(pa.string(), "forward_precision"),
-    *required(pa.string(), "device"),  # name of the hardware
-    *required(pa.string(), "host"),
-    *required(pa.string(), "versions"),  # JSON: library -> version
-    *_MADE,
-)
-PROBES = _columns(
-    *required(pa.string(), "encoder_fingerprint", "item"),  # an endpoint, and the caption or image that it encoded
-    *required(pa.list_(pa.float32()), "vector"),  # unit norm
-    *_MADE,  # the run: the first that used the endpoint
-)
-WEIGHTS = _columns(
-    *required(pa.string(), "encoder_fingerprint", "checksum"),  # of the weights that encoded what is stored, as loaded
-    *required(pa.string(), "versions"),  # of the libraries that loaded them first, JSON
-    *_MADE,
-)
-WATCHED = _columns(
-    *required(pa.string(), "run"),  # the watch
-    *_SUBJECT,
-    *required(pa.string(), "metric"),  # the main metric of the protocol
-    *required(pa.string(), "evaluation"),
-    *required(pa.string(), "baseline"),  # the pinned run; the watch itself where the figure was watched first
-    *required(pa.string(), "baseline_evaluation"),
-    *optional(pa.float64(), "value", "baseline_value"),
-    *optional(pa.float64(), "p_adjusted"),  # one-sided, over all figures of the watch; null: nothing to test
-    *required(pa.float64(), "alarm_level"),  # that p_adjusted was compared with
-    *required(pa.string(), "verdict"),  # baseline, unchanged, fail, warn, none, not comparable
-    *required(TIME, "created"),
-)
-IMPORTS = _columns(
-    *required(pa.string(), "imported"),  # an evaluation, or the name of an embedding set
-    *required(pa.string(), "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint"),
-    *required(pa.string(), "what"),  # image, caption, or the protocol of the outcomes
-    *required(pa.string(), "matched"),  # by what rows were matched with items: a column; position: not verified
-    *required(pa.string(), "source"),  # the file
-    *_MADE,
-)
-PUBLISHED = _columns(
-    *required(pa.string(), "published"),  # digest of what identifies the row
-    *required(pa.string(), "model", "dataset"),
-    *required(pa.string(), "protocol"),  # ours; empty: not known to be one of ours
-    *required(pa.string(), "metric", "their_metric"),
-    *required(pa.float64(), "value"),
-    *required(pa.string(), "source", "difference"),
-    *_MADE,
-)
-METRICS = _columns(
-    *required(pa.string(), "metric", "title", "heading", "unit"),  # what `store.types.MetricFacts` says of it
-    *required(pa.bool_(), "higher_is_better"),
-    *required(pa.string(), "headline"),
-    *required(pa.bool_(), "aggregate"),
-    *_MADE,
-)
-RUNS = _columns(
-    *required(pa.string(), "run", "name"),
-    *required(pa.string(), "config"),  # JSON of the RunConfig, without secrets
-    *required(pa.string(), "command", "versions", "host"),
-    *required(TIME, "started"),
-    *optional(TIME, "finished"),
-    # running, completed, failed, incomplete (some encoders failed), cancelled, interrupted
-    *required(pa.string(), "state"),
-    *optional(pa.string(), "message"),
-    *required(pa.int64(), "pid"),  # of its process on the host
-    *optional(pa.string(), "flow_run", "deployment"),  # id of its Prefect run; FLOW/NAME
-    *optional(pa.list_(pa.string()), "uses"),  # keys of derived: all that it used, whether it made it or not
-    *optional(pa.string(), "same_as"),  # an earlier run that used exactly the same, whose row has the keys
-)
+    corpora: str
+    headlines: str  # JSON: corpus -> headline of this encoder
+    level: float
+    replicates: int
+    permutations: int
+    seed: int
+    reason: str | None = None  # why something is null
+    derived: str | None = None
+    run: str
+    created: datetime
 
 
-# --- stored tables -------------------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Slice(OfProtocol):
+    """One finding of an analysis of one encoder under one protocol."""
+
+    slice: str
+    metric: str
+    analysis: str  # complexity, category, length, errors, tags, hubs, precision …
+    analysis_version: str | None = None  # of its code; null: a comparison with published figures
+    metric_version: str | None = None  # null: no metric of the table, nor of the user
+    feature: str  # spatial, colour, person …
+    level_name: str  # with, without, difference, or the bin
+    value: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    p_adjusted: float | None = None
+    n_queries: int
+    n_clusters: int
+    reason: str | None = None
+    detail: str | None = None  # JSON: examples, cost, what else the analysis adds
+    seconds_per_query: float | None = None  # wall time: of equal runs it is all that differs; null: not measured
+    derived: str | None = None
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """An entry of the ledger: one thing that was made from the store."""
+
+    key: str  # digest of the identity
+    kind: str  # result, replicates, comparison, ranking, analysis, measurement, gate, outcomes …
+    identity: str  # JSON: what it is of, its inputs, settings and the versions of the code
+    usual: bool  # made with the settings that a run has unless it is given others
+    table_name: str = ""  # of its rows
+    n_rows: int = 0  # that carry its key
+    digest: str = ""  # of the entry and its rows, see `store.ledger`
+    seconds: float
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One batch of items that was encoded."""
+
+    batch_id: str
+    set_name: str  # table name of the embedding set
+    encoder: str
+    encoder_fingerprint: str
+    corpus: str
+    modality: str
+    n_items: Int32
+    warmup: bool
+    decode_seconds: float | None = None
+    preprocess_seconds: float | None = None
+    forward_seconds: float | None = None
+    write_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    batch_size: Int32
+    forward_precision: str
+    device: str  # name of the hardware
+    host: str
+    versions: str  # JSON: library -> version
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """What an endpoint gave for one item; another vector for the same item later is a change of the model."""
+
+    encoder_fingerprint: str
+    item: str  # the caption or image that it encoded
+    vector: list[Float32]  # unit norm
+    run: str  # the first that used the endpoint
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """The checksum of the weights that encoded what is stored."""
+
+    encoder_fingerprint: str
+    checksum: str  # of the weights as loaded
+    versions: str  # of the libraries that loaded them first, JSON
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(OfProtocol):
+    """One result that a watch compared with its baseline."""
+
+    run: str  # the watch
+    metric: str  # the main metric of the protocol
+    evaluation: str
+    baseline: str  # the pinned run; the watch itself where the result was watched first
+    baseline_evaluation: str
+    value: float | None = None
+    baseline_value: float | None = None
+    p_adjusted: float | None = None  # one-sided, over all results of the watch; null: nothing to test
+    alarm_level: float  # that p_adjusted was compared with
+    verdict: str  # baseline, unchanged, fail, warn, none, not comparable
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Import(OfStates):
+    """Something that was imported."""
+
+    imported: str  # an evaluation, or the name of an embedding set
+    what: str  # image, caption, or the protocol of the outcomes
+    matched: str  # by what rows were matched with items: a column; position: not verified
+    source: str  # the file
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A result that others published."""
+
+    published: str  # digest of what identifies the row
+    model: str
+    dataset: str
+    protocol: str  # ours; empty: not known to be one of ours
+    metric: str
+    their_metric: str
+    value: float
+    source: str
+    difference: str
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricRow:
+    """What readers have to know of a metric; see `store.types.MetricFacts`."""
+
+    metric: str
+    title: str
+    heading: str
+    unit: str
+    higher_is_better: bool
+    headline: str
+    aggregate: bool
+    run: str
+    created: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of a flow."""
+
+    run: str
+    name: str
+    config: str  # JSON of the RunConfig, without secrets
+    command: str
+    versions: str
+    host: str
+    started: datetime
+    finished: datetime | None = None
+    state: str  # running, completed, failed, incomplete (some encoders failed), cancelled, interrupted
+    message: str | None = None
+    pid: int  # of its process on the host
+    flow_run: str | None = None  # id of its Prefect run
+    deployment: str | None = None  # FLOW/NAME
+    uses: list[str] | None = None  # keys of derived: all that it used, whether it made it or not
+    same_as: str | None = None  # an earlier run that used exactly the same, and has the keys in its row
+
+
+# --- registers: rows about the whole store ----------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """A name of an encoder, and the model that it means."""
+
+    name: str
+    fingerprint: str
+    spec: str  # canonical JSON of the EncoderSpec
+    written: datetime  # of several rows with one name, the newest is what the name means
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCorpus:
+    """A stored corpus."""
+
+    name: str
+    fingerprint: str
+    n_images: int
+    n_captions: int
+    n_pairs: int
+    n_quadruples: int
+    n_skipped: int
+    languages: list[str]
+    licence: str
+    origin: str
+    reference_language: str
+    main_metric: str
+    locations: list[str]  # names, paths or descriptions that it was read from; newest last
+    sample: int | None = None  # of the draw, where it is a sample of what these locations hold
+    seed: int | None = None
+    written: datetime  # when it was last written under this name
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredImage:
+    """An image that was decoded once, by the hash of its bytes; or the hash of the image at a place."""
+
+    item: str  # the hash; or the place: the path of an image file, or what draws an image, and its key
+    state: str | None = None  # of a place: of a file its size and times of change, of a drawing its code
+    sha: str
+    width: Int32 | None = None  # null: the image cannot be decoded, or the header of the file cannot be read
+    height: Int32 | None = None
+    thumbnail: bytes | None = None  # JPEG or PNG
+    reason: str | None = None  # why the image cannot be decoded; null if it can
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSet(OfStates):
+    """A sealed embedding set."""
+
+    set_name: str  # name of the table
+    modality: str
+    vectors: str
+    dim: Int32
+    storage: str
+    tag: str
+    version: int
+    n_rows: int
+    n_vectors: int
+    n_bytes: int
+    digest: str  # SHA-256 of the checksums in corpus order
+    sealed_at: datetime
+
+
+# --- stored tables ----------------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class StoredTable:
     """A table of a store.
 
     Attributes:
-        columns: Its columns.
+        row: The type of its rows.
         key: A row is stored once for each value of these.
         shared: Whether several processes may write a row of the same key at the same time; see :func:`keyed`.
         shown_for: What a row is shown for: of several with the same values of these columns one is current, the newest.
@@ -375,7 +589,7 @@ class StoredTable:
         small: Whether its rows are small enough to be kept in memory, all of them, during a run.
     """
 
-    columns: pa.Schema
+    row: type
     key: tuple[str, ...]
     shared: bool = True
     shown_for: tuple[str, ...] | None = None
@@ -383,105 +597,55 @@ class StoredTable:
     small: bool = True
 
     @property
+    def columns(self) -> pa.Schema:
+        """The columns of its rows."""
+        return columns_of(self.row)
+
+    @property
     def keyed_columns(self) -> pa.Schema:
-        """The columns with their key, as the table is made with them."""
-        return keyed(self.columns, self.key, seen=self.shared)
+        """The columns with their key and the format of the store, as the table is made with them."""
+        return keyed(self.columns, self.key, seen=self.shared).with_metadata({"capim.format": str(FORMAT)})
 
 
 REGISTERS = {
-    "formats": StoredTable(
-        columns=_columns(*required(pa.int32(), "format"), *required(TIME, "written")), key=("format",)
-    ),
-    "encoders": StoredTable(
-        shown_for=("name",),
-        key=("name", "fingerprint"),
-        columns=_columns(
-            *required(pa.string(), "name", "fingerprint"),
-            *required(pa.string(), "spec"),  # canonical JSON of the EncoderSpec
-            *required(TIME, "written"),  # of several rows with one name, the newest is what the name means
-        ),
-    ),
-    "corpora": StoredTable(
-        shown_for=("name",),
-        key=("fingerprint",),
-        columns=_columns(
-            *required(pa.string(), "name", "fingerprint"),
-            *required(pa.int64(), "n_images", "n_captions", "n_pairs", "n_quadruples", "n_skipped"),
-            *required(pa.list_(pa.string()), "languages"),
-            *required(pa.string(), "licence", "origin", "reference_language", "main_metric"),
-            # names, paths or descriptions that it was read from; newest last
-            *required(pa.list_(pa.string()), "locations"),
-            *optional(pa.int64(), "sample", "seed"),  # of the draw, where it is a sample of what these locations hold
-            *required(TIME, "written"),  # when it was last written under this name
-        ),
-    ),
-    "image_index": StoredTable(
-        key=("sha",),
-        small=False,
-        columns=_columns(
-            *required(pa.string(), "sha"),
-            *optional(pa.int32(), "width", "height"),  # null: the image cannot be decoded
-            *optional(pa.binary(), "thumbnail"),  # JPEG or PNG
-            *optional(pa.string(), "reason"),  # why the image cannot be decoded; null if it can
-        ),
-    ),
-    "image_hashes": StoredTable(
-        key=("place",),
-        columns=_columns(
-            *required(pa.string(), "place"),  # the path of an image file; or what draws an image, and its key
-            *required(pa.string(), "state"),  # of a file its size and times of change; of a drawing its code
-            *required(pa.string(), "sha"),
-            *optional(pa.int32(), "width", "height"),  # as in the file's header; null where it cannot be read
-        ),
-    ),
-    "sets": StoredTable(
-        key=("set_name",),
-        columns=_columns(
-            *required(pa.string(), "set_name"),  # name of the table
-            *_STATES,
-            *required(pa.string(), "modality", "vectors"),
-            *required(pa.int32(), "dim"),
-            *required(pa.string(), "storage", "tag"),
-            *required(pa.int64(), "version", "n_rows", "n_vectors", "n_bytes"),
-            *required(pa.string(), "digest"),  # SHA-256 of the checksums in corpus order
-            *required(TIME, "sealed_at"),
-        ),
-    ),
+    "encoders": StoredTable(row=Encoder, key=("name", "fingerprint"), shown_for=("name",)),
+    "corpora": StoredTable(row=StoredCorpus, key=("fingerprint",), shown_for=("name",)),
+    "image_index": StoredTable(row=StoredImage, key=("item",), small=False),
+    "sets": StoredTable(row=StoredSet, key=("set_name",)),
 }
 """Tables about the whole store."""
 
-
 ANALYSES = {
     "outcomes": StoredTable(
-        columns=OUTCOMES,
+        row=Outcome,
         small=False,
         key=("evaluation", "query_id"),
         order=("corpus", "protocol", "encoder", "evaluation", "query_ord", "query_id"),
     ),
     "results": StoredTable(
-        columns=RESULTS,
+        row=Result,
         key=("result",),
         shown_for=("corpus", "protocol", "metric", "encoder"),
         order=("corpus", "protocol", "metric", "encoder", "created", "result"),
     ),
-    "replicates": StoredTable(columns=REPLICATES, key=("derived",), small=False),
-    "comparisons": StoredTable(columns=COMPARISONS, key=("comparison",), shown_for=("corpus", "protocol", "metric")),
-    "rankings": StoredTable(columns=RANKINGS, key=("ranking", "encoder_fingerprint", "estimand"), shown_for=()),
+    "replicates": StoredTable(row=Replicates, key=("derived",), small=False),
+    "comparisons": StoredTable(row=Comparison, key=("comparison",), shown_for=("corpus", "protocol", "metric")),
+    "rankings": StoredTable(row=Ranking, key=("ranking", "encoder_fingerprint", "estimand"), shown_for=()),
     "slices": StoredTable(
-        columns=SLICES,
+        row=Slice,
         key=("slice",),
         shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
     ),
-    "derived": StoredTable(columns=DERIVED, key=("key",)),
-    "batches": StoredTable(columns=BATCHES, key=("batch_id",), shared=False),
-    "probes": StoredTable(columns=PROBES, key=("encoder_fingerprint", "item"), small=False),
-    "imports": StoredTable(columns=IMPORTS, key=("imported",)),
-    "published": StoredTable(columns=PUBLISHED, key=("published",)),
-    "weights": StoredTable(columns=WEIGHTS, key=("encoder_fingerprint",)),
-    "metrics": StoredTable(columns=METRICS, key=("metric",)),
-    "runs": StoredTable(columns=RUNS, key=("run",), shared=False),
+    "derived": StoredTable(row=Derived, key=("key",)),
+    "batches": StoredTable(row=Batch, key=("batch_id",), shared=False),
+    "probes": StoredTable(row=Probe, key=("encoder_fingerprint", "item"), small=False),
+    "imports": StoredTable(row=Import, key=("imported",)),
+    "published": StoredTable(row=Published, key=("published",)),
+    "weights": StoredTable(row=Weights, key=("encoder_fingerprint",)),
+    "metrics": StoredTable(row=MetricRow, key=("metric",)),
+    "runs": StoredTable(row=Run, key=("run",), shared=False),
     "watched": StoredTable(
-        columns=WATCHED,
+        row=Watched,
         key=("run", "encoder", "corpus", "protocol"),
         shared=False,
         shown_for=("encoder", "corpus", "protocol"),
@@ -490,3 +654,5 @@ ANALYSES = {
 """Tables that ``EmbeddingStore.write_rows`` writes."""
 
 TABLES = REGISTERS | ANALYSES
+TABLE_OF = {table.row: name for name, table in TABLES.items()}
+"""Type of a row -> the name of its table."""

@@ -1,17 +1,17 @@
 """SQL over everything in a store, read-only: DuckDB in memory over the stored tables.
 
 Tables: metadata and analyses by their names (``encoders``, ``corpora``, ``sets``, ``outcomes``, ``results``,
-``comparisons``, ``rankings``, ``watched`` …); the parts of all corpora as ``images``, ``captions``, ``pairs``,
+``comparisons``, ``rankings``, ``watched`` …); the parts of corpora as ``images``, ``captions``, ``pairs``,
 ``quadruples``, ``relevance``, ``skipped``, with columns ``corpus``, ``corpus_fingerprint`` and ``ord``; and
 ``embeddings``, one row per embedding of every sealed set.
 
+``results``, ``outcomes``, ``comparisons``, ``rankings``, ``slices``, ``watched`` and the parts of corpora have the rows
+that reports show, see ``store.current``; ``all_results``, ``all_captions`` and so on have those of all runs, revisions
+and states.
+
 Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``query_outcomes`` (outcomes
 with the text or image of the query), ``sourced_results`` (results with the sets they were computed from),
-``ambiguous_misses`` (one row per encoder, query and cause). The tables have the rows of all runs, revisions and states;
-``current_results``, ``current_outcomes``, ``current_comparisons``, ``current_rankings``, ``current_slices``,
-``current_watched``, ``current_ambiguous_misses``, and ``current_captions`` and so on for the parts of corpora, have of
-several rows for the same those that reports show, see ``store.current``; parts are of what was last written under the
-name of a corpus.
+``ambiguous_misses`` (one row per encoder, query and cause).
 
 Only columns whose name occurs in the statement are read, so that a query about ranks reads no vector. ``SELECT *``
 gives every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats:
@@ -41,39 +41,61 @@ from capim.store.connection import retrying, storage_faults
 from capim.store.current import newest_rows
 from capim.store.embedding_store import EmbeddingStore, corpus_part
 from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.row_types import columns_of
 from capim.store.rows import one_of, read
-from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, optional
+from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, Float32, Int32
 from capim.store.sets.reading import open_set
 from capim.store.types import digest16
 
 if TYPE_CHECKING:
     import duckdb
 
-_CORPUS = ("corpus", "corpus_fingerprint")
 _HEAVY = frozenset({"vector", "vectors", "thumbnail"})
-_EMBEDDINGS = pa.schema(
-    [
-        *optional(pa.string(), "set_name", *_CORPUS, "encoder", "encoder_fingerprint", "modality", "item_id"),
-        *optional(pa.int32(), "ord"),
-        *optional(pa.list_(pa.float32()), "vector"),
-        *optional(pa.list_(pa.list_(pa.float32())), "vectors"),
-        *optional(pa.int32(), "n_vectors"),
-        *optional(pa.float32(), "norm"),
-        *optional(pa.int32(), "n_tokens"),
-        *optional(pa.bool_(), "truncated"),
-        *optional(pa.string(), "input_sha", "batch_id", "language", "translator"),
-    ]
-)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfCorpus:
+    """The columns that the parts of all corpora have in SQL, before their own."""
+
+    corpus: str
+    corpus_fingerprint: str
+    ord: Int32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedding:
+    """One embedding of a sealed set, as SQL sees it."""
+
+    set_name: str
+    corpus: str
+    corpus_fingerprint: str
+    encoder: str
+    encoder_fingerprint: str
+    modality: str
+    item_id: str
+    ord: Int32
+    vector: list[Float32]
+    vectors: list[list[Float32]]
+    n_vectors: Int32
+    norm: Float32
+    n_tokens: Int32
+    truncated: bool
+    input_sha: str
+    batch_id: str
+    language: str
+    translator: str
+
+
 VIEWS: dict[str, str] = {
     "items": """SELECT corpus, corpus_fingerprint, 'image' AS modality, ord, id, id AS image_id, NULL AS text,
                   NULL AS ordinal, NULL AS language, NULL AS translator, sha, width, height FROM images
            UNION ALL BY NAME
            SELECT corpus, corpus_fingerprint, 'caption' AS modality, ord, id, image_id, text,
                   ordinal, language, translator, NULL AS sha, NULL AS width, NULL AS height FROM captions""",
-    "embedded_items": """SELECT e.*, i.image_id, i.text FROM embeddings e JOIN items i
+    "embedded_items": """SELECT e.*, i.image_id, i.text FROM embeddings e JOIN all_items i
            ON e.corpus_fingerprint = i.corpus_fingerprint AND e.modality = i.modality AND e.ord = i.ord""",
     "query_outcomes": """SELECT o.*, i.modality AS query_modality, i.image_id AS query_image, i.text AS query_text
-           FROM outcomes o LEFT JOIN items i ON o.corpus_fingerprint = i.corpus_fingerprint AND o.query_id = i.id
+           FROM outcomes o LEFT JOIN all_items i ON o.corpus_fingerprint = i.corpus_fingerprint AND o.query_id = i.id
            AND i.modality = CASE WHEN o.protocol LIKE 'i2%' THEN 'image' ELSE 'caption' END""",
     "sourced_results": """SELECT r.*, i.set_name AS image_set, i.digest AS image_digest,
                   c.set_name AS caption_set, c.digest AS caption_digest
@@ -90,9 +112,9 @@ VIEWS: dict[str, str] = {
 """View -> its definition, which names the tables and views that it reads."""
 
 _CURRENT_TABLES = [name for name, table in ANALYSES.items() if table.shown_for is not None]
-CURRENT = {f"current_{name}": name for name in (*_CURRENT_TABLES, "outcomes", *CORPUS_PARTS)}
-"""View -> the table whose current rows it has, see ``store.current``."""
-VIEWS["current_ambiguous_misses"] = VIEWS["ambiguous_misses"].replace("FROM slices", "FROM current_slices")
+ALL = {f"all_{name}": name for name in (*_CURRENT_TABLES, "outcomes", *CORPUS_PARTS)}
+"""Name of the rows of all runs, revisions and states -> the name of those that are current, see ``store.current``."""
+VIEWS["all_items"] = VIEWS["items"].replace("FROM ", "FROM all_")
 
 
 MEMORY = 4 * 2**30  # bytes
@@ -248,7 +270,7 @@ def _apart(names: Sequence[str]) -> list[str]:
 
 def known_tables() -> list[str]:
     """Names that a statement may select from."""
-    return [*TABLES, *CORPUS_PARTS, "embeddings", *VIEWS, *CURRENT]
+    return [*TABLES, *CORPUS_PARTS, "embeddings", *VIEWS, *ALL]
 
 
 def _explained(message: str, words: set[str]) -> str:
@@ -322,37 +344,36 @@ def _read(store: EmbeddingStore, name: str, chosen: pa.Schema, faults: list[Work
 
 
 def _schema_of(name: str) -> pa.Schema:
-    name = CURRENT.get(name, name)
+    name = ALL.get(name, name)
     if name == "embeddings":
-        return _EMBEDDINGS
+        return columns_of(Embedding)
     if name in CORPUS_PARTS:
-        return pa.schema([*optional(pa.string(), *_CORPUS), *optional(pa.int32(), "ord"), *CORPUS_PARTS[name]])
+        return pa.schema([*columns_of(OfCorpus), *CORPUS_PARTS[name]])
     return TABLES[name].columns
 
 
 def batches_of(
     store: EmbeddingStore, name: str, chosen: pa.Schema, only: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table with the chosen columns; of parts of corpora ``only`` those of one corpus."""
-    connection, is_current, name = store.connection, name in CURRENT, CURRENT.get(name, name)
+    """Return the rows of a table with the chosen columns; ``only``: of parts of corpora, those of one state."""
+    connection, is_current, name = store.connection, name in ALL.values(), ALL.get(name, name)
     if name == "embeddings":
         yield from _embedding_batches(store, chosen)
     elif is_current and name in _CURRENT_TABLES:
-        current = [{column: row[column] for column in chosen.names} for row in store.current(name)]
-        yield from pa.Table.from_pylist(current, schema=chosen).to_batches()
+        rows: list[object] = store.current(TABLES[name].row)
+        columns = [{column: getattr(row, column) for column in chosen.names} for row in rows]
+        yield from pa.Table.from_pylist(columns, schema=chosen).to_batches()
     elif name in CORPUS_PARTS:
-        corpora = read(connection, "corpora").to_pylist()
+        corpora = [corpus for corpus in store.corpora() if only in (None, corpus.fingerprint)]
         for corpus in newest_rows(corpora, "corpora") if is_current else corpora:
-            if only not in (None, corpus["fingerprint"]):
-                continue
-            rows = corpus_part(connection, name, corpus["name"], corpus["fingerprint"])
-            constants = {"corpus": corpus["name"], "corpus_fingerprint": corpus["fingerprint"]}
-            ords = pa.array(range(rows.num_rows), pa.int32())
-            for batch in rows.append_column("ord", ords).combine_chunks().to_batches(max_chunksize=65_536):
+            part = corpus_part(connection, name, corpus.name, corpus.fingerprint)
+            constants = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
+            ords = pa.array(range(part.num_rows), pa.int32())
+            for batch in part.append_column("ord", ords).combine_chunks().to_batches(max_chunksize=65_536):
                 yield _completed(batch, chosen, constants)
     else:
         table = connection.find(name)
-        wanted = one_of("evaluation", [row["evaluation"] for row in store.evaluated()]) if is_current else None
+        wanted = one_of("evaluation", [row.evaluation for row in store.evaluated()]) if is_current else None
         if table is not None:
             for batch in table.scanner(columns=chosen.names, filter=wanted, scan_in_order=True).to_batches():
                 yield _completed(batch, chosen, {})

@@ -379,9 +379,9 @@ class SetKey:
         )
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> SetKey:
-        """The identity in :attr:`columns`, among others."""
-        return cls(**{field.name: row[field.name] for field in fields(cls)})
+    def of_row(cls, row: Any) -> SetKey:
+        """Return the identity of the set of a row with these fields."""
+        return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
 
     @property
     def table(self) -> str:

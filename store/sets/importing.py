@@ -21,6 +21,7 @@ from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted
 from capim.store.inventory import check_disk_space
 from capim.store.removal import drop_set, drop_superseded
+from capim.store.schema import Import, Result
 from capim.store.sets.columns_read import columns_of_match, telling
 from capim.store.sets.embedding_files import EmbeddingParts, are_unit_float16, blocks_of, open_embedding_file
 from capim.store.sets.matching import NOT_VERIFIED, POSITION, Items, Match, key_of, match, plain_name
@@ -162,8 +163,8 @@ def note_faults(known: EncoderSpec, note: str | None = None) -> list[str]:
 
 def namesakes(store: EmbeddingStore, name: str) -> list[EncoderSpec]:
     """The encoders that were registered under a name, oldest first."""
-    rows = [row for row in store.encoders().to_pylist() if row["name"] == name]
-    return [EncoderSpec.from_json(row["spec"]) for row in sorted(rows, key=lambda row: row["written"])]
+    rows = [row for row in store.encoders() if row.name == name]
+    return [EncoderSpec.from_json(row.spec) for row in sorted(rows, key=lambda row: row.written)]
 
 
 def _form(dim: int, vectors: VectorKind) -> str:
@@ -454,16 +455,16 @@ def matched_text(matched: Iterable[str]) -> str:
     return f"matched by {', '.join(named)}" if named else ""
 
 
-def matched_by(store: EmbeddingStore) -> Callable[[Mapping[str, Any]], str | None]:
+def matched_by(store: EmbeddingStore) -> Callable[[Result], str | None]:
     """A function that says of a row of results how its vectors or outcomes were matched; None: they are capim's own."""
     of: dict[Any, list[str]] = {}
-    for row in store.rows("imports").to_pylist():
-        is_set = row["what"] in MODALITIES
-        key = (row["encoder_fingerprint"], row["corpus_fingerprint"]) if is_set else row["imported"]
-        of.setdefault(key, []).append(row["matched"])
+    for row in store.all(Import):
+        is_set = row.what in MODALITIES
+        key = (row.encoder_fingerprint, row.corpus_fingerprint) if is_set else row.imported
+        of.setdefault(key, []).append(row.matched)
 
-    def said(row: Mapping[str, Any]) -> str | None:
-        of_sets = of.get((row["encoder_fingerprint"], row["corpus_fingerprint"]), []) if row["image_tag"] else []
-        return matched_text(of.get(row["evaluation"], of_sets)) or None
+    def said(row: Result) -> str | None:
+        of_sets = of.get((row.encoder_fingerprint, row.corpus_fingerprint), []) if row.image_tag else []
+        return matched_text(of.get(row.evaluation, of_sets)) or None
 
     return said

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.schema import FORMAT, keyed, required, texts
+from capim.store.schema import FORMAT, keyed, texts
 from capim.store.types import EncoderSpec, Modality, SetKey, VectorKind, canonical_json
 from capim.store.vectors import Ragged
 
@@ -97,6 +97,11 @@ def vector_type(schema: pa.Schema) -> pa.FixedSizeListType:
     """The Arrow type of one vector of an embedding set."""
     kind = schema.field("vector").type if "vector" in schema.names else schema.field("vectors").type.value_type
     return cast(pa.FixedSizeListType, kind)
+
+
+def required(kind: pa.DataType, *names: str) -> list[pa.Field]:
+    """Return columns of one type, which are never null."""
+    return [pa.field(name, kind, nullable=False) for name in names]
 
 
 def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:

@@ -7,7 +7,6 @@ computed from can be read again, bit for bit, as long as the store exists.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from capim.store.connection import Connection, compact, data_bytes, drop_old_versions, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError
 from capim.store.rows import now, register
+from capim.store.schema import StoredSet
 from capim.store.sets.rows import ItemIndex, digest, scan, vector_type
 from capim.store.types import SetKey
 
@@ -58,15 +58,15 @@ class SealedSet:
     storage: str
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> SealedSet:
-        """The set in a row of table ``sets``."""
-        columns = {field.name: row[field.name] for field in fields(cls) if field.name != "key"}
+    def of_row(cls, row: StoredSet) -> SealedSet:
+        """Return the set of a row."""
+        columns = {field.name: getattr(row, field.name) for field in fields(cls) if field.name != "key"}
         return cls(key=SetKey.of_row(row), **columns)
 
     def is_version_of(self, table: lance.LanceDataset) -> bool:
         """Whether its tag still refers to the version of the table that was sealed; reads no row."""
         entry = table.tags.list().get(self.tag)
-        return entry is not None and entry["version"] == self.version
+        return entry is not None and entry.version == self.version
 
 
 class Contents(NamedTuple):
@@ -111,7 +111,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: Sealed
             existing.tag,
         )
     connection.sync(name)
-    register(connection, "sets", [key.columns | columns])
+    register(connection, [StoredSet(**{**key.columns, **columns})])
     connection.sync("sets")
     drop_old_versions(table, timedelta(0))
     return SealedSet(key=key, **columns)
