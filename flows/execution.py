@@ -40,7 +40,9 @@ from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.removal import prune as remove
 from capim.store.schema import RUNS
+from capim.tasks.derive import Derived
 from capim.tasks.hub.progress import Overall, track
+from capim.tasks.runtime.encoding import EncodedSet
 from capim.tasks.runtime.prefects import (
     PREFECT_API_URL,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
@@ -66,7 +68,15 @@ from capim.tasks.runtime.prefects import (
     tags,
     temporary_settings,
 )
-from capim.tasks.runtime.references import Missing, library_versions, named, this_host
+from capim.tasks.runtime.references import (
+    CorpusRef,
+    EmbedRef,
+    EvaluationRef,
+    Missing,
+    SetsRef,
+    library_versions,
+    this_host,
+)
 from capim.tasks.runtime.task import artifact_key, hide_prefects_lines, send_logs, shown_progress, with_assets
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
@@ -77,19 +87,6 @@ TAG = "capim"  # of every run: what automations look for
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failed:
-    """A piece of work that raised an error."""
-
-    error: Exception
-
-    @property
-    def reason(self) -> str:
-        """The error as one line of text; its type is named where the message was not written for users."""
-        known = isinstance(self.error, RequestError | WorkError)
-        return " ".join((str(self.error) if known else f"{type(self.error).__name__}: {self.error}").split())
 
 
 GENERATED = re.compile(r"[a-z0-9]+(-[a-z]+)+")  # cunning-otter: the name of a run to which nobody gave one
@@ -236,8 +233,8 @@ def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     return _each(task, calls, lambda finish: finish())
 
 
-def map_collecting_failures(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Failed]:
-    """As :func:`call_each`, but a call that fails gives its reason, and the others go on."""
+def map_collecting_failures(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Exception]:
+    """As :func:`call_each`, but a call that fails gives its error, and the others go on."""
     return _each(task, calls, attempt)
 
 
@@ -290,6 +287,23 @@ def _task_run(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[Task
     return with_assets(_limited(task), given), {**given, "wait_for": states}
 
 
+def named(value: object) -> Iterator[Hashable]:
+    """Yield what identifies the tasks that made a value, or a part of it."""
+    if isinstance(value, SetsRef | EncodedSet | Derived):
+        yield value
+    elif isinstance(value, CorpusRef):
+        yield value.fingerprint
+    elif isinstance(value, EmbedRef | EvaluationRef):
+        yield value.sets
+    elif isinstance(value, Mapping):
+        yield from named(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from named(each)
+    elif dataclasses.is_dataclass(value):
+        yield from named([getattr(value, each.name) for each in dataclasses.fields(value)])
+
+
 class _NoResults(dict[int, Any]):
     """Stays empty where Prefect notes who made an object, by its identity: texts and tuples may be one object."""
 
@@ -312,8 +326,8 @@ def task_settings(config: RunConfig, run: str) -> dict[str, Any]:
     return {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
 
 
-def attempt(work: Callable[[], R]) -> R | Failed:
-    """What a piece of work returns, or the error that it raised."""
+def attempt(work: Callable[[], R]) -> R | Exception:
+    """Return what a piece of work returns, or the error that it raised."""
     try:
         return work()
     except Exception as error:  # noqa: BLE001 - whatever breaks one encoder must not stop the others
@@ -321,23 +335,29 @@ def attempt(work: Callable[[], R]) -> R | Failed:
         while link is not None:
             traceback.clear_frames(link.__traceback__)  # their variables hold the model, and the memory of its device
             link = link.__cause__ or link.__context__
-        return Failed(error=error)
+        return error
 
 
-def refuse_all(failures: Sequence[Failed]) -> NoReturn:
+def refuse_all(errors: Sequence[Exception]) -> NoReturn:
     """Raise why every part of a run failed: a request error if the request was wrong each time.
 
     Raises:
         RequestError: Every part was refused; all faults together.
         WorkError: Some part failed.
     """
-    faults = [fault for each in failures if isinstance(each.error, RequestError) for fault in each.error.faults]
-    reasons = list(dict.fromkeys(each.reason for each in failures))
+    refused = [each for each in errors if isinstance(each, RequestError)]
+    reasons = list(dict.fromkeys(map(reason_of, errors)))
     if len(reasons) == 1:
-        raise failures[0].error
-    if all(isinstance(each.error, RequestError) for each in failures):
-        raise RequestError(list(dict.fromkeys(faults)))
+        raise errors[0]
+    if len(refused) == len(errors):
+        raise RequestError(list(dict.fromkeys(fault for each in refused for fault in each.faults)))
     raise WorkError("\n  - ".join(["all encoders failed:", *reasons]))
+
+
+def reason_of(error: Exception) -> str:
+    """Return an error as one line; its type is named where the message was not written for users."""
+    known = isinstance(error, RequestError | WorkError)
+    return " ".join((str(error) if known else f"{type(error).__name__}: {error}").split())
 
 
 def _limited(task: Task[P, R]) -> Task[P, R]:

@@ -26,20 +26,19 @@ from capim.store.inventory import bytes_of_rows
 from capim.store.ledger import OUTCOMES_KIND
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
-from capim.tasks.compare import wanted_combined, wanted_comparisons, wanted_ranking
+from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.corpora.naming import corpus_to_read
-from capim.tasks.derive import Derivation, stored_rows
+from capim.tasks.derive import Derivation, Work, stored_rows
 from capim.tasks.encoders.checkpoint import downloads_of
 from capim.tasks.evaluate import evaluated_rows, newest_evaluations
 from capim.tasks.hub import disk, size
 from capim.tasks.ranking.protocols import select_protocols
-from capim.tasks.report import devices_of, gate_of, page_of, wanted_analyses
+from capim.tasks.report import analyses_of, devices_of, gate_of, page_of
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EvaluationRef, Missing, SetsRef, by_corpus, this_host
-from capim.tasks.runtime.results import wanted_figures
+from capim.tasks.runtime.results import figures_of
 from capim.tasks.runtime.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
-from capim.tasks.statistics.ranking import LEAST_CORPORA
 
 DOWNLOADS = "files to download"
 Step: TypeAlias = Literal["embed", "evaluate", "compare", "rank", "analyse", "report"]
@@ -251,10 +250,10 @@ class _Planning:
     def _figures(self, scored: ScoredSets) -> list[Derivation]:
         """Adds the figures of one encoder on one corpus; returns those to do."""
         keep, names = self.config.keep_replicates, (scored.sets.corpus, scored.sets.encoder)
-        of_one, of_several, replicates = wanted_figures(scored, self.config.resampling, keep_replicates=keep)
-        todo = self._ask("evaluate", "figures", "results", [*of_one, *of_several], *names)
-        if replicates:
-            self._ask("evaluate", "replicates", "replicates", replicates, *names)
+        _, (*figures, replicates) = figures_of(scored, self.config.resampling, keep_replicates=keep)
+        todo = self._ask("evaluate", "figures", figures, *names)
+        if replicates.wanted:
+            self._ask("evaluate", "replicates", [replicates], *names)
         if todo:
             self.scoring.add(scored.corpus.fingerprint)
         return todo
@@ -265,24 +264,22 @@ class _Planning:
         for group in groups:
             corpus = self._corpus(group)
             protocols = sorted({protocol for each in group for protocol in each.evaluations})
-            wanted = wanted_comparisons(corpus, group, protocols, resampling)
-            wanted += wanted_combined(corpus, group, resampling)
-            self._ask("compare", "comparisons", "comparisons", wanted, corpus.name)
-        if len(groups) >= LEAST_CORPORA:
-            self._ask("rank", "rankings", "rankings", [wanted_ranking(self.store, evaluations, resampling)])
+            how = (self.store, corpus, group)
+            works = [comparisons(*how, protocols, resampling), combined(*how, resampling)]
+            self._ask("compare", "comparisons", works, corpus.name)
+        if (over_corpora := ranking(self.store, evaluations, resampling)).wanted:
+            self._ask("rank", "rankings", [over_corpora])
 
     def analyse(self, evaluations: tuple[EvaluationRef, ...]) -> None:
         """Analyses by corpus; the comparison with published figures and the speed of devices count as one each."""
         resampling = self.config.resampling
         for group in by_corpus(evaluations):
             corpus = self._corpus(group)
-            wanted = wanted_analyses(self.store, corpus, group, self.config.analyses, resampling)
-            gate, _ = gate_of(self.store, corpus, group, (), resampling, "")
-            devices, _ = devices_of(self.store, corpus, "")
-            unknown = [*gate] if corpus.fingerprint in self.scoring else []
-            unknown += devices if corpus.name in self.encoding else []
-            wanted += [each for each in (*gate, *devices) if each not in unknown]
-            self._ask("analyse", "analyses", "slices", wanted, corpus.name, unknown=unknown)
+            gate, devices = gate_of(self.store, corpus, group, (), resampling), devices_of(self.store, corpus)
+            unknown = [*gate.wanted] if corpus.fingerprint in self.scoring else []
+            unknown += devices.wanted if corpus.name in self.encoding else []
+            works = [analyses_of(self.store, corpus, group, self.config.analyses, resampling), gate, devices]
+            self._ask("analyse", "analyses", works, corpus.name, unknown=unknown)
 
     def report(self) -> None:
         """The page: stored only if it shows what is stored, all of it."""
@@ -301,17 +298,18 @@ class _Planning:
         self,
         step: Step,
         what: str,
-        table: str,
-        wanted: Sequence[Derivation],
+        works: Sequence[Work],
         corpus: str = "",
         encoder: str = "",
         unknown: Sequence[Derivation] = (),
     ) -> list[Derivation]:
-        """Adds a part of derivations; returns those to do. ``unknown`` depend on what is to be made before them."""
-        stored = stored_rows(self.store, table, [each.key for each in wanted])
-        todo = [*(each for each in wanted if each.key not in stored), *unknown]
-        self.keys.update(each.key for each in wanted)
-        n_stored = len(wanted) + len(unknown) - len(todo)
+        """Adds a part of derivations; returns those to do: ``unknown`` depend on what is to be made before them."""
+        todo = []
+        for work in works:
+            stored = stored_rows(self.store, work.table, [each.key for each in work.wanted])
+            todo += [each for each in work.wanted if each.key not in stored or each in unknown]
+            self.keys.update(each.key for each in work.wanted)
+        n_stored = sum(len(work.wanted) for work in works) - len(todo)
         part = Part(step=step, what=what, corpus=corpus, encoder=encoder, stored=n_stored, to_do=len(todo))
         self.parts.append(replace(part, seconds=self._seconds(todo)))
         return todo

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -68,34 +68,72 @@ class Derivation:
 
 Made = Mapping[int, pa.Table]
 """Position among what was to do -> its rows."""
+Compute: TypeAlias = Callable[[Sequence[Derivation]], Iterable[Made]]
 
 
-def derive(
-    store: EmbeddingStore,
-    table: str,
-    wanted: Sequence[Derivation],
-    compute: Callable[[Sequence[Derivation]], Iterable[Made]],
-    *,
-    run: str,
-    advance: Callable[[float], None] = lambda _: None,
-) -> list[str]:
-    """Make what the store lacks of some derivations, whose rows are of one table; return the keys of all.
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Derivations of one table, and the function that makes their rows.
 
-    The ledger is asked once. What is stored counts only while the table has all of its rows.
-
-    Args:
+    Attributes:
         table: Has a column ``derived``.
-        compute: Gets what is to do, and gives the rows of each of it, in commits of what was made together, so that
-            it survives a run that is interrupted. The first column of the table's key tells the rows of one derivation
-            apart; it is made unique in the table.
-        advance: Gets 1 for each derivation.
+        compute: Takes the derivations to make, and yields their rows, in commits of what was made together, so that
+            these survive a run that is interrupted. The first column of the table's key distinguishes the rows of one
+            derivation; it is made unique in the table.
     """
-    known = stored_rows(store, table, [each.key for each in wanted])
-    todo = [each for each in wanted if each.key not in known]
-    advance(len(wanted) - len(todo))
+
+    table: str
+    wanted: Sequence[Derivation]
+    compute: Compute
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """A task's reference to the rows that it made or found.
+
+    Attributes:
+        uses: The keys of their derivations.
+        n_rows: How many rows these have.
+        n_made: How many of the derivations were made by this task.
+        lines: Messages to the user.
+    """
+
+    uses: tuple[str, ...] = ()
+    n_rows: int = 0
+    n_made: int = 0
+    lines: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, int | str]:
+        """Numbers for the log and the assets of a run."""
+        digest = {"digest": digest16(sorted(self.uses))} if self.uses else {}
+        return {"rows": self.n_rows, "derivations": len(self.uses), "made": self.n_made, **digest}
+
+
+def derive(store: EmbeddingStore, *works: Work, run: str, advance: Callable[[float], None] = lambda _: None) -> Derived:
+    """Make the derivations that the store lacks, and return a reference to all.
+
+    A stored derivation counts only while its table has all of its rows. ``advance`` gets 1 for each derivation.
+    """
+    parts = [_derive(store, each, run, advance) for each in works]
+    return Derived(
+        uses=tuple(derivation.key for each in works for derivation in each.wanted),
+        n_rows=sum(n_rows for n_rows, _ in parts),
+        n_made=sum(n_made for _, n_made in parts),
+    )
+
+
+def _derive(store: EmbeddingStore, work: Work, run: str, advance: Callable[[float], None]) -> tuple[int, int]:
+    """Make what the store lacks of one table; return the number of all rows, and of the derivations made."""
+    if not work.wanted:
+        return 0, 0
+    known = stored_rows(store, work.table, [each.key for each in work.wanted])
+    todo = [each for each in work.wanted if each.key not in known]
+    n_rows, n_made = sum(known.values()), 0
+    advance(len(work.wanted) - len(todo))
     if todo:
         began = time.perf_counter()
-        for made in compute(todo):
+        for made in work.compute(todo):
             if not made:
                 continue
             seconds, began = (time.perf_counter() - began) / len(made), time.perf_counter()
@@ -103,11 +141,13 @@ def derive(
             parts = []
             for at, rows in made.items():
                 each = todo[at]
-                parts.append(_keyed(table, rows, each))
+                parts.append(_keyed(work.table, rows, each))
                 entries.append(_entry(each, seconds=seconds, run=run))
-            store.write_derived(table, pa.concat_tables(parts), entries)
+            store.write_derived(work.table, pa.concat_tables(parts), entries)
+            n_rows += sum(map(len, parts))
+            n_made += len(made)
             advance(len(made))
-    return [each.key for each in wanted]
+    return n_rows, n_made
 
 
 def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[str, int]:
@@ -145,7 +185,7 @@ def page_key(
 
 def one_by_one(
     compute: Callable[[Derivation], pa.Table], by: Callable[[Derivation], object] = lambda _: None
-) -> Callable[[Sequence[Derivation]], Iterator[Made]]:
+) -> Compute:
     """A ``compute`` that makes derivations one after the other; neighbours with the same ``by`` are one commit."""
 
     def make(todo: Sequence[Derivation]) -> Iterator[Made]:

@@ -10,7 +10,7 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -24,12 +24,12 @@ from capim.store.ledger import DERIVED_ROWS, OF_THE_RUN
 from capim.store.rows import delete
 from capim.store.schema import DERIVED, TABLES
 from capim.store.types import canonical_json
-from capim.tasks.compare import derive_combined, derive_comparisons, derive_ranking
+from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.derive import derive
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
-from capim.tasks.report import analysing, gate_of, wanted_analyses
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.report import analyses_of, gate_of
+from capim.tasks.runtime.references import EvaluationRef, SetsRef, corpus_of
 from capim.tasks.runtime.results import SETTINGS, derive_figures
 from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
@@ -160,17 +160,17 @@ def _over_encoders(memory: _InMemory, group: Sequence[Identity]) -> None:
     if not evaluations:  # of a user's metric
         return
     if first["kind"] == "ranking":
-        derive_ranking(memory, evaluations, resampling=resampling, run="")
+        work = ranking(memory, evaluations, resampling)
     elif first["kind"] == "analysis":
         names = [each["subject"]["analysis"] for each in group]
-        corpus = memory.corpus(evaluations[0].sets.corpus, evaluations[0].sets.corpus_fingerprint)
-        wanted = wanted_analyses(memory, corpus, evaluations, names, resampling)
-        wanted = [each for each in wanted if each.kind == "analysis"]  # a measurement is another one each time
-        derive(memory, "slices", wanted, analysing(memory, corpus, evaluations, resampling, run=""), run="")
+        work = analyses_of(memory, corpus_of(memory, evaluations), evaluations, names, resampling)
+        again = [each for each in work.wanted if each.kind == "analysis"]  # a measurement is another one each time
+        work = replace(work, wanted=again)
     elif protocol := first["subject"]["protocol"]:
-        derive_comparisons(memory, evaluations, protocols=[protocol], resampling=resampling, run="")
+        work = comparisons(memory, corpus_of(memory, evaluations), evaluations, [protocol], resampling)
     else:
-        derive_combined(memory, evaluations, resampling=resampling, run="")
+        work = combined(memory, corpus_of(memory, evaluations), evaluations, resampling)
+    derive(memory, work, run="")
 
 
 def _gate(memory: _InMemory, group: Sequence[Identity]) -> None:
@@ -181,8 +181,7 @@ def _gate(memory: _InMemory, group: Sequence[Identity]) -> None:
     evaluations = _evaluations(memory, [row["evaluation"] for row in alone])
     specs = [memory.encoder(each.sets.encoder_fingerprint) for each in evaluations]
     settings = {name: row[name] for row in alone[:1] for name in SETTINGS[:3]}
-    gate = gate_of(memory, corpus, evaluations, specs, Resampling(**settings), "")
-    derive(memory, "slices", *gate, run="")
+    derive(memory, gate_of(memory, corpus, evaluations, specs, Resampling(**settings)), run="")
 
 
 _MAKERS: Mapping[str, Callable[[_InMemory, Sequence[Identity]], None]] = {

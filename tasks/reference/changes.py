@@ -231,6 +231,23 @@ class WatchRule:
         return self.alpha * min(max(days, 1.0), MOST_DAYS) / DAYS_PER_YEAR
 
 
+@dataclass(frozen=True, kw_only=True)
+class WatchedFigures:
+    """The result of a watch of some figures.
+
+    Attributes:
+        run: The run that watched.
+        findings: Drops, and figures that cannot be compared.
+        summary: What was compared with which run, the alarm level, and what to do next; one line each.
+        baselines: The runs that figures were compared with.
+    """
+
+    run: str
+    findings: tuple[WatchFinding, ...]
+    summary: tuple[str, ...]
+    baselines: tuple[str, ...]
+
+
 def units_needed(level: float) -> int:
     """Fewest images with which a figure can fail: of ``n`` that all fell, ``2**n`` flips have one as bad.
 
