@@ -32,14 +32,14 @@ from capim.flows.execution import (
 from capim.flows.inspection import device_faults
 from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
 from capim.tasks.derive import Derived
 from capim.tasks.metrics.custom import CustomMetric, load_metric
 from capim.tasks.reference.changes import Verdict, WatchedFigures, WatchFinding, WatchRule
-from capim.tasks.report import diagnose_corpus, publish_report, show_report
+from capim.tasks.report import diagnose_corpus, publish_report
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, SetsRef, by_corpus, encoder_name
 from capim.tasks.runtime.task import artifact_key, show_table
@@ -54,6 +54,9 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     """Score the newest sets of the run's encoders and corpora (all where none is named); one reference per pair.
 
     Encoders that have outcomes only get the metrics that these lack.
+
+    Args:
+        config: What to score, and under which protocols.
 
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
@@ -243,11 +246,12 @@ def publish_step(
     """The report of these encoders, corpora and protocols; of all that the store has, or that the run used."""
     where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run, "of_run": of_run}
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
+    where |= {"reports_url": os.environ.get(REPORTS_VARIABLE)}
     [page] = call_each(publish_report, [{**where, **chosen}])
+    announce("capim.report", config.workspace, run=run, path=without_credentials(page))
     if not can_draw():
         log.warning("the report is %s", NO_CHARTS)
         record_note(config, run, f"the report is {NO_CHARTS}")
-    show_report(page, store_uri=config.store_uri, run=run, reports_url=os.environ.get(REPORTS_VARIABLE))
     return page
 
 

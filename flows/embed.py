@@ -144,7 +144,7 @@ def _title(config: RunConfig, shard: int | None = None, **_: object) -> str:
     return config.title if shard is None else f"{config.title}, shard {shard} of {config.shards}"
 
 
-@execution.run_flow("embed", hours=72, title=_title, beside="shard")
+@execution.run_flow("embed", hours=72, title=_title)
 def embed(
     config: RunConfig, shard: int | None = None, only: Literal["images", "captions"] | None = None
 ) -> tuple[EmbedRef, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -33,6 +34,8 @@ from capim.tasks.runtime.results import SETTINGS
 from capim.tasks.runtime.stored import explain_pairs, item_reader, read_all_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
+
+log = logging.getLogger(__name__)
 
 
 @task(
@@ -212,22 +215,32 @@ def publish_report(
     corpora: Sequence[str] = (),
     encoders: Sequence[str] = (),
     protocols: Sequence[str] = (),
+    reports_url: str | None = None,
 ) -> str:
-    """The report of these corpora, encoders and protocols (all where none is named); returns its path or URI.
+    """Write the report of these corpora, encoders and protocols (all where none is named); return its path or URI.
 
-    ``of_run``: only what this run used. A report that was written before is not written again: the run's folder points
-    to it.
+    A report that was written before is not written again: the run's folder points to it. Artifacts of the task show the
+    leaderboard and what the report begins with.
+
+    Args:
+        of_run: Only what this run used.
+        reports_url: Where browsers find the folder of the reports. None: the artifact has no link.
     """
     store, shown = EmbeddingStore.open(store_uri), run if of_run else None
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
     page = page_of(store, store.keys_of(run) if of_run else None, chosen)
-    if not has_file(f"{reports_uri}/{page}/report.html"):
+    if has_file(f"{reports_uri}/{page}/report.html"):
+        log.info("the report was written before")
+    else:
         from capim.reports.write import write_report  # with templates and charts
         from capim.tasks.analyses.content import caption_features
 
         how: dict[str, Any] = {"describe": caption_features, "explain": partial(explain_pairs, store), **chosen}
         write_report(store, f"{reports_uri}/{page}", run=shown, **how)
-    return f"{point(reports_uri, run, page)}/report.html"
+    path = f"{point(reports_uri, run, page)}/report.html"
+    if in_a_run():
+        _show_report(path, store, run, reports_url)
+    return path
 
 
 EVERY: Mapping[str, Sequence[str]] = {"corpora": (), "encoders": (), "protocols": ()}
@@ -239,19 +252,14 @@ def page_of(store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping
     return f"{PAGES}/{page_key(store, keys, chosen, version_of_pages())}"
 
 
-def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None) -> None:
-    """Show the leaderboard and the report as artifacts of the flow run that calls this.
-
-    ``reports_url`` is where browsers find the folder of the reports: None: what the report begins with, without a link.
-    """
-    if not in_a_run():
-        return
+def _show_report(page: str, store: EmbeddingStore, run: str, reports_url: str | None) -> None:
+    """Show the leaderboard and the report as artifacts."""
     about = "the planned figures of every corpus, best first, in percent with 95 % intervals"
-    show_table(artifact_key("leaderboard", store_uri), leaderboard(EmbeddingStore.open(store_uri)), about)
+    show_table(artifact_key("leaderboard", store.uri), leaderboard(store), about)
     place = f"reports/{run}/report.html"
     link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
     answer = next(iter(results_of(page).get("answer", ())), "")
-    show_text(artifact_key("report", store_uri), f"{first_screen(page)}\n\n{link}", answer)
+    show_text(artifact_key("report", store.uri), f"{first_screen(page)}\n\n{link}", answer)
 
 
 def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:

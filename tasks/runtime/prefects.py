@@ -24,21 +24,19 @@ if TYPE_CHECKING:
     from prefect.artifacts import create_progress_artifact as create_progress_artifact
     from prefect.artifacts import create_table_artifact as create_table_artifact
     from prefect.artifacts import update_progress_artifact as update_progress_artifact
+    from prefect.assets import add_asset_metadata as add_asset_metadata
     from prefect.cache_policies import NO_CACHE as NO_CACHE
     from prefect.client.orchestration import get_client as get_client
-    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate as GlobalConcurrencyLimitCreate
     from prefect.concurrency.sync import concurrency as concurrency
     from prefect.context import FlowRunContext as FlowRunContext
     from prefect.context import TagsContext as TagsContext
     from prefect.context import TaskRunContext as TaskRunContext
     from prefect.deployments import run_deployment as run_deployment
     from prefect.events import emit_event as emit_event
-    from prefect.exceptions import ObjectAlreadyExists as ObjectAlreadyExists
     from prefect.exceptions import ObjectNotFound as ObjectNotFound
     from prefect.exceptions import PrefectException as PrefectException
     from prefect.exceptions import PrefectHTTPStatusError as PrefectHTTPStatusError
     from prefect.exceptions import TerminationSignal as TerminationSignal
-    from prefect.logging import get_run_logger as get_run_logger
     from prefect.logging.handlers import APILogHandler as APILogHandler
     from prefect.runtime import deployment as deployment
     from prefect.runtime import flow_run as flow_run
@@ -54,17 +52,16 @@ _MODULES = {
     "prefect.artifacts": (
         "create_markdown_artifact", "create_progress_artifact", "create_table_artifact", "update_progress_artifact",
     ),
+    "prefect.assets": ("add_asset_metadata",),
     "prefect.cache_policies": ("NO_CACHE",),
     "prefect.client.orchestration": ("get_client",),
-    "prefect.client.schemas.actions": ("GlobalConcurrencyLimitCreate",),
     "prefect.concurrency.sync": ("concurrency",),
     "prefect.context": ("FlowRunContext", "TagsContext", "TaskRunContext"),
     "prefect.deployments": ("run_deployment",),
     "prefect.events": ("emit_event",),
     "prefect.exceptions": (
-        "ObjectAlreadyExists", "ObjectNotFound", "PrefectException", "PrefectHTTPStatusError", "TerminationSignal",
+        "ObjectNotFound", "PrefectException", "PrefectHTTPStatusError", "TerminationSignal",
     ),
-    "prefect.logging": ("get_run_logger",),
     "prefect.logging.handlers": ("APILogHandler",),
     "prefect.runtime": ("deployment", "flow_run"),
     "prefect.settings": ("PREFECT_API_URL", "PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "temporary_settings"),

@@ -48,6 +48,11 @@ class CorpusRef:
     encodable: tuple[Modality, ...]  # of which every item has a file or a text
     note: str = ""  # why it has another name than its folder or file
 
+    @property
+    def facts(self) -> dict[str, int | str]:
+        """Numbers for the log of a run."""
+        return {"images": self.n_images, "captions": self.n_captions, "skipped": self.n_skipped}
+
 
 @dataclass(frozen=True, kw_only=True)
 class SetsRef:
