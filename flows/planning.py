@@ -1,7 +1,8 @@
-"""`capim run --plan`: what a run would find stored and what it would make, by step; the store stays as it is.
+"""`capim run --plan`: what a run would find stored, what it would make, and why; the store stays as it is.
 
-The steps ask the ledger for the same derivations as the run (``wanted_…`` in ``tasks``). What is not known before the
-run, such as the outcomes of vectors that are not encoded yet, is to do.
+The steps ask the ledger for the derivations of the run, with the functions that its tasks call (``tasks.derive.Work``),
+and for the reasons as `capim why` does afterwards (``tasks.why``). What is not known before the run, such as the
+outcomes of vectors that are not encoded yet, is to do.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from capim.reports.destination import has_file
 from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import MissingStoreError, RequestError
 from capim.store.inventory import bytes_of_rows
-from capim.store.ledger import OUTCOMES_KIND
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.tasks.compare import combined, comparisons, ranking
@@ -39,6 +39,7 @@ from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EvaluationRef, Missing, SetsRef, by_corpus, this_host
 from capim.tasks.runtime.results import figures_of
 from capim.tasks.runtime.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
+from capim.tasks.why import NEW_INPUT, Earlier
 
 DOWNLOADS = "files to download"
 Step: TypeAlias = Literal["embed", "evaluate", "compare", "rank", "analyse", "report"]
@@ -51,6 +52,7 @@ class Part:
     Attributes:
         seconds: That the items to do take at the rates that the store has of earlier ones; None: it has none.
         n_bytes: Of the vectors to encode, or of the files to download; None: not known, or of something else.
+        reason: Why items are to be made, as `capim why` says it afterwards.
     """
 
     step: Step
@@ -61,6 +63,7 @@ class Part:
     to_do: int
     seconds: float | None = None
     n_bytes: int | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +207,7 @@ class _Planning:
                 to_do=n,
                 seconds=self._encoding_seconds(key, n),
                 n_bytes=bytes_of_rows(spec, n) if spec.vectors == "single" else None if n else 0,
+                reason=NEW_INPUT if n else "",
             )
         )
         return n
@@ -229,7 +233,8 @@ class _Planning:
             n = len(incomplete(scored, scored.protocols, stored))
             corpus, encoder = scored.sets.corpus, scored.sets.encoder
             part = Part(step="evaluate", what="outcomes", corpus=corpus, encoder=encoder, stored=0, to_do=n)
-            self.parts.append(replace(part, stored=len(scored.protocols) - n, seconds=None if n else 0.0))
+            seconds, reason = (None, NEW_INPUT) if n else (0.0, "")
+            self.parts.append(replace(part, stored=len(scored.protocols) - n, seconds=seconds, reason=reason))
             todo = {each.subject["protocol"] for each in self._figures(scored)}
             new += [
                 {**asdict(scored.sets), "protocol": protocol, "evaluation": evaluation}
@@ -311,7 +316,7 @@ class _Planning:
             self.keys.update(each.key for each in work.wanted)
         n_stored = sum(len(work.wanted) for work in works) - len(todo)
         part = Part(step=step, what=what, corpus=corpus, encoder=encoder, stored=n_stored, to_do=len(todo))
-        self.parts.append(replace(part, seconds=self._seconds(todo)))
+        self.parts.append(replace(part, seconds=self._seconds(todo), reason=self._earlier.why(todo)))
         return todo
 
     def _seconds(self, todo: Sequence[Derivation]) -> float | None:
@@ -326,12 +331,18 @@ class _Planning:
         return texts(self.store.corpora()["fingerprint"])
 
     @cached_property
+    def _earlier(self) -> Earlier:
+        """What everything was made of the last time."""
+        earlier = Earlier(self.store)
+        for entry in earlier.entries:
+            earlier.take(json.loads(entry["identity"]))
+        return earlier
+
+    @cached_property
     def _rates(self) -> dict[tuple[str, str], float]:
         """Kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
         measured = defaultdict[tuple[str, str], list[float]](list)
-        for row in self.store.rows("derived").select(["kind", "identity", "seconds"]).to_pylist():
-            if row["kind"] == OUTCOMES_KIND:
-                continue
+        for row in self._earlier.entries:
             measured[_measured(row["kind"], json.loads(row["identity"])["subject"])].append(row["seconds"])
             measured[row["kind"], ""].append(row["seconds"])
         return {kind: float(np.mean(seconds)) for kind, seconds in measured.items()}
