@@ -42,7 +42,7 @@ from capim.store.types import Found
 from capim.store.vectors import Ragged
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
-    from capim.flows.benchmark import BenchmarkRef
+    from capim.flows.benchmark import Benchmarked
     from capim.reports.app import application
     from capim.tasks.runtime.references import EmbedRef
 
@@ -209,7 +209,7 @@ def _step(
     return cast("Callable[Concatenate[Workspace, P], R]", method)
 
 
-def _ran(done: Rows | BenchmarkRef, *_: object) -> Any:  # a path; with ``plan`` a frame
+def _ran(done: Rows | Benchmarked, *_: object) -> Any:  # a path; with ``plan`` a frame
     return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
 
 

@@ -365,7 +365,7 @@ class Slice(OfProtocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Derived:
+class LedgerEntry:
     """An entry of the ledger: one thing that was made from the store."""
 
     key: str  # digest of the identity
@@ -642,7 +642,7 @@ ANALYSES = {
         key=("slice",),
         shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
     ),
-    "derived": StoredTable(row=Derived, key=("key",)),
+    "derived": StoredTable(row=LedgerEntry, key=("key",)),
     "batches": StoredTable(row=Batch, key=("batch_id",), shared=False),
     "probes": StoredTable(row=Probe, key=("encoder_fingerprint", "item"), small=False),
     "imports": StoredTable(row=Import, key=("imported",)),
