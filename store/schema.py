@@ -33,6 +33,22 @@ def required(kind: pa.DataType, *names: str) -> list[pa.Field]:
     return [pa.field(name, kind, nullable=False) for name in names]
 
 
+def is_missed(rank_best: Any) -> Any:
+    """True where a rank at best, or an array of them, is a miss; the SQL view ``outcome_states`` says the same.
+
+    Examples:
+        >>> import numpy as np
+        >>> is_missed(1), is_missed(np.array([1, 2])).tolist()
+        (False, [False, True])
+    """
+    return rank_best > 1
+
+
+def is_found(rank_worst: Any) -> Any:
+    """True where a rank at worst, or an array of them, is a hit; the SQL view ``outcome_states`` says the same."""
+    return rank_worst == 1
+
+
 def optional(kind: pa.DataType, *names: str) -> list[pa.Field]:
     """Columns of one type, which can be null."""
     return [pa.field(name, kind) for name in names]
