@@ -13,7 +13,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import in_order
 from capim.store.schema import Result
-from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
+from capim.store.types import FUSION, MODALITIES, TWO_STAGE, Corpus, EncoderSpec, Modality, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.analysis import Slice, slice_rows
 from capim.tasks.derive import Derived
@@ -70,10 +70,10 @@ def fuse(
     else:
         options = {"rule": "reciprocal-rank"}
         fused = reciprocal_rank_fusion([retrieval.outcomes(member) for member in members], retrieval.task)
-    spec = combined_spec(retrieval.store, name, "fusion", members, options)
+    spec = combined_spec(retrieval.store, name, FUSION, members, options)
     results = retrieval.results(fused, spec, resampling, members=members)
     setting = " ".join(options.values()).replace("-", " ")
-    retrieval.write_slices(spec, result_slices(results, "fusion", setting))
+    retrieval.write_slices(spec, result_slices(results, FUSION, setting))
     return Derived(uses=tuple(retrieval.uses), lines=(name,))
 
 
@@ -110,12 +110,12 @@ def rerank(
         advance(len(depths))
     slices = []
     for depth in reached:
-        spec = combined_spec(retrieval.store, name, "two-stage", [first, second], {"depth": depth.n})
+        spec = combined_spec(retrieval.store, name, TWO_STAGE, [first, second], {"depth": depth.n})
         results = retrieval.results(
             depth.outcomes, spec, resampling, members=[first, second] if depth is reached[-1] else ()
         )
         cost = {"n": depth.n, "pairs_per_query": depth.n, "seconds_per_query": depth.seconds_per_query}
-        slices += result_slices(results, "two-stage", str(depth.n), cost)
+        slices += result_slices(results, TWO_STAGE, str(depth.n), cost)
     retrieval.write_slices(spec, slices)
     return Derived(uses=tuple(retrieval.uses), lines=(name,))
 

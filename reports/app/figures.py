@@ -39,12 +39,11 @@ _FIGURES = """SELECT corpus, protocol, metric, encoder, a.value AS old, b.value 
 FROM results a JOIN results b USING (corpus, protocol, metric, encoder)
 WHERE concat(a.result, ' ', b.result) IN (SELECT unnest(?))
 ORDER BY corpus, protocol, metric, encoder"""
-_BOTH = "a JOIN outcomes b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
+_BOTH = "a JOIN outcome_states b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
 _CHANGED = "(a.rank_best <> b.rank_best OR a.rank_worst <> b.rank_worst)"
 _COUNTS = f"""SELECT a.evaluation AS old, b.evaluation AS new, count(*) AS n, count(*) FILTER ({_CHANGED}) AS changed,
-       count(*) FILTER (a.rank_worst > 1 AND b.rank_worst = 1) AS found,
-       count(*) FILTER (a.rank_worst = 1 AND b.rank_worst > 1) AS lost
-FROM outcomes {_BOTH}
+       count(*) FILTER (b.found AND NOT a.found) AS found, count(*) FILTER (a.found AND NOT b.found) AS lost
+FROM outcome_states {_BOTH}
 WHERE concat(a.evaluation, ' ', b.evaluation) IN (SELECT unnest(?))
 GROUP BY a.evaluation, b.evaluation"""  # noqa: S608 - our own text
 _QUERIES = f"""SELECT a.query_id, a.query_ord, a.query_text AS text, a.rank_best AS old_rank,

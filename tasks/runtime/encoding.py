@@ -223,7 +223,7 @@ class SetEncoder:
 
 def device_for(spec: EncoderSpec, device: str) -> str:
     """The device on which a model is loaded; of an endpoint, which needs none, the CPU."""
-    return choose_device("cpu" if adapter_named(spec.adapter).endpoint else device)
+    return choose_device("cpu" if adapter_named(spec.adapter).is_remote else device)
 
 
 def hardware_of(encoder: Encoder) -> str:
