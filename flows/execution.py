@@ -545,7 +545,7 @@ def _mark_interrupted(store: EmbeddingStore) -> None:
     """Write that a run was interrupted if its process, on this host, is no more."""
     running = store.all(Run, state="running", host=this_host())
     if dead := [row for row in running if not _is_alive(row.pid, row.started)]:
-        ended = {"finished": datetime.now(UTC), "message": "its process died"}
+        ended: dict[str, Any] = {"finished": datetime.now(UTC), "message": "its process died"}
         store.write([dataclasses.replace(row, state="interrupted", **ended) for row in dead], replace="run")
 
 

@@ -433,7 +433,7 @@ def drop(
     from capim.store import removal
 
     store = open_store(workspace)
-    fingerprint = str(corpus_in(store, corpus)["fingerprint"]) if corpus else None
+    fingerprint = corpus_in(store, corpus).fingerprint if corpus else None
     plan = removal.drop(store, encoder=encoder, corpus=fingerprint, modality=modality, dry_run=not yes)
     for table in plan.tables:
         sys.stdout.write(f"{table}\n")

@@ -301,7 +301,7 @@ class Workspace:
         """
         store = self.store
         part: dict[str, Any] = {"modality": modality, "language": language, "translator": translator}
-        return store.vectors(encoder=encoder, corpus=str(stored.corpus_in(store, corpus)["fingerprint"]), **part)
+        return store.vectors(encoder=encoder, corpus=stored.corpus_in(store, corpus).fingerprint, **part)
 
     @_question
     def multivectors(
@@ -319,7 +319,7 @@ class Workspace:
             shape (n_vectors, dim); and n + 1 offsets: item ``i`` has ``vectors[offsets[i] : offsets[i + 1]]``.
         """
         store = self.store
-        where: dict[str, Any] = {"corpus": stored.corpus_in(store, corpus)["fingerprint"], "modality": modality}
+        where: dict[str, Any] = {"corpus": stored.corpus_in(store, corpus).fingerprint, "modality": modality}
         every = Ragged.concatenate(store.multivectors(encoder=encoder, **where))
         ids = texts(store.item_index(store.key(encoder=encoder, **where)).ids)
         return ids, every.values, every.offsets
