@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.connection import load_lance, storage_faults, temporary_files
-from capim.store.embedding_store import EmbeddingStore, corpus_table, is_spec_of
+from capim.store.embedding_store import EmbeddingStore, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import stored_key
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, compared
-from capim.store.rows import delete, now, read, read_where, register, whole_evaluations
+from capim.store.rows import corpus_table, delete, now, read, read_where, register, whole_evaluations
 from capim.store.schema import CORPUS_PARTS, FORMAT, TABLES, texts
 from capim.store.sets.reading import open_set
 from capim.store.sets.rows import ItemIndex, unpack
