@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from capim.reports.format import count, listing
 from capim.reports.rows.report_data import ReportData, Row, goodness, grouped, reversed_comparison
 from capim.tasks.metrics.table import RSUM, SHOWN, Figure, headline_of, planned_figures
-from capim.tasks.protocols import Protocol, language_name
+from capim.tasks.protocols import EVERY, Protocol, language_name, mean_weights
 from capim.tasks.statistics.decision import (
     FEW,
     BesideChance,
@@ -217,18 +217,18 @@ def translators(data: ReportData, corpus: str, language: str | None = None) -> l
     return sorted({p.translator for p in protocols if p.is_of_language and language in (None, p.language)})
 
 
-def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str]]:
-    """The results over all languages: a label, and the suffixes of the protocol id and of the metric name."""
+def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str, str]]:
+    """The results over all languages: a label, the translator, the weights, and the suffix of the metric's name."""
     reference = data.corpora[corpus].languages_reference
     labels = []
-    for without, suffix in (("", ""), (f" without {language_name(reference)}", f"without-{reference}")):
-        at = f"@{suffix}" if suffix else ""
-        labels.append((f"all{without}", f"*/*{at}", ""))
+    for said, without in (("", None), (f" without {language_name(reference)}", reference)):
+        equal, by_speakers = mean_weights(without=without), mean_weights(speakers=True, without=without)
+        labels.append((f"all{said}", EVERY, equal, ""))
         if len(ways := translators(data, corpus)) > 1:
-            labels += [(f"{way}{without}", f"*/{way}{at}", "") for way in ways]
-        labels.append((f"by speakers{without}", f"*/*@speakers{'-' if suffix else ''}{suffix}", ""))
+            labels += [(f"{way}{said}", way, equal, "") for way in ways]
+        labels.append((f"by speakers{said}", EVERY, by_speakers, ""))
     shares = (("language", "η² of languages"), ("translator", "η² of translators"), ("residual", "η², residual"))
-    return labels + [(label, f"*/*@without-{reference}", f"_eta2_{key}") for key, label in shares]
+    return labels + [(label, EVERY, mean_weights(without=reference), f"_eta2_{key}") for key, label in shares]
 
 
 def noise(row: Row) -> float | None:
