@@ -88,7 +88,7 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     ``sections`` are names of ``SECTIONS``, by default all.
     """
     encoders, corpora = data.encoder_names(), data.corpus_names()
-    newest = max(r["created"] for r in data.results)
+    newest = max(r.created for r in data.results)
     said = answer.answer(data)
     made = [section for name in sections or SECTIONS if (section := SECTIONS[name](data)).blocks]
     if not can_draw():
@@ -176,6 +176,6 @@ def results_json(data: ReportData) -> dict[str, object]:
             name: {"fingerprint": c.fingerprint, "images": c.images.num_rows, "captions": c.captions.num_rows}
             for name, c in data.corpora.items()
         },
-        "devices": sorted({row["device"] for row in data.batches}),
-        "metrics": {name: data.metric(name).columns() for name in sorted({row["metric"] for row in data.results})},
+        "devices": sorted({row.device for row in data.batches}),
+        "metrics": {name: data.metric(name).columns() for name in sorted({row.metric for row in data.results})},
     }

@@ -71,12 +71,12 @@ def interval_point(
     scale = 100.0 if fraction else 1.0
     low, high = ends(row)
     return {
-        "encoder": row["encoder"],
-        "value": scale * row["value"],
+        "encoder": row.encoder,
+        "value": scale * row.value,
         "ci_low": scale * low,
         "ci_high": scale * high,
         "unit": unit if fraction else "",
-        "text": text or f"{show.percent(row['value'])} % ({show.percent_range(row['ci_low'], row['ci_high'])})",
+        "text": text or f"{show.percent(row.value)} % ({show.percent_range(row.ci_low, row.ci_high)})",
         **fields,
     }
 

@@ -129,7 +129,7 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
         stored = data.protocols(corpus)
         protocols = {side: next((p for p in names if p in stored), "") for side, names in V28_PROTOCOLS.items()}
         speeds = qps_v28(data, corpus)
-        for encoder in (r["encoder"] for r in data.ranked(corpus, protocols["T2I"], "R@1")):
+        for encoder in (r.encoder for r in data.ranked(corpus, protocols["T2I"], "R@1")):
             spec = data.specs[encoder]
             row = {"Model": encoder, "Dataset": corpus}
             for side, protocol in protocols.items():

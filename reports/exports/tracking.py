@@ -37,8 +37,8 @@ def tracked_runs(data: ReportData) -> Iterator[TrackedRun]:
         identity |= {f"options.{name}": value for name, value in identity.pop("options").items()}
         metrics: dict[str, float] = {}
         for row in data.results:
-            if row["encoder"] == encoder:
-                name = _metric_name(f"{row['corpus']}/{row['protocol']}/{row['metric']}")
+            if row.encoder == encoder:
+                name = _metric_name(f"{row.corpus}/{row.protocol}/{row.metric}")
                 ends = (("", "value"), (".low", "ci_low"), (".high", "ci_high"))
                 metrics |= {name + end: row[column] for end, column in ends if row[column] is not None}
         yield TrackedRun(

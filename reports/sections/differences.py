@@ -35,11 +35,11 @@ def section(data: ReportData) -> Section:
     """One forest plot per corpus and headline figure, those of users' metrics behind, then all pairs."""
     blocks: list[Block] = []
     for corpus in data.corpus_names():
-        rows = [r for r in data.comparisons if r["corpus"] == corpus]
-        compared = sorted({(r["protocol"], r["metric"]) for r in rows})
+        rows = [r for r in data.comparisons if r.corpus == corpus]
+        compared = sorted({(r.protocol, r.metric) for r in rows})
         planned = [*(task[1:3] for task in headline_tasks(data, corpus)), *({RSUM} & planned_of(data, corpus))]
         drawn = [key for key in planned if key in compared] or compared[:1]
-        tested = {(r["protocol"], r["metric"]) for r in rows if r["p_adjusted"] is not None}
+        tested = {(r.protocol, r.metric) for r in rows if r.p_adjusted is not None}
         drawn += [key for key in _of_users(data, tested) if key not in drawn]
         blocks += [chart for key in drawn if (chart := _forest(data, corpus, *key)) is not None]
         if rows:
@@ -71,9 +71,9 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     Of the encoders that a test shows to be worse, those are drawn that are not much further off than the contenders;
     the note names the others.
     """
-    names = [row["encoder"] for row in contenders(data, corpus, protocol, metric)]
+    names = [row.encoder for row in contenders(data, corpus, protocol, metric)]
     rows = [row for name in names[1:] if (row := data.comparison(corpus, protocol, metric, name, names[0])) is not None]
-    rows = [row for row in rows if row["difference"] is not None]
+    rows = [row for row in rows if row.difference is not None]
     if not rows:
         return None
     every, rows = rows, _near(rows)
@@ -84,13 +84,13 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     def point(row: Row) -> dict[str, Any]:
         row, found = claimed(row), decision_of(row)
         return charts.interval_point(
-            {**row, "encoder": row["encoder_a"], "value": row["difference"]},
+            {**row, "encoder": row.encoder_a, "value": row.difference},
             fraction=fraction,
             unit="percentage points",
-            text=show.bracketed(words.difference(facts, row["difference"]), words.interval(facts, row)),
+            text=show.bracketed(words.difference(facts, row.difference), words.interval(facts, row)),
             words=words.verdict(facts, row),
             state=found.state if found else "not tested",
-            minus=row["encoder_b"],
+            minus=row.encoder_b,
         )
 
     points = [point(row) for row in rows]
@@ -102,13 +102,13 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
         x,
         height=max(70, 38 * len(points)),
         opacity=1,
-        within=(100.0 if fraction else 1.0) * (rows[0]["margin"] or 0.0),
+        within=(100.0 if fraction else 1.0) * (rows[0].margin or 0.0),
         words="words",
         color=alt.Color("state:N", scale=states, legend=None),
         tooltip=charts.tooltips("encoder", "text", "words"),
     )
-    within, name = words.margin(facts, rows[0]["margin"]), anchor("differences", corpus, protocol, metric)
-    far = [f"{r['encoder_a']} ({words.difference(facts, r['difference'])})" for r in every if r not in rows]
+    within, name = words.margin(facts, rows[0].margin), anchor("differences", corpus, protocol, metric)
+    far = [f"{r.encoder_a} ({words.difference(facts, r.difference)})" for r in every if r not in rows]
     shaded = f"Shaded: less than {within} apart, the margin of equivalence." if within else ""
     folded = f"Further off, by a test: {show.some(far, most=6)}." if far else ""
     by_encoder = "; ".join(f"{p['encoder']}: {p['text']}, {p['words']}" for p in points)
@@ -126,16 +126,16 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
 def _near(rows: list[Row]) -> list[Row]:
     """The contenders, then the worse ones as far as twice the reach of the contenders' intervals; at least three."""
     open_ = [row for row in rows if (found := decision_of(row)) is None or found.state != "worse"]
-    ends = [abs(end) for row in map(claimed, open_) for end in (row["ci_low"], row["ci_high"]) if end is not None]
-    reach = 2 * max([*ends, 2 * (rows[0]["margin"] or 0.0)])
-    return [row for at, row in enumerate(rows) if row in open_ or at < MOST_FAR or abs(row["difference"]) <= reach]
+    ends = [abs(end) for row in map(claimed, open_) for end in (row.ci_low, row.ci_high) if end is not None]
+    reach = 2 * max([*ends, 2 * (rows[0].margin or 0.0)])
+    return [row for at, row in enumerate(rows) if row in open_ or at < MOST_FAR or abs(row.difference) <= reach]
 
 
 def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> Table:
     """Comparisons of a corpus with all that is known of them; folded unless they have an ``id_`` of their own."""
 
     def facts(r: Row) -> MetricFacts:
-        return data.metric(r["metric"])
+        return data.metric(r.metric)
 
     def stored(column: str, text: Callable[[Row], str]) -> Callable[[Row], Cell]:
         def unit(r: Row) -> str:
@@ -148,21 +148,21 @@ def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> T
         return numbers(heading, stored(column, lambda r: as_text(r[column])), explain=explain)
 
     def pair(r: Row) -> Cell:
-        return Cell(text=f"{r['encoder_a']} − {r['encoder_b']}", title=r["reason"] or "")
+        return Cell(text=f"{r.encoder_a} − {r.encoder_b}", title=r.reason or "")
 
     unit = "Percentage points; for rank metrics, ranks"
     unit += "; for a user's metric, its own unit" if any(facts(r).is_own for r in rows) else ""
-    detectable = stored("detectable_effect", lambda r: words.value(facts(r), r["detectable_effect"]))
+    detectable = stored("detectable_effect", lambda r: words.value(facts(r), r.detectable_effect))
     return pivot(
         id_ or f"pairs-{corpus}-all",
         f"{corpus} · {'differences' if id_ else 'all comparisons'}",
         rows,
         texts("Pair", pair, explain="The first minus the second"),
-        texts("task", lambda r: data.titled(corpus, r["protocol"])),
+        texts("task", lambda r: data.titled(corpus, r.protocol)),
         texts("metric", lambda r: facts(r).label),
         numbers("difference", lambda r: difference_cell(facts(r), r), explain=unit),
         texts("the first is", lambda r: verdict_cell(facts(r), r)),
-        texts("family", lambda r: r["family"], explain="Headline: pre-declared; exploratory: all others"),
+        texts("family", lambda r: r.family, explain="Headline: pre-declared; exploratory: all others"),
         *(statistic(column, *shown) for column, shown in STATISTICS.items()),
         numbers("detectable", detectable, explain="Smallest true difference detected with 80 % power, same unit"),
         folded="" if id_ else f"All {show.count(len(rows), 'comparison')} on {corpus}",

@@ -47,12 +47,12 @@ def section(data: ReportData) -> Section:
 
 def _ambiguous(data: ReportData, corpus: str) -> Table | None:
     """R@1 of all queries beside R@1 without ambiguous misses, for every encoder in both directions."""
-    rows = [r for r in data.slices if r["corpus"] == corpus and r["analysis"] == "ambiguous"]
-    by_key = {(r["protocol"], r["encoder"], r["metric"], r["feature"]): r for r in rows}
+    rows = [r for r in data.slices if r.corpus == corpus and r.analysis == "ambiguous"]
+    by_key = {(r.protocol, r.encoder, r.metric, r.feature): r for r in rows}
     keys = [
         (protocol, name)
-        for protocol in sorted({r["protocol"] for r in rows}, reverse=True)
-        for name in encoder_order(data, corpus, protocol, R1, [r for r in rows if r["protocol"] == protocol])
+        for protocol in sorted({r.protocol for r in rows}, reverse=True)
+        for name in encoder_order(data, corpus, protocol, R1, [r for r in rows if r.protocol == protocol])
     ]
     if not keys:
         return None
@@ -66,10 +66,10 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         if row is None:
             known = any(by_key.get((*other, SHARE, cause)) for other in keys)
             return counted(0, "misses nothing") if known else absent("cannot be known here")
-        return counted(detail_of(row)["ambiguous"], f"of {show.count(row['n_queries'], 'miss', 'misses')}")
+        return counted(detail_of(row)["ambiguous"], f"of {show.count(row.n_queries, 'miss', 'misses')}")
 
     def misses(key: tuple[str, str]) -> Cell:
-        return counted(next((by_key[k]["n_queries"] for k in by_key if k[:3] == (*key, SHARE)), 0))
+        return counted(next((by_key[k].n_queries for k in by_key if k[:3] == (*key, SHARE)), 0))
 
     title = f"{corpus} · R@1 with and without ambiguous misses, percent, with interval"
     headings = dict(zip((*CAUSES, "either"), ("also annotated", "models agree", "both"), strict=True))

@@ -39,7 +39,7 @@ def section(data: ReportData) -> Section:
 def skipped_section(data: ReportData) -> Section:
     """Images and queries that could not be used, with the reason."""
     skipped = [
-        (name, "query" if row["modality"] == "caption" else "image", row["item_id"], without_paths(row["reason"]))
+        (name, "query" if row.modality == "caption" else "image", row["item_id"], without_paths(row.reason))
         for name, corpus in sorted(data.corpora.items())
         for row in corpus.skipped.to_pylist()
     ]
@@ -125,32 +125,32 @@ def _sets(data: ReportData) -> Table:
 
 def _imports(data: ReportData) -> Table:
     """How what was imported was matched: a set that was only taken in order is marked."""
-    rows = sorted(data.imports, key=lambda row: (row["corpus"], row["encoder"], row["what"]))
+    rows = sorted(data.imports, key=lambda row: (row.corpus, row.encoder, row.what))
     return pivot(
         "imports",
         "Imported",
         rows,
-        texts("Encoder", lambda r: r["encoder"]),
-        texts("Corpus", lambda r: r["corpus"]),
-        texts("What", lambda r: f"{r['what']}s" if r["what"] in MODALITIES else r["what"]),
-        texts("Matched", lambda r: matched_text([r["matched"]])),
-        texts("Source", lambda r: Cell(text=r["source"].rpartition("/")[2], title=without_paths(r["source"]))),
+        texts("Encoder", lambda r: r.encoder),
+        texts("Corpus", lambda r: r.corpus),
+        texts("What", lambda r: f"{r.what}s" if r.what in MODALITIES else r.what),
+        texts("Matched", lambda r: matched_text([r.matched])),
+        texts("Source", lambda r: Cell(text=r.source.rpartition("/")[2], title=without_paths(r.source))),
     )
 
 
 def _runs(data: ReportData) -> Table:
     def duration(r: Row) -> str:
-        return show.duration((r["finished"] - r["started"]).total_seconds() if r["finished"] else None)
+        return show.duration((r.finished - r.started).total_seconds() if r.finished else None)
 
     return pivot(
         "runs",
         "Runs",
         data.runs,
-        texts("Run", lambda r: Cell(text=r["name"], title=r["run"])),
-        texts("Started", lambda r: show.moment(r["started"])),
+        texts("Run", lambda r: Cell(text=r.name, title=r.run)),
+        texts("Started", lambda r: show.moment(r.started)),
         texts("Duration", duration),
-        texts("State", lambda r: Cell(text=r["state"], title=r["message"] or "")),
-        texts("Command", lambda r: r["command"]),
+        texts("State", lambda r: Cell(text=r.state, title=r.message or "")),
+        texts("Command", lambda r: r.command),
         note="The commands make the results again. Paths in the command of an import start from its folder.",
     )
 
@@ -164,8 +164,8 @@ def _configurations(data: ReportData) -> Table:
     return pivot(
         "configurations",
         "Settings of the runs",
-        [(r, name, setting) for r in data.runs for name, setting in sorted(json.loads(r["config"] or "{}").items())],
-        texts("Run", lambda r: Cell(text=r[0]["name"], title=r[0]["run"])),
+        [(r, name, setting) for r in data.runs for name, setting in sorted(json.loads(r.config or "{}").items())],
+        texts("Run", lambda r: Cell(text=r[0].name, title=r[0].run)),
         texts("setting", lambda r: r[1]),
         texts("value", lambda r: text(r[2])),
         folded="Settings of the runs",
@@ -174,7 +174,7 @@ def _configurations(data: ReportData) -> Table:
 
 def _versions(data: ReportData) -> Table:
     """Library versions of the batches and runs."""
-    stored = (json.loads(versions or "{}") for versions in {row["versions"] for row in (*data.runs, *data.batches)})
+    stored = (json.loads(versions or "{}") for versions in {row.versions for row in (*data.runs, *data.batches)})
     pairs = {(library, str(version)) for of in stored for library, version in of.items()}
     return pivot(
         "versions",
@@ -187,12 +187,12 @@ def _versions(data: ReportData) -> Table:
 
 def published_section(data: ReportData) -> Section:
     """Results of this store beside published figures for the same model and protocol: suspect ones as a notice."""
-    rows = [r for r in data.slices if r["analysis"] == REFERENCE]
-    suspects = [r for r in rows if r["level_name"] == "suspect"]
-    parts = sorted({f"{r['corpus']} is a {r['reason']}" for r in rows if r["level_name"] == "not compared"})
-    compared = [r for r in rows if r["level_name"] not in ("no reference", "not compared")]
-    unpublished = {r["encoder"] for r in rows if r["level_name"] == "no reference"}
-    without = sorted(unpublished - {r["encoder"] for r in compared})
+    rows = [r for r in data.slices if r.analysis == REFERENCE]
+    suspects = [r for r in rows if r.level_name == "suspect"]
+    parts = sorted({f"{r.corpus} is a {r.reason}" for r in rows if r.level_name == "not compared"})
+    compared = [r for r in rows if r.level_name not in ("no reference", "not compared")]
+    unpublished = {r.encoder for r in rows if r.level_name == "no reference"}
+    without = sorted(unpublished - {r.encoder for r in compared})
     blocks: list[Block] = []
     if suspects:
         title = f"{show.count(len(suspects), 'result')} far from the published figure"
@@ -214,68 +214,68 @@ def published_section(data: ReportData) -> Section:
 
 def _of_others(data: ReportData) -> Table:
     """What was imported of others' figures, beside the highest value here: nothing of it is tested."""
-    own = grouped(data.results, itemgetter("corpus", "protocol", "metric"))
-    figure = itemgetter("dataset", "protocol", "metric")
+    own = grouped(data.results, attrgetter("corpus", "protocol", "metric"))
+    figure = attrgetter("dataset", "protocol", "metric")
 
     def best(row: Row) -> Cell:
         first = max(own[figure(row)], key=goodness)
-        return Cell(text=words.value(data.metric(row["metric"]), first["value"]), note=first["encoder"])
+        return Cell(text=words.value(data.metric(row.metric), first.value), note=first.encoder)
 
     return pivot(
         "published-figures",
         "Figures of others, in no test",
-        sorted(data.published, key=itemgetter("dataset", "protocol", "metric", "model")),
-        texts("Model", lambda r: r["model"]),
-        texts("corpus", lambda r: r["dataset"]),
-        texts("task", lambda r: data.titled(r["dataset"], r["protocol"])),
-        texts("metric", lambda r: data.metric(r["metric"]).label),
-        numbers("published", lambda r: words.value(data.metric(r["metric"]), r["value"])),
+        sorted(data.published, key=attrgetter("dataset", "protocol", "metric", "model")),
+        texts("Model", lambda r: r.model),
+        texts("corpus", lambda r: r.dataset),
+        texts("task", lambda r: data.titled(r.dataset, r.protocol)),
+        texts("metric", lambda r: data.metric(r.metric).label),
+        numbers("published", lambda r: words.value(data.metric(r.metric), r.value)),
         numbers("best here", best),
-        texts("protocol there", lambda r: r["difference"]),
-        texts("source", lambda r: without_paths(r["source"])),
+        texts("protocol there", lambda r: r.difference),
+        texts("source", lambda r: without_paths(r.source)),
     )
 
 
 def _source(row: Row) -> str:
-    return str(detail_of(row).get("source") or row["feature"])
+    return str(detail_of(row).get("source") or row.feature)
 
 
 def _suspicion(data: ReportData, row: Row) -> str:
-    task, metric = data.titled(row["corpus"], row["protocol"]), data.metric(row["metric"]).label
+    task, metric = data.titled(row.corpus, row.protocol), data.metric(row.metric).label
     return (
-        f"{row['encoder']} on {row['corpus']}, {task}, {metric}: "
-        f"{show.percent(row['value'])} here, {show.percent(detail_of(row).get('published'))} published "
-        f"({_source(row)})" + (f"; {row['reason']}" if row["reason"] else "")
+        f"{row.encoder} on {row.corpus}, {task}, {metric}: "
+        f"{show.percent(row.value)} here, {show.percent(detail_of(row).get('published'))} published "
+        f"({_source(row)})" + (f"; {row.reason}" if row.reason else "")
     )
 
 
 def _published(data: ReportData, rows: list[Row]) -> Table:
     def place(row: Row) -> tuple[object, ...]:
-        return (*VERDICTS, row["level_name"]).index(row["level_name"]), *of(row)
+        return (*VERDICTS, row.level_name).index(row.level_name), *of(row)
 
-    of = itemgetter("corpus", "encoder", "protocol", "metric")
+    of = attrgetter("corpus", "encoder", "protocol", "metric")
 
     def task(row: Row) -> str:
-        published = detail_of(row).get("published_protocol") or row["protocol"]
-        other = f"; published: {Protocol.of(published).titled}" if published != row["protocol"] else ""
-        return f"{data.titled(row['corpus'], row['protocol'])}{other}"
+        published = detail_of(row).get("published_protocol") or row.protocol
+        other = f"; published: {Protocol.of(published).titled}" if published != row.protocol else ""
+        return f"{data.titled(row.corpus, row.protocol)}{other}"
 
     def difference(row: Row) -> float | None:
         figure = detail_of(row).get("published")
-        return None if figure is None or row["value"] is None else row["value"] - figure
+        return None if figure is None or row.value is None else row.value - figure
 
     def verdict(row: Row) -> Cell:
-        return Cell(text=row["level_name"], mark=VERDICTS.get(row["level_name"], ""), title=row["reason"] or "")
+        return Cell(text=row.level_name, mark=VERDICTS.get(row.level_name, ""), title=row.reason or "")
 
     return pivot(
         "gate-figures",
         "Results here and published figures, percent",
         sorted(rows, key=place),
-        texts("Encoder", lambda r: r["encoder"]),
-        texts("corpus", lambda r: r["corpus"]),
+        texts("Encoder", lambda r: r.encoder),
+        texts("corpus", lambda r: r.corpus),
         texts("task", task),
-        texts("metric", lambda r: data.metric(r["metric"]).label),
-        numbers("here", lambda r: estimate(data.metric(r["metric"]), r)),
+        texts("metric", lambda r: data.metric(r.metric).label),
+        numbers("here", lambda r: estimate(data.metric(r.metric), r)),
         measures("published", lambda r: detail_of(r).get("published"), show.percent),
         measures("difference", difference, show.points, explain="Percentage points"),
         texts("verdict", verdict),

@@ -39,19 +39,19 @@ def section(data: ReportData) -> Section:
     for corpus in data.corpus_names():
         protocols = {p for p in data.protocols(corpus) if Protocol.of(p).is_all_quadruples}
         protocols = protocols | {*pair_protocols(data, corpus)} or {*sliced(data, corpus)}
-        found = [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in protocols]
-        for code, rows in sorted(grouped(found, lambda r: Protocol.of(r["protocol"]).language).items()):
+        found = [r for r in data.slices if r.corpus == corpus and r.protocol in protocols]
+        for code, rows in sorted(grouped(found, lambda r: Protocol.of(r.protocol).language).items()):
             made: list[Any] = []
-            contrasted = (r for r in rows if r["level_name"] in CONTRAST)
-            contrasts = grouped(contrasted, itemgetter("analysis", "protocol", "metric"))
+            contrasted = (r for r in rows if r.level_name in CONTRAST)
+            contrasts = grouped(contrasted, attrgetter("analysis", "protocol", "metric"))
             for analysis, protocol, metric in sorted(contrasts):
                 if metric != WITHOUT:
                     kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == R1 else []
                     rows_of = contrasts[analysis, protocol, metric]
                     made += _contrast(SliceGroup(data, corpus, analysis, protocol, metric, rows_of), kept)
-            made += _parts_of(data, corpus, [r for r in rows if r["level_name"] not in CONTRAST])
+            made += _parts_of(data, corpus, [r for r in rows if r.level_name not in CONTRAST])
             blocks += [replace(table, choice=language_name(code)) for table in made] if code else made
-        if lacking := sorted(protocols - {r["protocol"] for r in found}) if found else ():
+        if lacking := sorted(protocols - {r.protocol for r in found}) if found else ():
             command = f"capim analyse --corpora {corpus} --protocols {lacking[0]}"
             blocks.append(Text(text=f"{corpus}: no slices of {show.some(lacking)} ({command})."))
     return Section(
@@ -89,7 +89,7 @@ class SliceGroup(NamedTuple):
 
     def columns(self, *features: str) -> list[ColumnOf[str]]:
         """Of the features that there are, a column with their value for every encoder."""
-        by_key = {(r["encoder"], r["feature"]): r for r in self.rows}
+        by_key = {(r.encoder, r.feature): r for r in self.rows}
         shown = (feature for feature in features if any(key[1] == feature for key in by_key))
 
         def cell(name: str, feature: str) -> Cell:
@@ -100,8 +100,8 @@ class SliceGroup(NamedTuple):
 
 def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Row]) -> list[str]:
     """The encoders of the rows: in the order of the leaderboard, then those that are not on it."""
-    encoders = {r["encoder"] for r in rows}
-    ranked = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["encoder"] in encoders]
+    encoders = {r.encoder for r in rows}
+    ranked = [r.encoder for r in data.ranked(corpus, protocol, metric) if r.encoder in encoders]
     return ranked + sorted(encoders - set(ranked))
 
 
@@ -112,19 +112,19 @@ def part_label(feature: str, level: str) -> str:
 
 def slice_cell(data: ReportData, row: Row | None) -> Cell:
     """One slice as a cell: its value, or the reason why there is none."""
-    if row is None or row["value"] is None:
+    if row is None or row.value is None:
         return absent((row or {}).get("reason") or "not computed")
-    metric = data.metric(row["metric"])
-    title = f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}"
-    made = estimate(metric, row, title=f"{title}; {row['reason']}" if row["reason"] else title)
-    if row["level_name"] != "difference":
+    metric = data.metric(row.metric)
+    title = f"{show.count(row.n_queries, 'query', 'queries')} in {show.count(row.n_clusters, 'cluster')}"
+    made = estimate(metric, row, title=f"{title}; {row.reason}" if row.reason else title)
+    if row.level_name != "difference":
         return made
-    made = replace(made, text=words.difference(metric, row["value"]), unit=words.unit(metric, difference=True))
-    if (p := row["p_adjusted"]) is None:
+    made = replace(made, text=words.difference(metric, row.value), unit=words.unit(metric, difference=True))
+    if (p := row.p_adjusted) is None:
         return made
     if p >= ALPHA:
         return replace(made, state="undecided", mark="muted")
-    return replace(made, state="higher" if row["value"] > 0 else "lower")
+    return replace(made, state="higher" if row.value > 0 else "lower")
 
 
 def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
@@ -134,14 +134,14 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
     """
     data, corpus, analysis, protocol, metric, rows = group
     facts, of = data.metric(metric), data.protocol(corpus, protocol)
-    differences = [r for r in rows if r["level_name"] == "difference" and r["value"] is not None]
+    differences = [r for r in rows if r.level_name == "difference" and r.value is not None]
     if not differences:
         return []
     names = encoder_order(data, corpus, protocol, metric, differences)
-    lower_is_better = any(r["lower_is_better"] for r in data.ranked(corpus, protocol, metric))
+    lower_is_better = any(r.lower_is_better for r in data.ranked(corpus, protocol, metric))
     lowest = {
-        name: min((r["value"] for r in differences if r["feature"] == name), default=0.0)
-        for name in {r["feature"] for r in rows}
+        name: min((r.value for r in differences if r.feature == name), default=0.0)
+        for name in {r.feature for r in rows}
     }
     features = sorted(lowest, key=lambda name: (lowest[name], name))
     about = f" · {words.described(facts)}" if facts.is_own else ""
@@ -155,10 +155,10 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
             r,
             fraction=facts.unit == "percent",
             unit="percentage points",
-            text=f"{words.difference(facts, r['value'])}{unit} ({words.interval(facts, r)})",
-            feature=r["feature"],
+            text=f"{words.difference(facts, r.value)}{unit} ({words.interval(facts, r)})",
+            feature=r.feature,
         )
-        for r in sorted(differences, key=itemgetter("encoder", "feature"))
+        for r in sorted(differences, key=attrgetter("encoder", "feature"))
     ]
     colour, shape = charts.by_name(names, data.encoder_names(), sort=names)
     x_title = f"{facts.label}, {of.title}: with minus without{',' * bool(unit)}{unit}"
@@ -184,13 +184,13 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
 
 
 def _contrast_table(group: SliceGroup, title: str, names: list[str], features: list[str], kept: list[Row]) -> Table:
-    by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in group.rows}
-    by_key |= {(r["encoder"], r["feature"], WITHOUT): r for r in kept if r["level_name"] == "difference"}
+    by_key = {(r.encoder, r.feature, r.level_name): r for r in group.rows}
+    by_key |= {(r.encoder, r.feature, WITHOUT): r for r in kept if r.level_name == "difference"}
     levels = {level: level for level in CONTRAST} | ({WITHOUT: "difference without ambiguous misses"} if kept else {})
     percent = group.data.metric(group.metric).unit == "percent"
 
     def queries(feature: str) -> str:
-        counts = [by_key[name, feature, "with"]["n_queries"] for name in names if (name, feature, "with") in by_key]
+        counts = [by_key[name, feature, "with"].n_queries for name in names if (name, feature, "with") in by_key]
         ends = sorted({min(counts), max(counts)}) if counts else []  # encoders truncate different captions
         return "–".join(show.number(count, 0) for count in ends) or show.ABSENT
 
@@ -216,8 +216,8 @@ def _parts_of(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]
     tables: list[Table] = []
     first = sliced(data, corpus)[:1]
     for analysis in headings("slices"):
-        own = (r for r in rows if r["analysis"] == analysis)
-        groups = grouped(own, lambda r: (r["protocol"], "" if r["analysis"] in JOINED else r["metric"]))
+        own = (r for r in rows if r.analysis == analysis)
+        groups = grouped(own, lambda r: (r.protocol, "" if r.analysis in JOINED else r.metric))
         for protocol, metric in sorted(groups, key=lambda key: (Protocol.of(key[0]).direction == "i2t", key)):
             group = SliceGroup(data, corpus, analysis, protocol, metric, groups[protocol, metric])
             made = SPECIAL.get(analysis, _parts)(group)
@@ -228,9 +228,9 @@ def _parts_of(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]
 
 def _parts(group: SliceGroup) -> list[Table]:
     """One row per part, one column per encoder."""
-    names = group.encoders(group.rows[0]["metric"])
+    names = group.encoders(group.rows[0].metric)
     columns = {"all encoders": names[0]} if group.analysis in OF_THE_CORPUS else {name: name for name in names}
-    by_key = {(r["encoder"], r["metric"], r["feature"], r["level_name"]): r for r in group.rows}
+    by_key = {(r.encoder, r.metric, r.feature, r.level_name): r for r in group.rows}
 
     def position(part: tuple[str, str, str]) -> tuple[object, ...]:
         metric, feature, level = part
@@ -241,10 +241,10 @@ def _parts(group: SliceGroup) -> list[Table]:
         return metric, feature, natural
 
     parts = sorted({key[1:] for key in by_key}, key=position)
-    counts = {part: {r["n_queries"] for name in columns.values() if (r := by_key.get((name, *part)))} for part in parts}
+    counts = {part: {r.n_queries for name in columns.values() if (r := by_key.get((name, *part)))} for part in parts}
 
     def queries(part: tuple[str, str, str], name: str) -> str:
-        return show.number(by_key[name, *part]["n_queries"], 0) if (name, *part) in by_key else show.ABSENT
+        return show.number(by_key[name, *part].n_queries, 0) if (name, *part) in by_key else show.ABSENT
 
     def cell(part: tuple[str, str, str], name: str) -> Cell:
         return slice_cell(group.data, by_key.get((name, *part)))
@@ -265,7 +265,7 @@ def _parts(group: SliceGroup) -> list[Table]:
 def _disagreement(group: SliceGroup) -> list[Table]:
     """Share of queries where the row is correct and the column wrong; then where one alone is, and where all miss."""
     names = group.encoders()
-    pairs = {(r["encoder"], r["level_name"]): r for r in group.rows if r["feature"] == "right where wrong"}
+    pairs = {(r.encoder, r.level_name): r for r in group.rows if r.feature == "right where wrong"}
 
     def against(a: str, b: str) -> Cell:
         return Cell(text="·", mark="muted") if a == b else slice_cell(group.data, pairs.get((a, b)))
@@ -294,7 +294,7 @@ def _hubs(group: SliceGroup) -> list[Table]:
         note="Skewness of how often an item is among the first ten, then shares of items in percent.",
     )
     named = {"item": "id"}, {"wrongly first": "wrongly_first", "among the first ten": "n_10"}
-    skewness = [r for r in group.rows if r["feature"] == shares.columns[1].heading]
+    skewness = [r for r in group.rows if r.feature == shares.columns[1].heading]
     return [shares, *_listed(group._replace(rows=skewness), "Worst hubs", "worst", 3, *named)]
 
 
@@ -308,7 +308,7 @@ def _listed(
     group: SliceGroup, what: str, key: str, most: int, named: Mapping[str, str], counts: Mapping[str, str]
 ) -> list[Table]:
     """What each encoder has most of, as its details list it under a key: at most so many each, by name with counts."""
-    of = {r["encoder"]: detail_of(r) for r in group.rows}
+    of = {r.encoder: detail_of(r) for r in group.rows}
     rows = [(name, item) for name in group.encoders() for item in of[name].get(key, [])[:most]]
     title = f"{what} of {group.where}"
 

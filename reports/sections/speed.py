@@ -101,17 +101,17 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
     """
     rates, of = image_rate(data), data.protocol(corpus, protocol)
     known = contenders(data, corpus, protocol, metric)
-    fast = sum(r["encoder"] in rates for r in known) > 1
+    fast = sum(r.encoder in rates for r in known) > 1
     costs = {n: s.stages["forward"].mean for n, s in rates.items()} if fast else bytes_per_image(data)
-    rows = [r for r in known if r["encoder"] in costs]
-    if len({costs[r["encoder"]] for r in rows}) < 2:
+    rows = [r for r in known if r.encoder in costs]
+    if len({costs[r.encoder] for r in rows}) < 2:
         return None
 
     def cost(name: str) -> str:
         return f"{show.significant(costs[name])} images/s" if fast else f"{show.size(costs[name])} per image"
 
-    names = [r["encoder"] for r in rows]
-    best = pareto([(costs[r["encoder"]] * (1 if fast else -1), goodness(r)) for r in rows])
+    names = [r.encoder for r in rows]
+    best = pareto([(costs[r.encoder] * (1 if fast else -1), goodness(r)) for r in rows])
     alike = not fast or len({(rates[name].device, rates[name].precision) for name in names}) == 1
     frontier = {name: alike and on_it for name, on_it in zip(names, best, strict=True)}
     shown = not fast or _is_shown(rates, rows, best)
@@ -136,7 +136,7 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
     devices = sorted({rates[name].device for name in names}) if fast else []
     line = "Dashed line: Pareto frontier" if alike else "No frontier: not all measured on one device in one precision"
     line += " of the measured values, not all of which are shown to differ in speed" if alike and not shown else ""
-    up = "down" if rows[0]["lower_is_better"] else "up"
+    up = "down" if rows[0].lower_is_better else "up"
     return charts.finish(
         _picture(points, f"{metric}, {of.titled}, percent", metric, data.encoder_names(), fast=fast),
         name=f"speed-{corpus}",
@@ -152,9 +152,9 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
 
 def _is_shown(rates: dict[str, Speed], rows: list[Row], best: list[bool]) -> bool:
     """True if every pair of speeds can be compared, and each encoder off the frontier is shown to be slower."""
-    pairs = [(a, b, speed_ratio(rates[a["encoder"]], rates[b["encoder"]])) for a, b in permutations(rows, 2)]
-    slower = {b["encoder"] for a, b, ratio in pairs if ratio and ratio.low > 1 and goodness(a) >= goodness(b)}
-    off = {r["encoder"] for r, on_it in zip(rows, best, strict=True) if not on_it}
+    pairs = [(a, b, speed_ratio(rates[a.encoder], rates[b.encoder])) for a, b in permutations(rows, 2)]
+    slower = {b.encoder for a, b, ratio in pairs if ratio and ratio.low > 1 and goodness(a) >= goodness(b)}
+    off = {r.encoder for r, on_it in zip(rows, best, strict=True) if not on_it}
     return all(ratio for *_, ratio in pairs) and slower == off
 
 
