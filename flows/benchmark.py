@@ -237,7 +237,7 @@ def publish(config: RunConfig, everything: bool = False) -> str:
     named = [(each.sets.corpus_fingerprint, each.sets.corpus) for each in found]
     corpora = tuple(dict.fromkeys(state if state in config.corpora else name for state, name in named))
     if not config.corpora:
-        samples = {row["name"] for row in EmbeddingStore.open(config.store_uri).corpora().to_pylist() if row["sample"]}
+        samples = {row.name for row in EmbeddingStore.open(config.store_uri).corpora() if row.sample}
         whole = tuple(name for name in corpora if name not in samples)
         corpora = whole if whole and whole != corpora and not everything else ()
     encoders = tuple(encoder_name(encoder) for encoder in config.encoders)

@@ -325,7 +325,7 @@ class RunConfig(Comparing, Watching, Where):
 
     def trusts(self, encoder: str) -> bool:
         """Whether code of an encoder's repository may run: allowed for all, or ``remote_code = true`` in its table."""
-        tables = [entry for entry in self.encoders if not isinstance(entry, str) and entry.get("name") == encoder]
+        tables = [entry for entry in self.encoders if not isinstance(entry, str) and entry.name == encoder]
         return self.trust_remote_code or any(table.get("remote_code") is True for table in tables)
 
     @property
@@ -357,7 +357,7 @@ class RunConfig(Comparing, Watching, Where):
 
 
 def _title(corpus: Named) -> str:
-    return corpus_name(Path(corpus)) if isinstance(corpus, str) else str(corpus.get("name") or corpus.get("reader", ""))
+    return corpus_name(Path(corpus)) if isinstance(corpus, str) else str(corpus.name or corpus.get("reader", ""))
 
 
 FIELDS: dict[str, FieldInfo] = RunConfig.__pydantic_fields__  # type: ignore[attr-defined]
@@ -559,7 +559,7 @@ def read_suite(path: str | Path) -> dict[str, Any]:
 
 def _described(entries: Sequence[Any], among: Sequence[Any]) -> tuple[Any, ...]:
     """The entries, each once; for a name, the table of the suite that describes it, if there is one."""
-    tables = {entry.get("name"): entry for entry in among if isinstance(entry, Mapping)}
+    tables = {entry.name: entry for entry in among if isinstance(entry, Mapping)}
     found = [tables.get(entry, entry) if isinstance(entry, str) else entry for entry in entries]
     return tuple(entry for place, entry in enumerate(found) if entry not in found[:place])
 

@@ -39,7 +39,7 @@ from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.removal import prune as remove
-from capim.store.schema import RUNS
+from capim.store.schema import RUNS, Run
 from capim.tasks.hub.progress import Overall, track
 from capim.tasks.runtime.prefects import (
     PREFECT_API_URL,
@@ -529,20 +529,20 @@ class IncompleteError(WorkError):
 def record_note(config: RunConfig, run: str, note: str) -> None:
     """Write into the record of a run what its outcome lacks, unless it has a message already."""
     store = EmbeddingStore.open(config.store_uri)
-    [row] = store.rows("runs", run=run).to_pylist()
-    row["message"] = row["message"] or note
+    [row] = store.all(Run, run=run)
+    row.message = row.message or note
     store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
 
 
 def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
     """Write how a run ended, which of its encoders failed, and what it used, unless that is written."""
-    [row] = store.rows("runs", run=run).to_pylist()
-    if row["state"] in ("running", "interrupted"):  # taken for dead by a process with other numbers, in a container
+    [row] = store.all(Run, run=run)
+    if row.state in ("running", "interrupted"):  # taken for dead by a process with other numbers, in a container
         message = f"{_failures(missing)}: {'; '.join(_reasons(missing))}"
         row |= {"state": "incomplete", "message": message} if missing else {"state": "completed"}
         row |= {"finished": datetime.now(UTC), "uses": sorted(_USED.get() or ())}
-        runs = store.rows("runs").to_pylist()
-        if same := next((each["run"] for each in runs if each["uses"] and each["uses"] == row["uses"]), None):
+        runs = store.all(Run)
+        if same := next((each.run for each in runs if each.uses and each.uses == row.uses), None):
             row |= {"uses": None, "same_as": same}  # a night in which nothing changes adds a small row
         store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
 
@@ -573,8 +573,8 @@ def _reasons(missing: Sequence[Missing]) -> list[str]:
 
 def _mark_interrupted(store: EmbeddingStore) -> None:
     """Write that a run was interrupted if its process, on this host, is no more."""
-    running = store.rows("runs", state="running", host=this_host()).to_pylist()
-    if dead := [row for row in running if not _is_alive(row["pid"], row["started"])]:
+    running = store.all(Run, state="running", host=this_host())
+    if dead := [row for row in running if not _is_alive(row.pid, row.started)]:
         ended = {"state": "interrupted", "finished": datetime.now(UTC), "message": "its process died"}
         store.write_rows("runs", pa.Table.from_pylist([row | ended for row in dead], schema=RUNS), replace="run")
 

@@ -487,7 +487,7 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
     from capim.tasks.encoders.catalog import entry_of
 
     try:
-        register = EmbeddingStore.open(config.store_uri).corpora().to_pylist()
+        register = EmbeddingStore.open(config.store_uri).corpora()
     except MissingStoreError:
         register = []
     for entry in config.encoders:
@@ -504,7 +504,7 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     from capim.tasks.runtime.open_corpora import change_since
 
     store = EmbeddingStore.open(config.store_uri)
-    register = store.corpora().to_pylist()
+    register = store.corpora()
     corpora: Sequence[Mapping[str, Any]] = ()
     with noted(faults):
         found = stored_corpora(config.corpora, register, sample=config.sample, seed=config.seed, uri=store.uri)
@@ -527,4 +527,4 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
 
     with noted(faults):
         for row in corpora:
-            select_protocols(store.corpus(row["name"], row["fingerprint"]), config.protocols)
+            select_protocols(store.corpus(row.name, row.fingerprint), config.protocols)

@@ -24,7 +24,7 @@ from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import MissingStoreError, RequestError
 from capim.store.inventory import bytes_of_rows
 from capim.store.ledger import OUTCOMES_KIND
-from capim.store.schema import texts
+from capim.store.schema import Batch, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.tasks.compare import wanted_combined, wanted_comparisons, wanted_ranking
 from capim.tasks.corpora.check import encodable, import_advice
@@ -101,7 +101,7 @@ def plan_run(config: RunConfig) -> Plan:
     request = check_request(config, opened)
     with _store_of(config) as store:
         plan = _Planning(config=config, store=store)
-        register = store.corpora().to_pylist()
+        register = store.corpora()
         for what in config.corpora:
             reading = corpus_to_read(what, register, sample=config.sample, seed=config.seed)
             corpus = opened.index(store, reading, write=False)
@@ -213,14 +213,12 @@ class _Planning:
         """At the rate of earlier batches by this encoder, of this host if it has some, without first ones if others."""
         if not n_items:
             return 0.0
-        rows = self.store.rows(
-            "batches", encoder_fingerprint=key.encoder_fingerprint, modality=key.modality
-        ).to_pylist()
-        rows = [row for row in rows if row["host"] == this_host()] or rows
-        rows = [row for row in rows if not row["warmup"]] or rows
+        rows = self.store.all(Batch, encoder_fingerprint=key.encoder_fingerprint, modality=key.modality)
+        rows = [row for row in rows if row.host == this_host()] or rows
+        rows = [row for row in rows if not row.warmup] or rows
         parts = ("decode_seconds", "preprocess_seconds", "forward_seconds", "write_seconds")
         seconds = sum(row[part] or 0.0 for row in rows for part in parts)
-        return n_items * seconds / sum(row["n_items"] for row in rows) if rows else None
+        return n_items * seconds / sum(row.n_items for row in rows) if rows else None
 
     def evaluate(self, own: Sequence[ScoredSets]) -> tuple[EvaluationRef, ...]:
         """Outcomes and figures of these sets, and figures of the others on their corpora; returns all evaluations."""
@@ -332,10 +330,10 @@ class _Planning:
         """Kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
         measured = defaultdict[tuple[str, str], list[float]](list)
         for row in self.store.rows("derived").select(["kind", "identity", "seconds"]).to_pylist():
-            if row["kind"] == OUTCOMES_KIND:
+            if row.kind == OUTCOMES_KIND:
                 continue
-            measured[_measured(row["kind"], json.loads(row["identity"])["subject"])].append(row["seconds"])
-            measured[row["kind"], ""].append(row["seconds"])
+            measured[_measured(row.kind, json.loads(row.identity)["subject"])].append(row.seconds)
+            measured[row.kind, ""].append(row.seconds)
         return {kind: float(np.mean(seconds)) for kind, seconds in measured.items()}
 
 

@@ -69,8 +69,8 @@ def find(
         raise RequestError(f"the text {text!r} is not UTF-8; give it in UTF-8")
     spec = store.encoder(encoder)
     row = corpus_in(store, corpus)
-    corpus = str(row["fingerprint"])
-    stored = store.corpus(str(row["name"]), corpus)
+    corpus = str(row.fingerprint)
+    stored = store.corpus(str(row.name), corpus)
     modality = modality or ("caption" if image and not text else "image")
     if vector is not None:
         queries = _given(spec, vector)

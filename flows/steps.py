@@ -36,6 +36,7 @@ from capim.flows.terminal import Form, Row, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, plain
+from capim.store.schema import Ranking
 from capim.tasks.runtime.references import encoder_name, rows_of
 
 if TYPE_CHECKING:
@@ -351,9 +352,9 @@ def compare(
             return False
         if shown := headline_pairs(pairs):
             Rows(rows=shown, keep=("encoder_a", "encoder_b", "state", "difference", "p_adjusted", "corpus")).print(form)
-            of_headline = [row for row in pairs if row["family"] == "headline"]
-            for corpus in sorted({row["corpus"] for row in of_headline}):
-                known = ((facts_of(row["metric"]), row) for row in of_headline if row["corpus"] == corpus)
+            of_headline = [row for row in pairs if row.family == "headline"]
+            for corpus in sorted({row.corpus for row in of_headline}):
+                known = ((facts_of(row.metric), row) for row in of_headline if row.corpus == corpus)
                 if line := settled((facts, row) for facts, row in known if facts is not None):
                     say(f"{corpus}: {line}")
         _print_ranking(store, done.ranking)
@@ -376,7 +377,7 @@ def _print_ranking(store: EmbeddingStore, reference: RankingRef) -> None:
 
     What the headlines are and which encoders are left out follows on standard error; also why there is no ranking.
     """
-    rows = store.rows("rankings", derived=reference.ranking).to_pylist() if reference.ranking else []
+    rows = store.all(Ranking, derived=reference.ranking) if reference.ranking else []
     if rows:
         sys.stdout.write("\n")
         Rows(rows=_lines(rows), keep=("ranks", "encoder")).print(Form())
@@ -389,42 +390,42 @@ def _words(rows: Sequence[Row]) -> list[str]:
     from capim.reports.rows.standing import about_corpora, rests_on_few
 
     first, level = rows[0], f"{100 * rows[0]['level']:g} %"
-    described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first["corpora"]))
-    like_these = {row["reason"] for row in rows if row["estimand"] == LIKE_THESE and row["rank_low"] is None}
+    described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first.corpora))
+    like_these = {row.reason for row in rows if row.estimand == LIKE_THESE and row.rank_low is None}
     return [
         f"macro_mean: mean over {described}; low, high: its {level} interval",
         f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",
         *["few images: in so few, tests of skewed differences err more often than they say"] * rests_on_few(rows),
-        *about_corpora(json.loads(first["corpora"])),
+        *about_corpora(json.loads(first.corpora)),
         *(f"{LIKE_THESE}: {reason}" for reason in sorted(like_these)),
-        *(f"{row['encoder']}: {row['reason']}" for row in rows if row["value"] is None),
+        *(f"{row['encoder']}: {row['reason']}" for row in rows if row.value is None),
     ]
 
 
 def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """One row per ranked encoder, the best macro mean first."""
-    found = {(row["encoder_fingerprint"], row["estimand"]): row for row in rows}
-    means = [row for row in rows if row["estimand"] == "these corpora"]
+    found = {(row.encoder_fingerprint, row.estimand): row for row in rows}
+    means = [row for row in rows if row.estimand == "these corpora"]
     lines = []
-    for row in sorted((row for row in means if row["value"] is not None), key=lambda r: (-r["value"], r["encoder"])):
-        like_these = found[row["encoder_fingerprint"], LIKE_THESE]
+    for row in sorted((row for row in means if row.value is not None), key=lambda r: (-r.value, r.encoder)):
+        like_these = found[row.encoder_fingerprint, LIKE_THESE]
         tested = {"ranks_like_these": _ranks(like_these)} if like_these["rank_low"] else {}
         lines.append(
             {
                 "ranks": _ranks(row),
                 **tested,
-                "encoder": row["encoder"],
-                "macro_mean": row["value"],
-                "low": row["ci_low"],
-                "high": row["ci_high"],
-                **json.loads(row["headlines"]),
+                "encoder": row.encoder,
+                "macro_mean": row.value,
+                "low": row.ci_low,
+                "high": row.ci_high,
+                **json.loads(row.headlines),
             }
         )
     return lines
 
 
 def _ranks(row: Row) -> str:
-    low, high = row["rank_low"], row["rank_high"]
+    low, high = row.rank_low, row.rank_high
     return f"{low}" if low == high else f"{low}–{high}"
 
 
@@ -691,7 +692,7 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
         register = EmbeddingStore.open(config.store_uri).corpora().sort_by("written").to_pylist()
     except RequestError:
         register = []
-    newest = {row["name"]: row["fingerprint"] for row in register}
+    newest = {row.name: row.fingerprint for row in register}
     names = sorted(newest)
     if len(names) != 1:
         held = f": it holds {', '.join(names)}" if names else ""

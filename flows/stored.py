@@ -20,7 +20,7 @@ from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
-from capim.store.schema import DUPLICATES, texts
+from capim.store.schema import DUPLICATES, Published, Result, Slice, texts
 from capim.store.types import Modality, is_fingerprint
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def corpus_in(store: EmbeddingStore, what: str) -> Row:
     """
     from capim.tasks.corpora.naming import stored_corpus
 
-    return stored_corpus(what, store.corpora().to_pylist(), uri=store.uri)
+    return stored_corpus(what, store.corpora(), uri=store.uri)
 
 
 def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] | None) -> dict[str, list[str]]:
@@ -87,9 +87,9 @@ def in_order(results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     from capim.reports.rows.standing import with_chance
 
     def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        value = row["value"]
-        goodness = 0.0 if value is None else value if row["lower_is_better"] else -value
-        return row["corpus"], row["protocol"], row["metric"], value is None, goodness
+        value = row.value
+        goodness = 0.0 if value is None else value if row.lower_is_better else -value
+        return row.corpus, row.protocol, row.metric, value is None, goodness
 
     return [*with_chance(sorted(results, key=place))]
 
@@ -142,16 +142,16 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     from capim.tasks.why import COLUMNS, reasons
 
     store = open_store(workspace)
-    runs = {row["run"]: row for row in store.rows("runs").sort_by("started").to_pylist()}
+    runs = {row.run: row for row in store.rows("runs").sort_by("started").to_pylist()}
     if run not in runs and (run != "last" or not runs):
         raise RequestError(unknown("run", run, [*reversed(runs)]))
     row = runs[run] if run in runs else [*runs.values()][-1]
-    found = reasons(store, row["run"])
+    found = reasons(store, row.run)
     made, stored = (
-        sum(each["n"] for each in found if (each["reason"] == "stored") == is_stored) for is_stored in (False, True)
+        sum(each["n"] for each in found if (each.reason == "stored") == is_stored) for is_stored in (False, True)
     )
     say(f"{row['run']}, {row['state']}: {made:,} items computed, {stored:,} already stored")
-    if row["uses"] is None and row["same_as"] is None:
+    if row.uses is None and row.same_as is None:
         say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
     return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it computed no figures and used none", code=0)
 
@@ -194,23 +194,23 @@ def results(
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=corpora, protocol=protocols, metric=metrics)
     if not against:
         said = matched_by(store)
-        rows = [{**row, "matched": said(row)} for row in in_order(store.current("results", True, **wanted))]
+        rows = [{**row, "matched": said(row)} for row in in_order(store.current(Result, True, **wanted))]
         states = [name for name in wanted if name.endswith("_fingerprint")]
-        say(*[] if states else behind(store.rows("results", **wanted).to_pylist(), store.states()))
-        columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
+        say(*[] if states else behind(store.all(Result, **wanted), store.states()))
+        columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row.matched for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
     wanted = {"analysis": ["reference"], **wanted}
     compared = []
-    for row in store.current("slices", **wanted):
-        published = json.loads(row["detail"]) if row["detail"] else {}
+    for row in store.current(Slice, **wanted):
+        published = json.loads(row.detail) if row.detail else {}
         shown = {name: row[name] for name in ("encoder", "corpus", "protocol", "metric", "value")}
-        verdict = {"published": published.get("published"), "verdict": row["level_name"], "remark": row["reason"]}
+        verdict = {"published": published.get("published"), "verdict": row.level_name, "remark": row.reason}
         compared.append({**shown, **verdict, "source": published.get("source")})
     from capim.tasks.published import beside
 
-    own = store.current("results", **{name: names for name, names in wanted.items() if name != "analysis"})
-    compared += beside(own, store.rows("published").to_pylist())
-    compared.sort(key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
+    own = store.current(Result, **{name: names for name, names in wanted.items() if name != "analysis"})
+    compared += beside(own, store.all(Published))
+    compared.sort(key=lambda row: (row.verdict != "suspect", row.corpus, row.protocol, row.encoder))
     return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
 
 
@@ -356,9 +356,9 @@ def duplicates(
 
     store = open_store(workspace)
     rows = [corpus_in(store, each) for each in corpus]
-    corpora = [store.corpus(str(row["name"]), str(row["fingerprint"])) for row in rows]
+    corpora = [store.corpus(str(row.name), str(row.fingerprint)) for row in rows]
     found = list(duplicates(store, corpora, encoder=encoder, threshold=threshold, bits=bits))
-    shared = {(row["corpus"], row["image"]) for row in found} | {
+    shared = {(row.corpus, row["image"]) for row in found} | {
         (row["other_corpus"], row["other_image"]) for row in found
     }
     for each in corpora:

@@ -341,7 +341,7 @@ class Workspace:
         from capim.tasks.ranking.tasks import RetrievalTask
 
         row = stored.corpus_in(self.store, corpus)
-        found = self.store.corpus(row["name"], row["fingerprint"])
+        found = self.store.corpus(row.name, row.fingerprint)
         usual = "t2i/judged" if any(each.id == "t2i/judged" for each in protocols_of(found)) else "t2i/all"
         [task] = build_tasks(found, select_protocols(found, [protocol or usual]))
         if not isinstance(task, RetrievalTask):

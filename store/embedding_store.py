@@ -498,11 +498,18 @@ class EmbeddingStore:
             compact(self.connection, table, free=False)
         return written
 
-    def write_derived(self, table: str, rows: pa.Table, entries: Iterable[Derived]) -> None:
+    def write(self, rows: Sequence[object], *, replace: str | None = None) -> int:
+        """Write rows of one type into their table, as :meth:`write_rows` does; return how many were written."""
+        if not rows:
+            return 0
+        row_type = type(rows[0])
+        return self.write_rows(TABLE_OF[row_type], table_of(row_type, rows), replace=replace)
+
+    def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[Derived]) -> None:
         """Write the rows of some derivations, then their entries of the ledger, which get number and digest of rows."""
-        rows = conformed(table, rows)
-        made, unlisted = made_rows(table, rows), check(self.connection, table)
-        self.write_rows(table, rows, replace="derived" if unlisted.intersection(made) else None)
+        written = conformed(table, table_of(TABLES[table].row, rows))
+        made, unlisted = made_rows(table, written), check(self.connection, table)
+        self.write_rows(table, written, replace="derived" if unlisted.intersection(made) else None)
         self._write_entries(table, made, entries)
         if (known := self.connection.checked.get(table)) is not None:
             self.connection.checked[table] = known._replace(unlisted=known.unlisted.difference(made))

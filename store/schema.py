@@ -405,6 +405,12 @@ class Batch:
     run: str
     created: datetime
 
+    @property
+    def seconds(self) -> float:
+        """Seconds from reading the items to storing their vectors."""
+        parts = (self.decode_seconds, self.preprocess_seconds, self.forward_seconds, self.write_seconds)
+        return sum(part or 0.0 for part in parts)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import in_order
+from capim.store.schema import Result
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.analysis import Slice, slice_rows
@@ -36,7 +37,7 @@ from capim.tasks.ranking.two_stage import (
     two_stage,
     weighted_sum,
 )
-from capim.tasks.results.summary import Evaluated, result_rows
+from capim.tasks.results.summary import Evaluated, Source, result_rows
 from capim.tasks.runtime.references import CombinedRef, EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import missing_sets, open_sets, stored_evaluations
@@ -218,24 +219,24 @@ class TextToImage:
 
     def results(
         self, outcomes: Outcomes, spec: EncoderSpec, resampling: Resampling, *, members: Sequence[EvaluationRef] = ()
-    ) -> pa.Table:
+    ) -> list[Result]:
         """Result rows of a combined encoder; of given ``members`` its outcomes are stored like any encoder's, too."""
         made_of = [member.evaluations[self.protocol.id] for member in members]
-        identity = {
-            "evaluation": digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id, *made_of]),
-            "encoder": spec.name,
-            "encoder_fingerprint": spec.fingerprint,
-            "corpus": self.corpus.name,
-            "corpus_fingerprint": self.corpus.fingerprint,
-        }
-        ordered = in_order("outcomes", outcomes.to_arrow(**identity))
+        evaluation = digest16([spec.fingerprint, self.corpus.fingerprint, self.protocol.id, *made_of])
+        sets = SetsRef(
+            encoder=spec.name,
+            encoder_fingerprint=spec.fingerprint,
+            corpus=self.corpus.name,
+            corpus_fingerprint=self.corpus.fingerprint,
+        )
+        ordered = in_order("outcomes", outcomes.to_arrow(evaluation=evaluation, **vars(sets)))
         stored = Outcomes.from_arrow(ordered, self.protocol)
-        evaluated = Evaluated.of(stored, self.corpus, {**identity, "run": self.run}, metrics_of(outcomes))
+        source = Source(**vars(sets), evaluation=evaluation, run=self.run)
+        evaluated = Evaluated.of(stored, self.corpus, source, metrics_of(outcomes))
         if members:
             self.store.write_encoder(spec)
             self.store.write_rows("outcomes", ordered, replace="evaluation")
-            sets = SetsRef.of(identity)
-            kept = EvaluationRef(sets=sets, evaluations={self.protocol.id: identity["evaluation"]}, n_scored=0)
+            kept = EvaluationRef(sets=sets, evaluations={self.protocol.id: evaluation}, n_scored=0)
             scored = stored_evaluations(self.store, kept, ())
             self.uses.extend(derive_figures(scored, resampling=resampling, run=self.run).uses)
         return result_rows([evaluated], resampling)
@@ -246,7 +247,7 @@ class TextToImage:
         rows = slice_rows(
             slices, corpus=self.corpus, protocol=self.protocol.id, fingerprints=fingerprints, run=self.run
         )
-        return self.store.write_rows("slices", rows, replace="slice")
+        return self.store.write(rows, replace="slice")
 
 
 def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
@@ -281,21 +282,23 @@ def combined_spec(
 
 
 def result_slices(
-    results: pa.Table, analysis: str, setting: str, detail: Mapping[str, float | str] | None = None
+    results: Sequence[Result], analysis: str, setting: str, detail: Mapping[str, float | str] | None = None
 ) -> list[Slice]:
     """The shown metrics of a combined encoder as slices; ``setting`` is their level."""
     return [
         Slice(
-            encoder=row["encoder"],
+            encoder=row.encoder,
             analysis=analysis,
             feature="top list",
             level_name=setting,
-            metric=row["metric"],
-            interval=Interval(value=row["value"], low=row["ci_low"], high=row["ci_high"], reason=row["reason"]),
-            n_queries=row["n_queries"],
-            n_clusters=row["n_clusters"],
+            metric=row.metric,
+            interval=Interval(
+                value=math.nan if row.value is None else row.value, low=row.ci_low, high=row.ci_high, reason=row.reason
+            ),
+            n_queries=row.n_queries,
+            n_clusters=row.n_clusters,
             detail=detail,
         )
-        for row in results.to_pylist()
-        if row["metric"] in METRICS_SHOWN
+        for row in results
+        if row.metric in METRICS_SHOWN
     ]

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 
-import pyarrow as pa
-
 from capim.reports.rows.standing import chance_of, counted_once, not_counted, with_chance
 from capim.store import EmbeddingStore
-from capim.store.schema import COMPARISONS
+from capim.store.schema import Comparison, Ranking, Result
 from capim.store.types import Corpus
 from capim.tasks.derive import Derivation, Made, derive, one_by_one
 from capim.tasks.hub.progress import track
@@ -87,7 +85,7 @@ def derive_comparisons(
             outcomes = read_all_outcomes(store, ids, chosen[protocol])
             metrics = [metric for metric in compared_metrics(outcomes.values()) if metric.name in places]
             figures = compared_figures(outcomes, metrics, drawn_clusters(corpus, chosen[protocol]))
-            made = dict.fromkeys(places.values(), COMPARISONS.empty_table())
+            made: dict[int, Sequence[Comparison]] = dict.fromkeys(places.values(), ())
             for each in figures:
                 made[places[each.figure.metric]] = _rows([each], corpus, resampling, run)
             yield made
@@ -121,7 +119,7 @@ def derive_combined(
         if all(protocol.id in evaluation.evaluations for protocol in wanted):
             yield from (read_outcomes(store, evaluation.evaluations[protocol.id], protocol) for protocol in wanted)
 
-    def rows_of(_: Derivation) -> pa.Table:
+    def rows_of(_: Derivation) -> list[Comparison]:
         values: dict[str, Values] = {}
         for each in evaluations:
             parts = [part_of(one, drawn=drawn_clusters(corpus, one.protocol)) for one in outcomes(each, languages)]
@@ -135,7 +133,7 @@ def derive_combined(
     return CompareRef(uses=tuple(keys))
 
 
-def _rows(figures: Iterable[ComparedFigure], corpus: Corpus, resampling: Resampling, run: str) -> pa.Table:
+def _rows(figures: Iterable[ComparedFigure], corpus: Corpus, resampling: Resampling, run: str) -> list[Comparison]:
     """The rows of comparisons on a corpus."""
     of = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
     headline = planned_figures(protocols_of(corpus))
@@ -197,7 +195,7 @@ def derive_ranking(
         return RankingRef(reason=few if len(groups) > 1 else "")
     reasons: list[str] = []  # why there is no ranking
 
-    def rows_of(_: Derivation) -> pa.Table:
+    def rows_of(_: Derivation) -> list[Ranking]:
         corpora, weak = [], at_chance_of(store, evaluations)
         with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
             for group in groups:
@@ -225,7 +223,7 @@ def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) ->
     """
     columns = ("encoder", "encoder_fingerprint", "corpus_fingerprint", "protocol", "metric")
     of = {name: sorted({getattr(each.sets, name) for each in evaluations}) for name in columns[1:3]}
-    rows = with_chance(store.current("results", **of))
+    rows = with_chance(store.current(Result, **of))
     return sorted([row[name] for name in columns] for row in rows if chance_of(row))
 
 

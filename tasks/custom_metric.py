@@ -6,18 +6,18 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import delete
-from capim.store.schema import TABLES, texts
+from capim.store.schema import TABLES, Comparison, Result, Slice
 from capim.store.types import MODALITIES, Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import diagnose, of_parts
-from capim.tasks.derive import Derivation, derive, one_by_one, with_column
+from capim.tasks.derive import Derivation, derive, one_by_one
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import is_known
@@ -31,7 +31,7 @@ from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.report import diagnosed
 from capim.tasks.results.comparison import PAIR, compared_figures, encoder_key, figure_rows
-from capim.tasks.results.summary import Evaluated, replicate_rows, result_rows
+from capim.tasks.results.summary import Evaluated, Source, replicate_rows, result_rows
 from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
 from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of
@@ -77,12 +77,12 @@ def custom_metric(
             f"there are no outcomes of {', '.join(protocols)} on {sets.corpus!r}; run `capim evaluate --corpora "
             f"{sets.corpus} --protocols {','.join(protocols)}` first"
         )
-    made: dict[str, dict[Derivation, pa.Table]] = defaultdict(dict)
+    made: dict[str, dict[Derivation, Sequence[Any]]] = defaultdict(dict)
     having: set[tuple[str, str]] = set()  # encoders and protocols with a figure
     with track(f"{own.custom.name} · {sets.corpus}", total=len(chosen), unit="protocols") as advance:
         for protocol in chosen:
             evaluated_here = own.evaluated(protocol)
-            having |= {(each.source["encoder_fingerprint"], protocol.id) for each in evaluated_here}
+            having |= {(each.source.encoder_fingerprint, protocol.id) for each in evaluated_here}
             for table, derivation, rows in own.derived(evaluated_here, analyses or of_parts(), keep_replicates):
                 if results or table not in ("results", "replicates"):
                     made[table][derivation] = rows
@@ -139,15 +139,15 @@ class _OwnMetric:
             if not is_known(metric, outcomes):
                 self.left_out.append(f"{name}: its ranks are known as ranges, which do not determine the metric")
                 continue
-            row = self.store.rows("results", evaluation=evaluation).slice(0, 1).to_pylist()[0]
-            tags = {tag: row[tag] for tag in ("image_tag", "caption_tag")}
-            source = {**asdict(sets), **tags, "evaluation": evaluation, "run": self.run}
+            row = self.store.all(Result, evaluation=evaluation)[0]
+            tags = {"image_tag": row.image_tag, "caption_tag": row.caption_tag}
+            source = Source(**asdict(sets), **tags, evaluation=evaluation, run=self.run)
             found.append(Evaluated.of(outcomes, self.corpus, source, [metric]))
         return [each for each in found if each.samples]
 
     def derived(
         self, evaluated: Sequence[Evaluated], analyses: Sequence[str], keep_replicates: bool
-    ) -> Iterator[tuple[str, Derivation, pa.Table]]:
+    ) -> Iterator[tuple[str, Derivation, Sequence[Any]]]:
         """What is made of the metric's values under one protocol: table, key, rows.
 
         The values are among the inputs: the same code may give others, if it reads a file or draws numbers.
@@ -161,7 +161,7 @@ class _OwnMetric:
             return Derivation(
                 kind=kind,
                 subject={"protocol": protocol.id, "metric": metric.name},
-                inputs=[f"{one.source['evaluation']} {digest}" for one, digest in zip(each, values, strict=True)],
+                inputs=[f"{one.source.evaluation} {digest}" for one, digest in zip(each, values, strict=True)],
                 settings=asdict(self.resampling) | settings,
                 version=str(metric.version),
             )
@@ -170,14 +170,14 @@ class _OwnMetric:
             yield "results", (result := of("result", [each])), (rows := result_rows([each], self.resampling))
             if keep_replicates:
                 drawn = replicate_rows(each, self.resampling)
-                [own] = texts(rows["result"])
-                yield "replicates", of("replicates", [each]), with_column(drawn, "result", [result.row_key(own)])
+                own = result.row_key(rows[0].result)
+                yield "replicates", of("replicates", [each]), [replace(row, result=own) for row in drawn]
         for alike in self.comparable(evaluated):
             yield "comparisons", of("comparison", alike), self.comparisons(alike)
         wanted = [name for name in of_parts() if name in analyses]
         slices = self.slices(evaluated, wanted)
-        versions = [str(metric.version)] * len(slices)
-        yield "slices", of("analysis", evaluated, analyses=wanted), with_column(slices, "metric_version", versions)
+        versioned = [replace(row, metric_version=str(metric.version)) for row in slices]
+        yield "slices", of("analysis", evaluated, analyses=wanted), versioned
 
     def drop_without_figure(self, protocols: Sequence[str], having: Collection[tuple[str, str]]) -> None:
         """Drop what is stored of encoders to which the metric does not apply any more under these protocols."""
@@ -201,10 +201,10 @@ class _OwnMetric:
         """
         kinds: dict[str, list[Evaluated]] = defaultdict(list)
         for each in evaluated:
-            kinds[self.store.encoder(each.source["encoder_fingerprint"]).vectors].append(each)
+            kinds[self.store.encoder(each.source.encoder_fingerprint).vectors].append(each)
         if len(kinds) == 1 or not self._measures_scores(kinds["single"][0]):
             return [[*evaluated]]
-        names = {kind: ", ".join(each.source["encoder"] for each in found) for kind, found in kinds.items()}
+        names = {kind: ", ".join(each.source.encoder for each in found) for kind, found in kinds.items()}
         self.left_out.append(
             f"{self.corpus.name}, {evaluated[0].outcomes.protocol.id}: values in the unit of the scores: MaxSim sums "
             f"({names['multi']}) are not compared with cosines ({names['single']}); divide by a spread of the "
@@ -214,17 +214,17 @@ class _OwnMetric:
 
     def _measures_scores(self, each: Evaluated) -> bool:
         """Whether values change where all scores are doubled and the ranks stay as they are."""
-        sets = next(one.sets for one in self.evaluations if each.source["evaluation"] in one.evaluations.values())
+        sets = next(one.sets for one in self.evaluations if each.source.evaluation in one.evaluations.values())
         scores = {name: getattr(each.outcomes, name) for name in ("top_scores", "scores", "relevant_scores")}
         doubled = replace(each.outcomes, **{name: 2 * of for name, of in scores.items() if of is not None})
         blocks = (block._replace(scores=2 * block.scores) for block in self._blocks(sets, each.outcomes))
         [metric], again = each.metrics, self.custom.metric(lambda _: blocks, self.corpus)
         return not np.array_equal(metric.per_query(each.outcomes), again.per_query(doubled), equal_nan=True)
 
-    def comparisons(self, evaluated: Sequence[Evaluated]) -> pa.Table:
+    def comparisons(self, evaluated: Sequence[Evaluated]) -> list[Comparison]:
         """The comparisons of every pair under one protocol."""
         outcomes = {
-            encoder_key(each.source["encoder"], each.source["encoder_fingerprint"]): each.outcomes for each in evaluated
+            encoder_key(each.source.encoder, each.source.encoder_fingerprint): each.outcomes for each in evaluated
         }
         return figure_rows(
             compared_figures(outcomes, evaluated[0].metrics, evaluated[0].drawn),
@@ -234,9 +234,9 @@ class _OwnMetric:
             resampling=self.resampling,
         )
 
-    def slices(self, evaluated: Sequence[Evaluated], analyses: Sequence[str]) -> pa.Table:
+    def slices(self, evaluated: Sequence[Evaluated], analyses: Sequence[str]) -> list[Slice]:
         """Means over parts of the queries of one protocol; an aggregate has none."""
-        outcomes = {each.source["encoder"]: each.outcomes for each in evaluated}
+        outcomes = {each.source.encoder: each.outcomes for each in evaluated}
         [metric], protocol = evaluated[0].metrics, evaluated[0].outcomes.protocol
         named = [each.id for each in diagnosed(self.corpus, self.evaluations)] if analyses else []
         wanted = analyses if metric.reduce == "mean" and protocol.id in named else ()
@@ -252,7 +252,7 @@ class _OwnMetric:
             diagnose(data, wanted) if wanted else (),
             corpus=self.corpus,
             protocol=protocol.id,
-            fingerprints={each.source["encoder"]: each.source["encoder_fingerprint"] for each in evaluated},
+            fingerprints={each.source.encoder: each.source.encoder_fingerprint for each in evaluated},
             run=self.run,
         )
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-
 from capim.store import EmbeddingStore
-from capim.store.schema import DERIVED, TABLES, texts
+from capim.store.schema import TABLES, Derived, Published, Run, Slice
 from capim.store.types import canonical_json, digest16
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.draws import Resampling
@@ -66,8 +64,8 @@ class Derivation:
         return digest16([self.key, own])
 
 
-Made = Mapping[int, pa.Table]
-"""Position among what was to do -> its rows."""
+Made = Mapping[int, Sequence[Any]]
+"""Position among what was to do -> its rows, objects of the row type of one table."""
 
 
 def derive(
@@ -99,22 +97,19 @@ def derive(
             if not made:
                 continue
             seconds, began = (time.perf_counter() - began) / len(made), time.perf_counter()
-            entries = []
-            parts = []
+            entries, keyed = [], []
             for at, rows in made.items():
-                each = todo[at]
-                parts.append(_keyed(table, rows, each))
-                entries.append(_entry(each, seconds=seconds, run=run))
-            store.write_derived(table, pa.concat_tables(parts), entries)
+                keyed += [_keyed(table, row, todo[at]) for row in rows]
+                entries.append(_entry(todo[at], seconds=seconds, run=run))
+            store.write_derived(table, keyed, entries)
             advance(len(made))
     return [each.key for each in wanted]
 
 
 def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[str, int]:
     """Key -> number of its rows, of those derivations that the store has whole."""
-    made = store.rows("derived", key=keys) if keys else DERIVED.empty_table()
-    counts = store.counts(table, "derived", derived=texts(made["key"]))
-    expected = dict(zip(texts(made["key"]), made["n_rows"].to_pylist(), strict=True))
+    expected = {entry.key: entry.n_rows for entry in store.all(Derived, key=keys)} if keys else {}
+    counts = store.counts(table, "derived", derived=list(expected))
     return {key: n for key, n in expected.items() if counts.get(key, 0) == n}
 
 
@@ -134,22 +129,22 @@ def page_key(
         shown = sorted(keys)
     else:
         uses = store.uses()
-        by_runs = {key for row in store.runs() for key in row["uses"]}
+        by_runs = {key for run in store.runs() for key in run.keys}
         shown = sorted(by_runs & uses.keys(), key=lambda key: (*uses[key], key))
-    measured = [row for row in store.rows("slices").select(["derived", "created"]).to_pylist() if not row["derived"]]
-    failed = store.rows("runs", state="incomplete").sort_by("started").select(["run", "message"]).to_pylist()
-    published = sorted(texts(store.rows("published")["published"]))
-    parts = [keys is None, chosen, version, [str(row["created"]) for row in measured], failed, published, shown]
+    measured = [str(row.created) for row in store.all(Slice) if not row.derived]
+    failed = [(row.run, row.message) for row in sorted(store.all(Run, state="incomplete"), key=lambda row: row.started)]
+    published = sorted(row.published for row in store.all(Published))
+    parts = [keys is None, chosen, version, measured, failed, published, shown]
     return digest16([canonical_json(part) for part in parts])
 
 
 def one_by_one(
-    compute: Callable[[Derivation], pa.Table], by: Callable[[Derivation], object] = lambda _: None
+    compute: Callable[[Derivation], Sequence[Any]], by: Callable[[Derivation], object] = lambda _: None
 ) -> Callable[[Sequence[Derivation]], Iterator[Made]]:
     """A ``compute`` that makes derivations one after the other; neighbours with the same ``by`` are one commit."""
 
     def make(todo: Sequence[Derivation]) -> Iterator[Made]:
-        made: dict[int, pa.Table] = {}
+        made: dict[int, Sequence[Any]] = {}
         for at, each in enumerate(todo):
             made[at] = compute(each)
             if at + 1 == len(todo) or by(todo[at + 1]) != by(each):
@@ -159,20 +154,20 @@ def one_by_one(
     return make
 
 
-def _keyed(table: str, rows: pa.Table, each: Derivation) -> pa.Table:
-    """The rows with the key of their derivation, and keys of their own that no other derivation has."""
+def _keyed(table: str, row: Any, each: Derivation) -> Any:
+    """Return a row with the key of its derivation, and a key of its own that no other derivation has."""
     name, *_ = TABLES[table].key
-    if name != "derived":
-        rows = with_column(rows, name, [each.row_key(own) for own in texts(rows[name])])
-    return with_column(rows, "derived", [each.key] * len(rows))
+    own = {} if name == "derived" else {name: each.row_key(getattr(row, name))}
+    return replace(row, derived=each.key, **own)
 
 
-def with_column(rows: pa.Table, name: str, values: Sequence[str]) -> pa.Table:
-    """The rows with these texts in one column."""
-    place = rows.schema.get_field_index(name)
-    return rows.set_column(place, rows.schema.field(place), pa.array(values, pa.string()))
-
-
-def _entry(each: Derivation, *, seconds: float, run: str) -> dict[str, object]:
-    about = {"key": each.key, "kind": each.kind, "identity": each.identity, "usual": each.usual}
-    return {**about, "seconds": seconds, "run": run, "created": datetime.now(UTC)}
+def _entry(each: Derivation, *, seconds: float, run: str) -> Derived:
+    return Derived(
+        key=each.key,
+        kind=each.kind,
+        identity=each.identity,
+        usual=each.usual,
+        seconds=seconds,
+        run=run,
+        created=datetime.now(UTC),
+    )

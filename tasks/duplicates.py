@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
-from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.schema import DUPLICATES, texts
+from capim.store.schema import Duplicate, texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.results.suite import Photograph, photographs_of
@@ -33,7 +32,7 @@ def duplicates(
     encoder: str | None = None,
     threshold: float = 0.95,
     bits: int | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Duplicate]:
     """One row per pair of images, the surest first: equal bytes, equal names between corpora, pictures, vectors.
 
     Args:
@@ -65,8 +64,11 @@ def duplicates(
                 yield _row(first, second, "vectors", cosine)
 
 
-def _row(first: tuple[str, str], second: tuple[str, str], by: str, cosine: float | None) -> dict[str, Any]:
-    return dict(zip(DUPLICATES.names, (*first, *second, by, cosine), strict=True))
+def _row(first: tuple[str, str], second: tuple[str, str], by: str, cosine: float | None) -> Duplicate:
+    (corpus, image), (other_corpus, other_image) = first, second
+    return Duplicate(
+        corpus=corpus, image=image, other_corpus=other_corpus, other_image=other_image, by=by, cosine=cosine
+    )
 
 
 def _photographs(corpora: Sequence[Corpus]) -> Iterator[tuple[tuple[str, str], Photograph]]:

@@ -10,10 +10,11 @@ from typing import Any
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, unknown
+from capim.store.schema import StoredCorpus
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.vectors import Rounding
 from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
-from capim.tasks.corpora.naming import Row, corpus_to_read
+from capim.tasks.corpora.naming import corpus_to_read
 from capim.tasks.encoders import identity_gap, resolve
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.runtime import encoding
@@ -102,7 +103,7 @@ def _reference(
     encoded = [each for part in parts for each in part.values()]
     return EmbedRef(
         corpus=corpus,
-        sets=SetsRef.of(SetKey.of(spec, corpus.name, corpus.fingerprint, "image").columns),
+        sets=SetsRef.of(SetKey.of(spec, corpus.name, corpus.fingerprint, "image")),
         n_items=sum(each.n_items for each in parts[0].values()),
         n_encoded=sum(each.n_encoded for each in encoded),
         n_truncated=sum(each.n_truncated for each in encoded),
@@ -134,8 +135,8 @@ def check_corpora(
     """
     faults: list[str] = []
     passing, store = None, store_at(store_uri)
-    register = [] if store is None else store.corpora().to_pylist()
-    known, states = ({str(row[column]) for row in register} for column in ("name", "fingerprint"))
+    register = [] if store is None else store.corpora()
+    known, states = {row.name for row in register}, {row.fingerprint for row in register}
     for what in corpora:
         try:
             request = corpus_to_read(what, register, sample=sample, seed=seed)
@@ -163,7 +164,7 @@ def register_corpus(
         RequestError: The corpus is unknown, missing, empty or contradicts itself.
     """
     store = EmbeddingStore.open(store_uri, create=True)
-    register = store.corpora().to_pylist()
+    register = store.corpora()
     request = corpus_to_read(what, register, sample=sample, seed=seed)
     usual = opened.read(request, store).name
     corpus = opened.index(store, request)
@@ -183,14 +184,14 @@ def register_corpus(
     )
 
 
-def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[Row]) -> tuple[str, ...]:
+def _changes(store: EmbeddingStore, corpus: Corpus, register: Sequence[StoredCorpus]) -> tuple[str, ...]:
     """Differences from the newest stored corpus of the same name; empty if there are none."""
-    newest = max((row for row in register if row["name"] == corpus.name), key=lambda row: row["written"], default=None)
-    if newest is None or newest["fingerprint"] == corpus.fingerprint:
+    newest = max((row for row in register if row.name == corpus.name), key=lambda row: row.written, default=None)
+    if newest is None or newest.fingerprint == corpus.fingerprint:
         return ()
-    lines = describe_change(store.corpus(corpus.name, newest["fingerprint"]), corpus)
-    if newest["locations"] and corpus.location not in newest["locations"]:
-        lines.insert(0, f"the name {corpus.name!r} now means {corpus.location}; it meant {newest['locations'][-1]}")
+    lines = describe_change(store.corpus(corpus.name, newest.fingerprint), corpus)
+    if newest.locations and corpus.location not in newest.locations:
+        lines.insert(0, f"the name {corpus.name!r} now means {corpus.location}; it meant {newest.locations[-1]}")
     return tuple(lines)
 
 

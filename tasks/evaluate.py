@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any
 
 from capim.store import EmbeddingStore
 from capim.store.current import States, age
 from capim.store.errors import RequestError, noted
 from capim.store.removal import drop_superseded
 from capim.store.rows import names_with_rows
-from capim.store.schema import dicts, texts
+from capim.store.schema import Result
 from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
@@ -33,7 +33,6 @@ from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 
 Named = str | dict[str, Any]
-Row: TypeAlias = Mapping[str, Any]
 RANKING = 0.5  # the part of the work on a protocol that comes before its metrics and their intervals
 
 
@@ -139,7 +138,7 @@ def find_outdated(store_uri: str, evaluations: Sequence[EvaluationRef]) -> tuple
     """Those of these evaluations that have results by another version of a metric than today's."""
     store = EmbeddingStore.open(store_uri)
     ids = sorted({id_ for each in evaluations for id_ in each.evaluations.values()})
-    stale = {row["evaluation"] for row in outdated_results(store.figures(evaluation=ids))}
+    stale = {row.evaluation for row in outdated_results(store.figures(evaluation=ids))}
     return tuple(each for each in evaluations if not stale.isdisjoint(each.evaluations.values()))
 
 
@@ -177,10 +176,10 @@ def find_sets(
     """
     store = EmbeddingStore.open(store_uri)
     sealed = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
-    encoder_names = [encoder_name(e) for e in encoders] or sorted(set(texts(store.encoders()["name"])))
-    register = store.corpora().to_pylist()
+    encoder_names = [encoder_name(e) for e in encoders] or sorted({row.name for row in store.encoders()})
+    register = store.corpora()
     rows = stored_corpora(corpora, register, sample=sample, seed=seed, uri=store.uri)
-    states = [row["fingerprint"] for row in rows] or sorted({row["name"] for row in register})
+    states = [row.fingerprint for row in rows] or sorted({row.name for row in register})
     without_embeddings = outcome_encoders(store)
     encoded = [name for name in encoder_names if name not in without_embeddings]
     found: list[SetsRef] = []
@@ -192,7 +191,7 @@ def find_sets(
             pair = (key.encoder_fingerprint, key.corpus_fingerprint)
             lacking = [modality for modality in ("image", "caption") if (*pair, modality) not in sealed]
             if not lacking:
-                found.append(SetsRef.of(key.columns))
+                found.append(SetsRef.of(key))
             elif (encoders and corpora) or len(lacking) == 1:
                 (faults if encoders and corpora else parts).append(missing_sets(store, key, lacking))
     if not found and not faults and (parts or encoded == encoder_names):
@@ -221,12 +220,12 @@ def find_evaluations(
         RequestError: A name or protocol has no results, or these have none together.
     """
     store = EmbeddingStore.open(store_uri)
-    rows = stored_corpora(corpora, store.corpora().to_pylist(), sample=sample, seed=seed, uri=store.uri)
-    states = {row["fingerprint"]: row["name"] for row in store.encoders().to_pylist()}
+    rows = stored_corpora(corpora, store.corpora(), sample=sample, seed=seed, uri=store.uri)
+    states = {row.fingerprint: row.name for row in store.encoders()}
     named = [encoder_name(e) for e in encoders]
-    wanted = {"corpus": [row["name"] for row in rows], "encoder": [states.get(name, name) for name in named]}
+    wanted = {"corpus": [row.name for row in rows], "encoder": [states.get(name, name) for name in named]}
     chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
-    present = texts(store.corpora()["fingerprint"])  # others were dropped
+    present = [row.fingerprint for row in store.corpora()]  # others were dropped
     found = States.asked(evaluated_rows(store, **chosen, corpus_fingerprint=present), [*corpora, *named])
     newest = newest_evaluations(found, **wanted)
     if not newest:
@@ -236,26 +235,24 @@ def find_evaluations(
     return newest
 
 
-def evaluated_rows(store: EmbeddingStore, **equals: Sequence[str]) -> list[Row]:
-    """The results that hold these texts, those last used last, with the columns that say of what they are."""
-    columns = [*SetsRef.__dataclass_fields__, "protocol", "evaluation", "derived", "created", "run"]
-    uses, rows = store.uses(), store.rows("results", **equals)
-    of_several_metrics = rows.group_by(columns, use_threads=False).aggregate([])
-    return sorted(dicts(of_several_metrics), key=lambda row: age(row, uses)[1:])
+def evaluated_rows(store: EmbeddingStore, **equals: Sequence[str]) -> list[Result]:
+    """Return the results that hold these texts, those last used last."""
+    uses = store.uses()
+    return sorted(store.all(Result, **equals), key=lambda row: age(row, uses)[1:])
 
 
 def newest_evaluations(
-    results: Iterable[Row], *, corpus: Sequence[str], encoder: Sequence[str]
+    results: Iterable[Result], *, corpus: Sequence[str], encoder: Sequence[str]
 ) -> tuple[EvaluationRef, ...]:
     """The newest evaluations in results, oldest first, in the order of these names, else sorted by name."""
     newest: dict[tuple[str, str], EvaluationRef] = {}
     for row in results:
-        if Protocol.of(row["protocol"]).is_combined:
+        if Protocol.of(row.protocol).is_combined:
             continue
         sets = SetsRef.of(row)
         known = newest.get((sets.encoder, sets.corpus))
         earlier = known.evaluations if known is not None and known.sets == sets else {}
-        evaluations = {**earlier, row["protocol"]: row["evaluation"]}
+        evaluations = {**earlier, row.protocol: row.evaluation}
         newest[sets.encoder, sets.corpus] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
     places = [{name: place for place, name in enumerate(names)} for names in (corpus, encoder)]
 

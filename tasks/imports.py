@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,12 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, noted
 from capim.store.removal import drop_evaluations
-from capim.store.schema import IMPORTS, PUBLISHED, texts
+from capim.store.schema import Import, Result, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
 from capim.store.types import Corpus, EncoderSpec, Storage
 from capim.tasks.corpora.files import corpus_name
@@ -84,16 +83,24 @@ def import_embedding_files(
 
 def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, Any]], *, run: str) -> None:
     """How sets and evaluations were matched, and where they come from; read with every figure of theirs."""
-    subject = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
     rows = [
-        {"imported": name, "what": what, "matched": matched, "source": source, "run": run, "created": datetime.now(UTC)}
-        | {column: getattr(key, column) for column in subject}
+        Import(
+            encoder=key.encoder,
+            encoder_fingerprint=key.encoder_fingerprint,
+            corpus=key.corpus,
+            corpus_fingerprint=key.corpus_fingerprint,
+            imported=name,
+            what=what,
+            matched=matched,
+            source=source,
+            run=run,
+            created=datetime.now(UTC),
+        )
         for name, what, matched, source, key in sources
     ]
-    known = {(row["imported"], row["matched"], row["source"]) for row in store.rows("imports").to_pylist()}
-    new = [row for row in rows if (row["imported"], row["matched"], row["source"]) not in known]
-    if new:
-        store.write_rows("imports", pa.Table.from_pylist(new, schema=IMPORTS), replace="imported")
+    known = {(row.imported, row.matched, row.source) for row in store.all(Import)}
+    new = [row for row in rows if (row.imported, row.matched, row.source) not in known]
+    store.write(new, replace="imported")
 
 
 def catalog_faults(names: Iterable[str]) -> list[str]:
@@ -163,7 +170,9 @@ def import_outcomes(
     if source.kind == "qrels":
         subject, found = _judged_runs(store, Path(source.path), source.runs, str(corpus), identity)
     else:
-        subject = corpus_for_import(store, described_corpus(source, corpus, stored=texts(store.corpora()["name"])))
+        subject = corpus_for_import(
+            store, described_corpus(source, corpus, stored=[row.name for row in store.corpora()])
+        )
         found = {name: (source.path, each) for name, each in outcomes_of_source(source, subject).items()}
     return _store(store, subject, found, identity=identity, replace=replace, plan=plan, resampling=resampling, run=run)
 
@@ -192,7 +201,7 @@ def _judged_runs(
 
 def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
     """The stored corpus of this name that has all of its documents, and the same queries and judgements."""
-    if new.name not in texts(store.corpora()["name"]):
+    if new.name not in {row.name for row in store.corpora()}:
         return None
     stored = store.corpus(new.name)
     same = stored.captions["id"].equals(new.captions["id"]) and stored.relevance.equals(new.relevance)
@@ -203,14 +212,13 @@ def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
 def import_published(path: str, *, store_uri: str, source: str | None, plan: bool, run: str) -> ImportRef:
     """Keep figures that others published, to be shown beside ours (``capim results --against published``)."""
     rows = read_published(Path(path), source or "")
-    models, known = {row["model"] for row in rows}, [row for row in rows if row["protocol"]]
+    models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
     lines = [f"{len(rows)} figures of {len(models)} models, {len(known)} of them under a protocol that is known here"]
-    told = Counter(row["difference"] for row in rows)
+    told = Counter(row.difference for row in rows)
     lines += [f"{count} figures: {difference}" for difference, count in told.most_common()]
     if not plan:
         store = EmbeddingStore.open(store_uri, create=True)
-        made = [{**row, "run": run, "created": datetime.now(UTC)} for row in rows]
-        store.write_rows("published", pa.Table.from_pylist(made, schema=PUBLISHED), replace="published")
+        store.write([dataclasses.replace(row, run=run) for row in rows], replace="published")
         lines.append("run `capim results --against published` to see them beside own figures")
     return ImportRef(lines=tuple(lines), uses=())
 
@@ -286,15 +294,15 @@ def _planned(store: EmbeddingStore, imported: Imported) -> tuple[list[str], list
     """
     encoder, corpus = imported.encoder, imported.corpus
     subject = {"encoder_fingerprint": encoder.fingerprint, "corpus_fingerprint": corpus.fingerprint}
-    rows = store.rows("results", **subject).to_pylist()
+    rows = store.all(Result, **subject)
     counts = store.counts("outcomes", "evaluation", evaluation=list(imported.outcomes))
     new = [key for key, each in imported.outcomes.items() if counts.get(key) != len(each)]
     others = [
         (other, f"{protocol} (stored {other}, given {key})")
         for key, protocol in ((key, each.protocol.id) for key, each in imported.outcomes.items())
-        for other in sorted({r["evaluation"] for r in rows if r["protocol"] == protocol} - {key})
+        for other in sorted({r.evaluation for r in rows if r.protocol == protocol} - {key})
     ]
-    sums = sorted({r["evaluation"] for r in rows if Protocol.of(r["protocol"]).kind == "sum"}) if others else []
+    sums = sorted({r.evaluation for r in rows if Protocol.of(r.protocol).kind == "sum"}) if others else []
     fault = (
         f"{encoder.name!r} has other outcomes on {corpus.name!r}: {', '.join(text for _, text in others)}; give "
         "--replace to replace them, or another --revision or --encoder to keep both"

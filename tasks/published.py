@@ -10,12 +10,15 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from capim.reports.exports.other_tools import DATASETS, NAMES, RETRIEVAL, WINOGROUND, their_tasks
 from capim.store.errors import RequestError
 from capim.store.files import NOT_ITS_FORMAT
+from capim.store.schema import Published, Result
 from capim.store.types import digest16
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.metrics import METRICS
@@ -33,14 +36,14 @@ _SAME = "the same protocol"
 _UNKNOWN = "its protocol is not known here"
 
 
-def read_published(path: Path, source: str = "") -> list[dict[str, Any]]:
-    """The figures of a file, or of all files of a folder, as rows of ``schema.PUBLISHED`` without run and time.
+def read_published(path: Path, source: str = "") -> list[Published]:
+    """Return the results of a file, or of all files of a folder, without their run.
 
     Raises:
         RequestError: It is none of the known forms, or a value is no number; all faults together.
     """
     files = sorted(path.rglob("*.json")) if path.is_dir() else [path]
-    rows: list[dict[str, Any]] = []
+    rows: list[Published] = []
     for file in files:
         try:
             rows += _of_json(json.loads(file.read_text("utf-8-sig")), file) if file.suffix == ".json" else _of_csv(file)
@@ -55,33 +58,36 @@ def read_published(path: Path, source: str = "") -> list[dict[str, Any]]:
         )
     found = {}
     for row in rows:
-        row["source"] = row["source"] or source or str(path)
-        row["published"] = digest16([row[name] for name in ("model", "dataset", "protocol", "their_metric", "source")])
-        found[row["published"]] = row
+        origin = row.source or source or str(path)
+        key = digest16([row.model, row.dataset, row.protocol, row.their_metric, origin])
+        found[key] = replace(row, source=origin, published=key)
     return list(found.values())
 
 
 def _row(
     model: str, dataset: str, their_metric: str, value: object, *, protocol: str = "", metric: str = "",
     source: str = "", difference: str = _SAME,
-) -> dict[str, Any]:  # fmt: skip
+) -> Published:  # fmt: skip
     try:
         number = float(str(value))
     except ValueError as fault:
         raise RequestError(f"{model}, {dataset}, {their_metric}: expected a number, got {value!r}") from fault
-    return {
-        "model": model,
-        "dataset": _CORPORA.get(dataset.rpartition("/")[2], dataset),
-        "protocol": protocol,
-        "metric": metric or their_metric,
-        "their_metric": their_metric,
-        "value": number,
-        "source": source,
-        "difference": difference if protocol else _UNKNOWN,
-    }
+    return Published(
+        published="",
+        model=model,
+        dataset=_CORPORA.get(dataset.rpartition("/")[2], dataset),
+        protocol=protocol,
+        metric=metric or their_metric,
+        their_metric=their_metric,
+        value=number,
+        source=source,
+        difference=difference if protocol else _UNKNOWN,
+        run="",
+        created=datetime.now(UTC),
+    )
 
 
-def _of_csv(path: Path) -> Iterator[dict[str, Any]]:
+def _of_csv(path: Path) -> Iterator[Published]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
@@ -101,7 +107,7 @@ def _of_csv(path: Path) -> Iterator[dict[str, Any]]:
             yield from _of_clip_benchmark(model, dataset, cells)
 
 
-def _of_clip_benchmark(model: str, dataset: str, cells: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _of_clip_benchmark(model: str, dataset: str, cells: Mapping[str, Any]) -> Iterator[Published]:
     theirs = {**RETRIEVAL, **(WINOGROUND if "winoground" in dataset.lower() else {})}
     for name, (protocol, metric) in theirs.items():
         if name in cells:
@@ -119,7 +125,7 @@ def _headline(dataset: str, metric: str) -> str:
     return "t2i/judged" if dataset in JUDGED_TASKS and _OURS.get(metric, metric) in METRICS else ""
 
 
-def _of_json(loaded: Any, path: Path) -> Iterator[dict[str, Any]]:
+def _of_json(loaded: Any, path: Path) -> Iterator[Published]:
     if not isinstance(loaded, dict):
         return
     if "scores" in loaded:
@@ -143,7 +149,7 @@ def _vidore(dataset: str) -> str:
     return next((task for task, each in JUDGED_TASKS.items() if each.dataset.rpartition("/")[2] == name), dataset)
 
 
-def _of_mteb(loaded: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:
+def _of_mteb(loaded: Mapping[str, Any], path: Path) -> Iterator[Published]:
     task = str(loaded.get("task_name") or loaded.get("mteb_dataset_name") or path.stem)
     model = path.parent.parent.name.replace("__", "/") if path.parent.parent.name else path.parent.name
     ours = _of_their_task(task)
@@ -170,20 +176,35 @@ def _of_their_task(task: str) -> tuple[str, str, Mapping[str, str]] | None:
     return None
 
 
-def beside(own: Iterable[Mapping[str, Any]], published: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Published figures of the corpora, protocols and metrics that we have: one row for each, with our best value.
+class PublishedBeside(NamedTuple):
+    """A published result under the names of ours, with our value of a model of the same name.
+
+    The verdict and the remark are those of a comparison with published results.
+    """
+
+    encoder: str
+    corpus: str
+    protocol: str
+    metric: str
+    value: float | None
+    published: float
+    verdict: str
+    remark: str
+    source: str
+
+
+def beside(own: Iterable[Result], published: Iterable[Published]) -> list[PublishedBeside]:
+    """Return the published results on the corpora, protocols and metrics that we have.
 
     Not a comparison: nothing is tested, and a model of the same name is not known to be the same.
     """
     values: dict[tuple[str, str, str], dict[str, float | None]] = {}
     for row in own:
-        values.setdefault((row["corpus"], row["protocol"], row["metric"]), {})[row["encoder"]] = row["value"]
+        values.setdefault((row.corpus, row.protocol, row.metric), {})[row.encoder] = row.value
     found = []
-    for row in published:
-        figure = row["dataset"], row["protocol"], row["metric"]
+    for of in published:
+        figure = of.dataset, of.protocol, of.metric
         if figure in values:
-            named = dict(zip(("corpus", "protocol", "metric"), figure, strict=True))
-            same = values[figure].get(row["model"])
-            told = {"value": same, "published": row["value"], "verdict": "published", "remark": row["difference"]}
-            found.append({"encoder": row["model"], **named, **told, "source": row["source"]})
+            same = values[figure].get(of.model)
+            found.append(PublishedBeside(of.model, *figure, same, of.value, "published", of.difference, of.source))
     return found

@@ -10,19 +10,19 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from capim.store import EmbeddingStore
-from capim.store.current import Row
 from capim.store.errors import RequestError, WorkError
 from capim.store.integrity import StoreCheck
 from capim.store.ledger import DERIVED_ROWS, OF_THE_RUN
+from capim.store.row_types import table_of
 from capim.store.rows import delete
-from capim.store.schema import DERIVED, TABLES
+from capim.store.schema import TABLES, Derived, Result
 from capim.store.types import canonical_json
 from capim.tasks.compare import derive_combined, derive_comparisons, derive_ranking
 from capim.tasks.derive import derive
@@ -30,7 +30,7 @@ from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
 from capim.tasks.report import analysing, gate_of, wanted_analyses
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.results import SETTINGS, derive_figures
+from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
 
@@ -47,16 +47,16 @@ class _InMemory(EmbeddingStore):
 
     def __init__(self, store: EmbeddingStore) -> None:
         super().__init__(store.connection)
-        self.made: dict[str, list[Row]] = defaultdict(list)
+        self.made: dict[str, list[Any]] = defaultdict(list)
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
         """The stored rows; of the ledger none."""
-        return DERIVED.empty_table() if table == "derived" else super().rows(table, **equals)
+        return table_of(Derived, []) if table == "derived" else super().rows(table, **equals)
 
-    def write_derived(self, table: str, rows: pa.Table, entries: Iterable[Row]) -> None:
+    def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[Derived]) -> None:
         """Keep the rows in :attr:`made`."""
-        self.made[table] += rows.to_pylist()
-        self.made["derived"] += [{**entry, "table_name": table} for entry in entries]
+        self.made[table] += rows
+        self.made["derived"] += [replace(entry, table_name=table) for entry in entries]
 
     def write_rows(self, table: str, rows: pa.Table, *, replace: str | None = None) -> int:
         """Write nothing."""
@@ -67,14 +67,15 @@ class _InMemory(EmbeddingStore):
 def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
     """Derive all that is current again; gives each difference, then how much was derived."""
     store = store.keeping()
-    identities = {row["key"]: row["identity"] for row in store.rows("derived").to_pylist()}
+    identities = {row.key: row.identity for row in store.all(Derived)}
     counts, left = Counter[str](), Counter[str]()
     groups = defaultdict[tuple[str, ...], dict[str, Identity]](dict)  # derivations that are made together
     for table in ("results", "comparisons", "slices", "rankings"):
-        for row in store.current(table):
-            if row["derived"] is not None:  # else it was measured, by another command
-                identity = json.loads(identities[row["derived"]])
-                groups[table, *_together(identity, row)][row["derived"]] = identity
+        rows: list[Any] = store.current(TABLES[table].row)
+        for row in rows:
+            if row.derived is not None:  # else it was measured, by another command
+                identity = json.loads(identities[row.derived])
+                groups[table, *_together(identity, row)][row.derived] = identity
     with track("computing again", total=len(groups), unit="derivations") as advance:
         for (table, kind, *_), group in groups.items():
             memory = _InMemory(store)
@@ -84,7 +85,7 @@ def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
             except (RequestError, WorkError) as fault:
                 yield _wrong(store, table, f"{len(group)} derivations cannot be computed again: {fault}", ())
             else:
-                if n_other := len(group.keys() - {row["key"] for row in memory.made["derived"]}):
+                if n_other := len(group.keys() - {row.key for row in memory.made["derived"]}):
                     left[f"{table} ({kind}) by other code than today's, of other outcomes, or measured"] += n_other
                 for made in memory.made.keys() & {*DERIVED_ROWS}:
                     yield from _compared(store, made, memory, identities, counts)
@@ -96,12 +97,12 @@ def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
         yield StoreCheck(what="results", state="incomplete", detail=f"not computed again: {reasons}")
 
 
-def _together(identity: Identity, row: Row) -> tuple[str, ...]:
+def _together(identity: Identity, row: Any) -> tuple[str, ...]:
     """What derivations have in common that are made together: the figures of one encoder on a corpus, and the like."""
     kind, subject = identity["kind"], identity["subject"]
     settings = canonical_json(asdict(_resampling(identity)))
     if kind == "result":
-        return kind, settings, row["encoder_fingerprint"], row["corpus_fingerprint"]
+        return kind, settings, row.encoder_fingerprint, row.corpus_fingerprint
     return kind, settings, subject.get("protocol", ""), canonical_json(identity["inputs"])
 
 
@@ -109,17 +110,17 @@ def _compared(
     store: EmbeddingStore, table: str, memory: _InMemory, known: Container[str], counts: Counter[str]
 ) -> Iterator[StoreCheck]:
     """How the stored rows of a table differ from those that were made of the same derivations."""
-    keys = [row["key"] for row in memory.made["derived"] if row["key"] in known]
-    stored = {_place(table, row): row for row in store.rows(table, derived=keys).to_pylist()}
+    keys = [row.key for row in memory.made["derived"] if row.key in known]
+    stored: dict[tuple[Any, ...], Any] = {_place(table, row): row for row in store.all(TABLES[table].row, derived=keys)}
     for row in memory.made[table]:
-        if row["derived"] in known:
+        if row.derived in known:
             counts[table] += 1
             kept = stored.pop(_place(table, row), None)
             what = _difference(kept, row) if kept else "is not stored, though the ledger has its key"
             if what:
-                yield _wrong(store, table, f"{_name(row)}: {what}", [row["derived"]])
+                yield _wrong(store, table, f"{_name(row)}: {what}", [row.derived])
     for row in stored.values():
-        yield _wrong(store, table, f"{_name(row)}: is not computed any more", [row["derived"]])
+        yield _wrong(store, table, f"{_name(row)}: is not computed any more", [row.derived])
 
 
 def _wrong(store: EmbeddingStore, table: str, detail: str, keys: Sequence[str]) -> StoreCheck:
@@ -138,10 +139,10 @@ def _resampling(identity: Identity) -> Resampling:
 
 def _evaluations(store: EmbeddingStore, ids: Sequence[str]) -> tuple[EvaluationRef, ...]:
     """The evaluations with these ids, of those that are stored, by encoder and corpus in this order."""
-    rows = {row["evaluation"]: row for row in store.rows("results", evaluation=ids).to_pylist()}
+    rows = {row.evaluation: row for row in store.all(Result, evaluation=ids)}
     found: dict[SetsRef, dict[str, str]] = {}
     for row in (rows[each] for each in ids if each in rows):
-        found.setdefault(SetsRef.of(row), {})[row["protocol"]] = row["evaluation"]
+        found.setdefault(SetsRef.of(row), {})[row.protocol] = row.evaluation
     return tuple(EvaluationRef(sets=sets, evaluations=of, n_scored=0) for sets, of in found.items())
 
 
@@ -176,12 +177,14 @@ def _over_encoders(memory: _InMemory, group: Sequence[Identity]) -> None:
 def _gate(memory: _InMemory, group: Sequence[Identity]) -> None:
     """What published figures say of all that is current on a corpus: the inputs are digests."""
     corpus = memory.corpus(group[0]["subject"]["corpus"])
-    rows = memory.current("results", corpus_fingerprint=corpus.fingerprint)
-    alone = [row for row in rows if not Protocol.of(row["protocol"]).is_combined]
-    evaluations = _evaluations(memory, [row["evaluation"] for row in alone])
+    rows = memory.current(Result, corpus_fingerprint=corpus.fingerprint)
+    alone = [row for row in rows if not Protocol.of(row.protocol).is_combined]
+    evaluations = _evaluations(memory, [row.evaluation for row in alone])
     specs = [memory.encoder(each.sets.encoder_fingerprint) for each in evaluations]
-    settings = {name: row[name] for row in alone[:1] for name in SETTINGS[:3]}
-    gate = gate_of(memory, corpus, evaluations, specs, Resampling(**settings), "")
+    resampling = Resampling()
+    for row in alone[:1]:
+        resampling = Resampling(replicates=row.replicates, seed=row.seed, level=row.level)
+    gate = gate_of(memory, corpus, evaluations, specs, resampling, "")
     derive(memory, "slices", *gate, run="")
 
 
@@ -196,24 +199,27 @@ _MAKERS: Mapping[str, Callable[[_InMemory, Sequence[Identity]], None]] = {
 # --- rows that are compared
 
 
-def _place(table: str, row: Row) -> tuple[Any, ...]:
-    return row["derived"], *(row[name] for name in TABLES[table].key)
+def _place(table: str, row: Any) -> tuple[Any, ...]:
+    return row.derived, *(getattr(row, name) for name in TABLES[table].key)
 
 
-def _name(row: Row) -> str:
+def _name(row: object) -> str:
     """What a row is of: its encoders, its corpus, and what its table tells rows apart by."""
-    of = [row[name] for name in ("encoder", "encoder_a", "encoder_b") if row.get(name)]
-    about = ("protocol", "metric", "analysis", "feature", "level_name", "estimand")
-    what = ", ".join(str(row[name]) for name in about if row.get(name))
-    return " and ".join(of) + (f" on {row['corpus']}" if row.get("corpus") else "") + f", {what}"
+
+    def of(*names: str) -> list[str]:
+        return [str(value) for name in names if (value := getattr(row, name, None))]
+
+    corpus = [f" on {name}" for name in of("corpus")]
+    what = ", ".join(of("protocol", "metric", "analysis", "feature", "level_name", "estimand"))
+    return " and ".join(of("encoder", "encoder_a", "encoder_b")) + "".join(corpus) + f", {what}"
 
 
-def _difference(stored: Row, computed: Row) -> str:
+def _difference(stored: object, computed: object) -> str:
     """The columns that differ, with both values."""
     differing = [
-        f"{name} is stored as {stored[name]}, computed as {value}"
-        for name, value in computed.items()
-        if name not in OF_THE_RUN and not _equal(stored[name], value)
+        f"{name} is stored as {getattr(stored, name)}, computed as {value}"
+        for name, value in vars(computed).items()
+        if name not in OF_THE_RUN and not _equal(getattr(stored, name), value)
     ]
     return "; ".join(differing[:3])
 

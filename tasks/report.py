@@ -9,7 +9,6 @@ from functools import cache, lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.reports.destination import PAGES, has_file, point, version_of_pages
@@ -18,7 +17,7 @@ from capim.reports.rows.report_data import goodness
 from capim.reports.rows.snapshot import first_screen, results_of
 from capim.store import EmbeddingStore
 from capim.store.current import newest_rows
-from capim.store.schema import texts
+from capim.store.schema import Batch, Result, Slice
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
@@ -27,9 +26,8 @@ from capim.tasks.hub.progress import track
 from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
-from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
+from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
 from capim.tasks.runtime.references import AnalysisRef, EvaluationRef, inputs_of
-from capim.tasks.runtime.results import SETTINGS
 from capim.tasks.runtime.stored import explain_pairs, item_reader, read_all_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
@@ -92,7 +90,7 @@ def analysing(
             truncated=truncated(),
         )
 
-    def rows_of(each: Derivation) -> pa.Table:
+    def rows_of(each: Derivation) -> list[Slice]:
         data, encoder = whole(each.subject["protocol"]), each.subject["encoder"]
         if encoder:
             data = replace(data, outcomes={encoder: data.outcomes[encoder]})
@@ -163,11 +161,12 @@ def gate_of(
 ) -> Work:
     """What published figures say of these evaluations' results with these settings."""
     references = published()
-    of_evaluations = store.rows("results", evaluation=[i for e in evaluations for i in e.evaluations.values()])
-    alike = [row for row in of_evaluations.to_pylist() if all(row[n] == getattr(resampling, n) for n in SETTINGS[:3])]
+    of_evaluations = store.all(Result, evaluation=[i for e in evaluations for i in e.evaluations.values()])
+    same = resampling.replicates, resampling.seed, resampling.level
+    alike = [row for row in of_evaluations if (row.replicates, row.seed, row.level) == same]
     results = newest_rows(alike, "results", by=("evaluation", "protocol", "metric"), uses=store.uses())
 
-    def rows(_: Derivation) -> pa.Table:
+    def rows(_: Derivation) -> list[Slice]:
         judged = judge_results(
             results,
             specs={spec.fingerprint: spec for spec in specs},
@@ -176,7 +175,7 @@ def gate_of(
         )
         return gate_rows(judged, run=run)
 
-    figures = [canonical_json([row[name] for name in GATED]) for row in results]
+    figures = [canonical_json(gated(row)) for row in results]
     inputs = [digest16(figures), digest16([canonical_json(each._asdict()) for each in references])]
     subject = {"analysis": ANALYSIS, "corpus": corpus.fingerprint}
     gate = Derivation(kind="gate", subject=subject, inputs=inputs, settings={}, version="1")
@@ -185,12 +184,12 @@ def gate_of(
 
 def devices_of(store: EmbeddingStore, corpus: Corpus, run: str) -> Work:
     """How fast encoders were on several devices."""
-    batches = store.rows("batches", corpus=corpus.name)
-    inputs = [digest16(sorted(texts(batches["batch_id"])))]
+    batches = store.all(Batch, corpus=corpus.name)
+    inputs = [digest16(sorted(batch.batch_id for batch in batches))]
     subject = {"analysis": "hardware", "corpus": corpus.fingerprint}
     devices = Derivation(kind="devices", subject=subject, inputs=inputs, settings={}, version="1")
 
-    def rows(_: Derivation) -> pa.Table:
+    def rows(_: Derivation) -> list[Slice]:
         from capim.tasks.analyses.ablations import device_rows
 
         return device_rows(batches, corpus=corpus, run=run)
@@ -265,22 +264,22 @@ def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None)
 
 def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
     """The current value of every planned figure but RSUM, by corpus and encoder, best first."""
-    rows = [row for row in store.current("results") if row["value"] is not None]
+    rows = [row for row in store.current(Result) if row.value is not None]
     planned = {
         fingerprint: planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}
-        for fingerprint in {row["corpus_fingerprint"] for row in rows}
+        for fingerprint in {row.corpus_fingerprint for row in rows}
     }
-    found = [row for row in rows if (row["protocol"], row["metric"]) in planned[row["corpus_fingerprint"]]]
-    ordered = sorted(found, key=lambda row: (row["corpus"], row["protocol"], row["metric"], -goodness(row)))
+    found = [row for row in rows if (row.protocol, row.metric) in planned[row.corpus_fingerprint]]
+    ordered = sorted(found, key=lambda row: (row.corpus, row.protocol, row.metric, -goodness(row)))
     return [
         {
-            "corpus": row["corpus"],
-            "protocol": row["protocol"],
-            "metric": row["metric"],
-            "encoder": row["encoder"],
-            "percent": percent(row["value"], 2),
-            "interval": percent_range(row["ci_low"], row["ci_high"], 2),
-            "queries": row["n_queries"],
+            "corpus": row.corpus,
+            "protocol": row.protocol,
+            "metric": row.metric,
+            "encoder": row.encoder,
+            "percent": percent(row.value, 2),
+            "interval": percent_range(row.ci_low, row.ci_high, 2),
+            "queries": row.n_queries,
         }
         for row in ordered
     ]

@@ -12,15 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.schema import WATCHED, texts
+from capim.store.schema import Result, Run, Watched, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
@@ -58,8 +57,8 @@ SECONDS_PER_DAY = 86_400
 HISTORY = '`capim query "SELECT * FROM watched"`'
 FigureId: TypeAlias = tuple[str, str, str]
 """What a baseline is kept for: encoder, corpus and protocol by name."""
-Results: TypeAlias = Mapping[tuple[str, str, str], Mapping[str, Any]]
-"""Evaluation, protocol and metric -> a row of ``schema.RESULTS``."""
+Results: TypeAlias = Mapping[tuple[str, str, str], Result]
+"""Evaluation, protocol and metric -> a result."""
 
 
 @task("check-baseline")
@@ -76,7 +75,7 @@ def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) 
         return []
     having = {run for table in ("watched", "results") for run in store.counts(table, "run", encoder=list(encoders))}
     keys = {*store.counts("results", "derived", encoder=list(encoders))}
-    having |= {row["run"] for row in store.runs() if not keys.isdisjoint(row["uses"])}
+    having |= {row.run for row in store.runs() if not keys.isdisjoint(row.keys)}
     newest = sorted(having, reverse=True)
     shown = ", ".join(newest[:NAMED]) + (" …" if len(newest) > NAMED else "")
     advice = f"runs with such figures: {shown}" if newest else "leave --baseline out: this watch becomes the baseline"
@@ -158,8 +157,8 @@ def fresh_vectors(
 @task("watch-libraries")
 def watch_libraries(baselines: Sequence[str], *, store_uri: str) -> list[WatchFinding]:
     """Compare library versions with those of the pinned runs."""
-    rows = EmbeddingStore.open(store_uri).rows("runs", run=list(baselines)).to_pylist() if baselines else []
-    found = [setting_changes("library", json.loads(row["versions"]), library_versions()) for row in rows]
+    rows = EmbeddingStore.open(store_uri).all(Run, run=list(baselines)) if baselines else []
+    found = [setting_changes("library", json.loads(row.versions), library_versions()) for row in rows]
     return list(dict.fromkeys(finding for changes in found for finding in judge_settings(changes)))
 
 
@@ -216,7 +215,7 @@ class WatchedFigure:
         """Corpus, protocol, metric and encoder."""
         return self.sets.corpus, self.protocol.id, self.metric, self.sets.encoder
 
-    def row(self, results: Results, evaluation: str) -> Mapping[str, Any] | None:
+    def row(self, results: Results, evaluation: str) -> Result | None:
         """The row of its metric in an evaluation, if the store has it."""
         return results.get((evaluation, self.protocol.id, self.metric))
 
@@ -235,11 +234,11 @@ def watch_metrics(
     store, now = EmbeddingStore.open(store_uri), datetime.now(UTC)
     figures, last = _figures(store, evaluated, run, baseline)
     runs = sorted({figure.pinned.run for figure in figures if figure.pinned})
-    rows = store.rows("runs", run=runs).to_pylist() if runs else []
-    since = dict.fromkeys(runs, "an unknown date") | {r["run"]: f"{r['started']:%Y-%m-%d}" for r in rows}
+    rows = store.all(Run, run=runs) if runs else []
+    since = dict.fromkeys(runs, "an unknown date") | {r.run: f"{r.started:%Y-%m-%d}" for r in rows}
     evaluations = {figure.evaluation for figure in figures} | {figure.before.evaluation for figure in figures}
     stored = store.figures(evaluation=sorted(evaluations))
-    results = {(row["evaluation"], row["protocol"], row["metric"]): row for row in stored}
+    results = {(row.evaluation, row.protocol, row.metric): row for row in stored}
     level = rule.alarm_level(((now - last).total_seconds() / SECONDS_PER_DAY) if last else 0.0)
 
     states = {figure.key: _state(figure, results) for figure in figures}
@@ -250,25 +249,25 @@ def watch_metrics(
     written = []
     for figure in figures:
         pinned, change = figure.pinned or Pinned(run, figure.evaluation), changes.get(figure.key)
-        value, old = ((figure.row(results, id_) or {}).get("value") for id_ in (figure.evaluation, pinned.evaluation))
-        written.append(
-            {
-                **asdict(figure.sets),
-                "protocol": figure.protocol.id,
-                "metric": figure.metric,
-                "evaluation": figure.evaluation,
-                "baseline": pinned.run,
-                "baseline_evaluation": pinned.evaluation,
-                "value": value,
-                "baseline_value": old if change is None else change.old["value"],
-                "p_adjusted": None if change is None else change.p_adjusted,
-                "verdict": states[figure.key],
-                "alarm_level": level,
-                "run": run,
-                "created": now,
-            }
+        before_now = [figure.row(results, id_) for id_ in (pinned.evaluation, figure.evaluation)]
+        old, value = (None if row is None else row.value for row in before_now)
+        row = Watched(
+            **asdict(figure.sets),
+            protocol=figure.protocol.id,
+            metric=figure.metric,
+            evaluation=figure.evaluation,
+            baseline=pinned.run,
+            baseline_evaluation=pinned.evaluation,
+            value=value,
+            baseline_value=old if change is None else change.old,
+            p_adjusted=None if change is None else change.p_adjusted,
+            verdict=states[figure.key],
+            alarm_level=level,
+            run=run,
+            created=now,
         )
-    store.write_rows("watched", pa.Table.from_pylist(written, schema=WATCHED))
+        written.append(row)
+    store.write(written)
 
     lost = [figure for figure in figures if states[figure.key] == "not comparable"]
     findings = [
@@ -280,8 +279,8 @@ def watch_metrics(
     ]
     units: dict[str, int] = {}  # corpus -> the fewest of any of its figures
     for figure in figures:
-        if row := figure.row(results, figure.evaluation):
-            n_units = int(row["n_effective"] or 0)
+        if stored_row := figure.row(results, figure.evaluation):
+            n_units = int(stored_row.n_effective or 0)
             units[figure.sets.corpus] = min(n_units, units.get(figure.sets.corpus, n_units))
     summary = _summary_lines(len(figures), Counter(states.values()), since, units, run=run, level=level, rule=rule)
     return WatchedFigures(findings=tuple(findings), summary=summary, baselines=tuple(runs))
@@ -296,23 +295,24 @@ def pinned_baselines(
         The figures that have one, with it; and when any of the figures was last watched.
     """
     names = {"encoder": sorted({encoder for encoder, *_ in ids}), "corpus": sorted({corpus for _, corpus, _ in ids})}
-    watched = [row for row in store.rows("watched", **names).sort_by("created").to_pylist() if row["run"] != run]
+    every = sorted(store.all(Watched, **names), key=lambda row: row.created)
+    watched = [row for row in every if row.run != run]
     kept = {_id(row): row for row in watched if _id(row) in ids}  # the newest row of each figure
-    pinned = {each: Pinned(row["baseline"], row["baseline_evaluation"]) for each, row in kept.items()}
+    pinned = {each: Pinned(row.baseline, row.baseline_evaluation) for each, row in kept.items()}
     if baseline is not None:
         of_run = evaluations_of_run(store, baseline)
         pinned |= {each: Pinned(baseline, evaluation) for each, evaluation in of_run.items() if each in ids}
-    return pinned, max((row["created"] for row in kept.values()), default=None)
+    return pinned, max((row.created for row in kept.values()), default=None)
 
 
 def evaluations_of_run(store: EmbeddingStore, run: str) -> dict[FigureId, str]:
     """The evaluations that a run watched, or for other runs those whose figures it made or found."""
-    rows = store.rows("watched", run=run).to_pylist() or store.rows_of_run("results", run)
-    return {_id(row): row["evaluation"] for row in rows if not Protocol.of(row["protocol"]).is_combined}
+    rows: list[Watched] | list[Result] = store.all(Watched, run=run) or store.rows_of_run(Result, run)
+    return {_id(row): row.evaluation for row in rows if not Protocol.of(row.protocol).is_combined}
 
 
-def _id(row: Mapping[str, str]) -> FigureId:
-    return row["encoder"], row["corpus"], row["protocol"]
+def _id(row: Watched | Result) -> FigureId:
+    return row.encoder, row.corpus, row.protocol
 
 
 def _figures(
@@ -346,7 +346,7 @@ def _state(figure: WatchedFigure, results: Results) -> str:
     if figure.pinned.evaluation == figure.evaluation:
         return "unchanged"
     old = figure.row(results, figure.pinned.evaluation)
-    same_corpus = old is not None and old["corpus_fingerprint"] == figure.sets.corpus_fingerprint
+    same_corpus = old is not None and old.corpus_fingerprint == figure.sets.corpus_fingerprint
     return "changed" if same_corpus else "not comparable"
 
 
@@ -365,8 +365,9 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure], since: Mappi
         old, new = (metric.value(each) for each in outcomes)  # not as stored: the metric may have had another version
         change = FigureChange(
             key=figure.key,
-            old={"value": old, "since": since[figure.before.run]},
-            new={"value": new},
+            old=old,
+            new=new,
+            since=since[figure.before.run],
             difference=new - old,
             p=None,
             basis="paired test",
@@ -403,14 +404,14 @@ def _pinned(figures: Sequence[WatchedFigure], states: Mapping[FigureKey, str], r
 
 
 def _exploratory(
-    changed: Sequence[WatchedFigure], stored: Sequence[Mapping[str, Any]], rule: WatchRule, since: Mapping[str, str]
+    changed: Sequence[WatchedFigure], stored: Sequence[Result], rule: WatchRule, since: Mapping[str, str]
 ) -> Iterator[WatchFinding]:
     """A note for every encoder and corpus whose other metrics have large drops, with the largest."""
     of_evaluation: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for row in stored:
-        known = METRICS.get(row["metric"])
-        if known is not None and known.reduce == "mean" and not row["lower_is_better"] and row["value"] is not None:
-            of_evaluation[row["evaluation"]][row["metric"], row["metric_version"]] = row["value"]
+        known = METRICS.get(row.metric)
+        if known is not None and known.reduce == "mean" and not row.lower_is_better and row.value is not None:
+            of_evaluation[row.evaluation][row.metric, row.metric_version] = row.value
     drops: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
     for figure in changed:
         now = of_evaluation[figure.evaluation]
@@ -431,7 +432,7 @@ def _exploratory(
 def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure], results: Results) -> list[WatchFinding]:
     """Notes of what differs between the encoders of changed figures and those of the baseline."""
     pairs = {
-        (figure.sets.encoder, old["encoder_fingerprint"], figure.sets.encoder_fingerprint)
+        (figure.sets.encoder, old.encoder_fingerprint, figure.sets.encoder_fingerprint)
         for figure in changed
         if (old := figure.row(results, figure.before.evaluation))
     }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from capim.store import EmbeddingStore
-from capim.store.current import Row
 from capim.store.ledger import OUTCOMES_KIND
+from capim.store.schema import Batch, Derived, Result
 
 COLUMNS = ("what", "corpus", "encoder", "reason", "n", "seconds", "detail")
 _SHOWN = 3  # differences in one cell
@@ -45,21 +45,20 @@ def reasons(store: EmbeddingStore, run: str) -> list[dict[str, Any]]:
     """
     entries = _entries(store)
     groups = defaultdict[tuple[str, str, str, str], _Group](_Group)
-    batches = store.rows("batches", run=run).to_pylist()
+    batches = store.all(Batch, run=run)
     for row in batches:
-        seconds = sum(row[f"{part}_seconds"] or 0.0 for part in ("decode", "preprocess", "forward", "write"))
-        group = groups["embedding", row["corpus"], row["encoder"], "new input"]
-        group.add(row["n_items"], seconds, [f"{row['modality']}s that had no vectors"])
-    used, newest = store.keys_of(run), dict[tuple[str, ...], Row]()
-    for entry in sorted(entries, key=lambda entry: entry["created"]):
-        about = entry["kind"], entry["corpus"], entry["encoder"]
-        if entry["run"] == run:
-            found = [*_differences(newest.get((*about, entry["figure"])), entry)]
+        group = groups["embedding", row.corpus, row.encoder, "new input"]
+        group.add(row.n_items, row.seconds, [f"{row.modality}s that had no vectors"])
+    used, newest = store.keys_of(run), dict[tuple[str, ...], Entry]()
+    for entry in sorted(entries, key=lambda entry: entry.row.created):
+        about = entry.row.kind, entry.corpus, entry.encoder
+        if entry.row.run == run:
+            found = [*_differences(newest.get((*about, entry.figure)), entry)]
             reason = ", ".join(dict.fromkeys(name for name, _ in found))
-            groups[*about, reason].add(1, entry["seconds"], (detail for _, detail in found))
+            groups[*about, reason].add(1, entry.row.seconds, (detail for _, detail in found))
         else:
-            newest[*about, entry["figure"]] = entry
-            if entry["key"] in used:
+            newest[*about, entry.figure] = entry
+            if entry.row.key in used:
                 groups[*about, "stored"].add(1, None, [])
     return [
         dict(zip(COLUMNS, (*names, group.n, group.seconds, group.detail), strict=True))
@@ -67,45 +66,57 @@ def reasons(store: EmbeddingStore, run: str) -> list[dict[str, Any]]:
     ]
 
 
-def _entries(store: EmbeddingStore) -> list[Row]:
-    """The ledger with names for fingerprints and evaluations, and in ``figure`` the protocol, metric or analysis."""
-    columns = ["evaluation", "encoder", "corpus", "corpus_fingerprint"]
-    results = store.rows("results").select(columns).to_pylist()
-    evaluations = {row["evaluation"]: (row["corpus"], row["encoder"]) for row in results}
-    corpora = {row["corpus_fingerprint"]: row["corpus"] for row in results}
-    found: list[Row] = []
-    for row in store.rows("derived").to_pylist():
-        if row["kind"] == OUTCOMES_KIND:
+class Entry(NamedTuple):
+    """An entry of the ledger with names for fingerprints and evaluations.
+
+    Attributes:
+        row: The entry as it is stored.
+        identity: Its identity, from JSON.
+        figure: The protocol, metric or analysis.
+    """
+
+    row: Derived
+    identity: Mapping[str, Any]
+    corpus: str
+    encoder: str
+    figure: str
+
+
+def _entries(store: EmbeddingStore) -> list[Entry]:
+    """Return the ledger, without the outcomes of evaluations."""
+    results = store.all(Result)
+    evaluations = {row.evaluation: (row.corpus, row.encoder) for row in results}
+    corpora = {row.corpus_fingerprint: row.corpus for row in results}
+    found: list[Entry] = []
+    for row in store.all(Derived):
+        if row.kind == OUTCOMES_KIND:
             continue
-        identity = json.loads(row["identity"])
-        subject, first = identity["subject"], next(iter(identity["inputs"]), "").partition(" ")[0]
-        corpus, encoder = evaluations.get(first, ("", "")) if "corpus" not in subject else ("", "")
-        about = {
-            "corpus": corpora.get(subject["corpus"], subject["corpus"]) if "corpus" in subject else corpus,
-            "encoder": subject.get("encoder", encoder if row["kind"] in ("result", "replicates") else ""),
-            "figure": ", ".join(
-                value for name, value in subject.items() if value and name not in ("corpus", "encoder")
-            ),
-        }
-        found.append({**row, **about, "identity": identity})
+        identity = json.loads(row.identity)
+        subject, first = dict(identity["subject"]), next(iter(identity["inputs"]), "").partition(" ")[0]
+        of_corpus, of_encoder = subject.pop("corpus", None), subject.pop("encoder", None)
+        corpus, encoder = evaluations.get(first, ("", "")) if of_corpus is None else (of_corpus, "")
+        if of_encoder is None:
+            of_encoder = encoder if row.kind in ("result", "replicates") else ""
+        figure = ", ".join(filter(None, subject.values()))
+        found.append(Entry(row, identity, corpora.get(corpus, corpus), of_encoder, figure))
     return found
 
 
-def _differences(then: Row | None, now: Row) -> Iterator[tuple[str, str]]:
+def _differences(then: Entry | None, now: Entry) -> Iterator[tuple[str, str]]:
     """Reason and detail of each thing that differs from the newest earlier entry."""
     if then is None:
-        of = (now["encoder"] and f"by {now['encoder']}", now["corpus"] and f"on {now['corpus']}")
-        yield "new input", " ".join(filter(None, ("the first", now["kind"], *of)))
+        of = (now.encoder and f"by {now.encoder}", now.corpus and f"on {now.corpus}")
+        yield "new input", " ".join(filter(None, ("the first", now.row.kind, *of)))
         return
-    before, after = then["identity"], now["identity"]
+    before, after = then.identity, now.identity
     if before["inputs"] != after["inputs"]:
-        details = [*_input_differences(before["inputs"], after["inputs"], now["figure"])]
+        details = [*_input_differences(before["inputs"], after["inputs"], now.figure)]
         yield from (("new input", detail) for detail in details or ["the same encoders in another order"])
     for name in sorted({*before["settings"], *after["settings"]}):
         old, new = (_shown(each["settings"].get(name)) for each in (before, after))
         if old != new:
             yield "other setting", f"{name}: {old} -> {new}"
-    figure = after["subject"].get("metric") or after["subject"].get("analysis") or now["kind"]
+    figure = after["subject"].get("metric") or after["subject"].get("analysis") or now.row.kind
     for name in _VERSIONS:
         if before[name] != after[name]:
             yield "newer code", f"{figure if name == 'version' else name}: {before[name]} -> {after[name]}"

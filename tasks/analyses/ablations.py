@@ -10,17 +10,17 @@ is scored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import permutations
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.store.schema import SLICES
+from capim.store.schema import Batch
+from capim.store.schema import Slice as SliceRow
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Ragged
 from capim.tasks.analyses import transforms
@@ -349,18 +349,18 @@ def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, 
     return [(a, b) for a, b in permutations(specs, 2) if order[a] < order[b] and rest[a] == rest[b]]
 
 
-def device_rows(batches: pa.Table, *, corpus: Corpus, run: str) -> pa.Table:
+def device_rows(batches: Iterable[Batch], *, corpus: Corpus, run: str) -> list[SliceRow]:
     """Items per second of the forward pass per encoder, modality and device: rows of analysis ``hardware``.
 
-    ``batches`` are rows of ``schema.BATCHES``. The value is the median over batches without warm-up, the ends are the
+    The value is the median over batches without warm-up, the ends are the
     quartiles. An encoder that ran on one device only has no rows.
     """
     rates: dict[tuple[str, str, str], dict[str, list[float]]] = {}
-    for row in batches.to_pylist():
-        if row["forward_seconds"] and not row["warmup"]:
-            devices = rates.setdefault((row["encoder"], row["encoder_fingerprint"], row["modality"]), {})
-            devices.setdefault(row["device"], []).append(row["n_items"] / row["forward_seconds"])
-    tables = [SLICES.empty_table()]
+    for row in batches:
+        if row.forward_seconds and not row.warmup:
+            devices = rates.setdefault((row.encoder, row.encoder_fingerprint, row.modality), {})
+            devices.setdefault(row.device, []).append(row.n_items / row.forward_seconds)
+    rows: list[SliceRow] = []
     for (encoder, fingerprint, modality), devices in rates.items():
         slices = []
         for device, per_second in devices.items():
@@ -371,5 +371,5 @@ def device_rows(batches: pa.Table, *, corpus: Corpus, run: str) -> pa.Table:
             slices.append(Slice(*about, interval, n, n, level_name=device, detail={"batches": n}))
         if len(devices) > 1:
             protocol, fingerprints = f"encode/{modality}", {encoder: fingerprint}
-            tables.append(slice_rows(slices, corpus=corpus, protocol=protocol, fingerprints=fingerprints, run=run))
-    return pa.concat_tables(tables)
+            rows += slice_rows(slices, corpus=corpus, protocol=protocol, fingerprints=fingerprints, run=run)
+    return rows

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.schema import SLICES
+from capim.store.schema import Slice as SliceRow
 from capim.store.types import Corpus, EncoderSpec, Modality, canonical_json, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.metrics import METRICS, bounds_of, version_of
@@ -329,35 +328,37 @@ def as_change(change: Interval) -> dict[str, object]:
 
 def slice_rows(
     slices: Iterable[Slice], *, corpus: Corpus, protocol: str, fingerprints: Mapping[str, str], run: str
-) -> pa.Table:
-    """Rows of ``schema.SLICES``, of one corpus and protocol; ``fingerprints`` is encoder name -> fingerprint.
-
-    The column ``slice`` tells them apart.
-    """
-    created = datetime.now(UTC)
-    identity = ("encoder_fingerprint", "corpus_fingerprint", "metric", "analysis", "feature", "level_name")
+) -> list[SliceRow]:
+    """Return rows of table ``slices``, of one corpus and protocol; ``fingerprints`` is encoder name -> fingerprint."""
     rows = []
     for each in slices:
-        interval, detail = each.interval, dict(each.detail or {})
-        row = {
-            **vars(each),
-            "encoder_fingerprint": fingerprints[each.encoder],
-            "corpus_fingerprint": corpus.fingerprint,
-        }
-        row |= {
-            "slice": digest16([protocol, *(row[name] for name in identity)]),
-            "corpus": corpus.name,
-            "protocol": protocol,
-            "analysis_version": each.version,
-            "metric_version": version_of(each.metric),
-            "value": interval.value if np.isfinite(interval.value) else None,
-            "ci_low": interval.low,
-            "ci_high": interval.high,
-            "reason": interval.reason,
-            "seconds_per_query": detail.pop("seconds_per_query", None),
-            "detail": None if each.detail is None else canonical_json(detail),
-            "run": run,
-            "created": created,
-        }
+        interval: Interval = each.interval
+        detail: dict[str, Any] = dict(each.detail or {})
+        of_sets = fingerprints[each.encoder], corpus.fingerprint
+        row = SliceRow(
+            encoder=each.encoder,
+            encoder_fingerprint=fingerprints[each.encoder],
+            corpus=corpus.name,
+            corpus_fingerprint=corpus.fingerprint,
+            protocol=protocol,
+            slice=digest16([protocol, *of_sets, each.metric, each.analysis, each.feature, each.level_name]),
+            metric=each.metric,
+            analysis=each.analysis,
+            analysis_version=each.version,
+            metric_version=version_of(each.metric),
+            feature=each.feature,
+            level_name=each.level_name,
+            value=interval.value if np.isfinite(interval.value) else None,
+            ci_low=interval.low,
+            ci_high=interval.high,
+            p_adjusted=each.p_adjusted,
+            n_queries=each.n_queries,
+            n_clusters=each.n_clusters,
+            reason=interval.reason,
+            seconds_per_query=detail.pop("seconds_per_query", None),
+            detail=None if each.detail is None else canonical_json(detail),
+            run=run,
+            created=datetime.now(UTC),
+        )
         rows.append(row)
-    return pa.Table.from_pylist(rows, schema=SLICES)
+    return rows

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from capim.store.errors import RequestError, did_you_mean, noted
+from capim.store.schema import StoredCorpus
 from capim.store.types import Corpus, canonical_json, is_fingerprint
 from capim.tasks.corpora import CORPORA, CorpusEntry
 from capim.tasks.corpora.description import load_reader, reader_call
@@ -24,7 +25,6 @@ from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.subset import sample_suffix
 
 What: TypeAlias = str | Mapping[str, Any]
-Row: TypeAlias = Mapping[str, Any]
 
 # Columns that identify an item and say what it is.
 _ITEM_COLUMNS = {
@@ -58,8 +58,8 @@ def location_of(what: What) -> str:
 
 
 def stored_corpus(
-    what: What, register: Sequence[Row], *, sample: int | None = None, seed: int = 0, uri: str = ""
-) -> Row:
+    what: What, register: Sequence[StoredCorpus], *, sample: int | None = None, seed: int = 0, uri: str = ""
+) -> StoredCorpus:
     """The stored corpus that a name, a fingerprint, a path or a description means.
 
     A path or description means the corpus that was last read from it; else that of the name which its reader would give
@@ -80,15 +80,15 @@ def stored_corpus(
     if not isinstance(what, str):
         row = here or _named(reader_call(what).usual_name, rows, sample, seed)
     elif is_fingerprint(what):
-        row = next((row for row in rows if row["fingerprint"] == what), None)
+        row = next((row for row in rows if row.fingerprint == what), None)
     else:
         row = _named(what, rows, sample, seed)
-        if row is not None and here is not None and here["name"] != row["name"]:
-            origin = row["locations"][-1] if row["locations"] else "another program"
+        if row is not None and here is not None and here.name != row.name:
+            origin = row.locations[-1] if row.locations else "another program"
             raise RequestError(
-                f"corpus {what!r} is ambiguous: the folder or file {location_of(what)}, stored as {here['name']!r}, or "
-                f"the stored corpus {row['name']!r} from {origin}; give {here['name']!r} for the first, "
-                f"{row['fingerprint']!r} for the second"
+                f"corpus {what!r} is ambiguous: the folder or file {location_of(what)}, stored as {here.name!r}, or "
+                f"the stored corpus {row.name!r} from {origin}; give {here.name!r} for the first, "
+                f"{row.fingerprint!r} for the second"
             )
         row = here or row or _moved(what, rows, sample, seed)
     if row is None:
@@ -97,14 +97,14 @@ def stored_corpus(
 
 
 def stored_corpora(
-    given: Sequence[What], register: Sequence[Row], *, sample: int | None = None, seed: int = 0, uri: str = ""
-) -> list[Row]:
+    given: Sequence[What], register: Sequence[StoredCorpus], *, sample: int | None = None, seed: int = 0, uri: str = ""
+) -> list[StoredCorpus]:
     """The stored corpora that several names, paths or descriptions mean; see :func:`stored_corpus`.
 
     Raises:
         RequestError: All faults together.
     """
-    found: list[Row] = []
+    found: list[StoredCorpus] = []
     faults: list[str] = []
     for what in given:
         with noted(faults):
@@ -114,7 +114,9 @@ def stored_corpora(
     return found
 
 
-def corpus_to_read(what: What, register: Sequence[Row], *, sample: int | None = None, seed: int = 0) -> CorpusToRead:
+def corpus_to_read(
+    what: What, register: Sequence[StoredCorpus], *, sample: int | None = None, seed: int = 0
+) -> CorpusToRead:
     """What to read for a corpus: a stored name means what it was last read from, all else means itself.
 
     Raises:
@@ -123,22 +125,22 @@ def corpus_to_read(what: What, register: Sequence[Row], *, sample: int | None = 
     if isinstance(what, Mapping):
         return CorpusToRead(dict(what), sample, seed)
     rows = _newest_first(register)
-    row = next((row for row in rows if what in (row["name"], row["fingerprint"])), None)
-    if row is None or not row["locations"] or what in CORPORA or Path(what).expanduser().exists():
+    row = next((row for row in rows if what in (row.name, row.fingerprint)), None)
+    if row is None or not row.locations or what in CORPORA or Path(what).expanduser().exists():
         return CorpusToRead(what, sample, seed)
-    location = _present(row) or row["locations"][-1]
+    location = _present(row) or row.locations[-1]
     described = json.loads(location) if location.startswith("{") else location
-    if row["sample"] is None:
+    if row.sample is None:
         return CorpusToRead(described, sample, seed)
-    if sample not in (None, row["sample"]):
+    if sample not in (None, row.sample):
         raise RequestError(
-            f"corpus {what!r} is a sample of {row['sample']} images, of which {sample} cannot be drawn; "
+            f"corpus {what!r} is a sample of {row.sample} images, of which {sample} cannot be drawn; "
             f"give what it is a sample of: {location}"
         )
-    return CorpusToRead(described, row["sample"], row["seed"])
+    return CorpusToRead(described, row.sample, row.seed or 0)
 
 
-def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[Row]) -> Corpus:
+def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[StoredCorpus]) -> Corpus:
     """The corpus with its location, under the name that it is stored under.
 
     Own data without a name of their own are named after their folder or file. If other data from another place have
@@ -164,15 +166,15 @@ def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[Row])
     rows = _newest_first(register)
     own = corpus.name.removesuffix(suffix)
     for row in rows:
-        if corpus.location in row["locations"] and f"-{_base(row)}".endswith(f"-{own}"):
+        if corpus.location in row.locations and f"-{_base(row)}".endswith(f"-{own}"):
             return replace(corpus, name=_base(row) + suffix)
     counts = (corpus.images.num_rows, corpus.captions.num_rows)
     for row in rows:  # moved or copied: the same contents under this name, or under one that was told apart
-        if f"-{row['name']}".endswith(f"-{corpus.name}") and (row["n_images"], row["n_captions"]) == counts:
-            moved = replace(corpus, name=row["name"])
-            if moved.fingerprint == row["fingerprint"]:
+        if f"-{row.name}".endswith(f"-{corpus.name}") and (row.n_images, row.n_captions) == counts:
+            moved = replace(corpus, name=row.name)
+            if moved.fingerprint == row.fingerprint:
                 return moved
-    taken = {_base(row) for row in rows if row["locations"]}
+    taken = {_base(row) for row in rows if row.locations}
     name = own
     for parent in place.parents:
         if name not in taken or not parent.name:
@@ -181,38 +183,36 @@ def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[Row])
     return replace(corpus, name=name + suffix)
 
 
-def _newest_first(register: Sequence[Row]) -> list[Row]:
-    return sorted(register, key=lambda row: row["written"], reverse=True)
+def _newest_first(register: Sequence[StoredCorpus]) -> list[StoredCorpus]:
+    return sorted(register, key=lambda row: row.written, reverse=True)
 
 
-def _base(row: Row) -> str:
+def _base(row: StoredCorpus) -> str:
     """The name of the corpus that a stored corpus is a sample of; its own where it is none."""
-    return str(row["name"]).removesuffix(sample_suffix(row["sample"], row["seed"] or 0))
+    return str(row.name).removesuffix(sample_suffix(row.sample, row.seed or 0))
 
 
-def _read_from(what: What, rows: Sequence[Row], sample: int | None, seed: int) -> Row | None:
+def _read_from(what: What, rows: Sequence[StoredCorpus], sample: int | None, seed: int) -> StoredCorpus | None:
     """The newest corpus that was read from this path or description; a plain known name says nothing about a place."""
     if isinstance(what, str) and what in CORPORA:
         return None
     location = location_of(what)
-    found = [row for row in rows if location in row["locations"]]
-    drawn = [row for row in found if sample is not None and (row["sample"], row["seed"]) == (sample, seed)]
-    whole = [row for row in found if row["sample"] is None and (sample is None or row["n_images"] <= sample)]
+    found = [row for row in rows if location in row.locations]
+    drawn = [row for row in found if sample is not None and (row.sample, row.seed) == (sample, seed)]
+    whole = [row for row in found if row.sample is None and (sample is None or row.n_images <= sample)]
     return next(iter([*drawn, *whole]), None)
 
 
-def _named(name: str, rows: Sequence[Row], sample: int | None, seed: int) -> Row | None:
+def _named(name: str, rows: Sequence[StoredCorpus], sample: int | None, seed: int) -> StoredCorpus | None:
     """The newest corpus of this name, or the sample of it."""
-    drawn = [row for row in rows if sample is not None and row["name"] == name + sample_suffix(sample, seed)]
+    drawn = [row for row in rows if sample is not None and row.name == name + sample_suffix(sample, seed)]
     whole = [
-        row
-        for row in rows
-        if row["name"] == name and (sample is None or row["sample"] is not None or row["n_images"] <= sample)
+        row for row in rows if row.name == name and (sample is None or row.sample is not None or row.n_images <= sample)
     ]
     return next(iter([*drawn, *whole]), None)
 
 
-def _moved(what: str, rows: Sequence[Row], sample: int | None, seed: int) -> Row | None:
+def _moved(what: str, rows: Sequence[StoredCorpus], sample: int | None, seed: int) -> StoredCorpus | None:
     """The corpus that a path's reader would name, unless that name was given to data which are still somewhere else."""
     try:
         call = reader_call(what)
@@ -222,20 +222,20 @@ def _moved(what: str, rows: Sequence[Row], sample: int | None, seed: int) -> Row
     return None if row is not None and call.place is not None and _present(row) else row
 
 
-def _present(row: Row) -> str | None:
+def _present(row: StoredCorpus) -> str | None:
     """The last of the locations of a corpus that can be read now."""
-    return next((place for place in reversed(row["locations"]) if _can_be_read(place)), None)
+    return next((place for place in reversed(row.locations) if _can_be_read(place)), None)
 
 
 def _can_be_read(location: str) -> bool:
     return location in CORPORA or location.startswith("{") or Path(location).exists()
 
 
-def _unknown(what: What, rows: Sequence[Row], uri: str) -> str:
+def _unknown(what: What, rows: Sequence[StoredCorpus], uri: str) -> str:
     shown = what if isinstance(what, str) else str(what.get("name") or what.get("root") or what.get("reader"))
-    names = sorted({str(row["name"]) for row in rows})
+    names = sorted({str(row.name) for row in rows})
     location = location_of(what) if isinstance(what, str) else ""
-    same = [str(row["name"]) for row in rows if location in row["locations"]]  # among them samples of the same data
+    same = [str(row.name) for row in rows if location in row.locations]  # among them samples of the same data
     hint = f"did you mean {same[0]!r}? " if same else did_you_mean(corpus_name(Path(shown)), names)
     command = f". Run `capim embed --corpora {shown}` with an encoder first" if _can_be_read(location_of(what)) else ""
     return (

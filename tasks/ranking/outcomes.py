@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.schema import OUTCOMES
+from capim.store.row_types import columns_of
+from capim.store.schema import Outcome
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import Protocol
 
@@ -149,7 +150,7 @@ class Outcomes:
     def to_arrow(
         self, *, evaluation: str, encoder: str, encoder_fingerprint: str, corpus: str, corpus_fingerprint: str
     ) -> pa.Table:
-        """Rows of ``schema.OUTCOMES``, in query order."""
+        """Return rows of table ``outcomes``, in query order."""
         identity = {
             "evaluation": evaluation,
             "encoder": encoder,
@@ -161,8 +162,9 @@ class Outcomes:
         columns: dict[str, pa.Array] = {
             name: pa.repeat(pa.scalar(value), len(self)) for name, value in identity.items()
         }
-        columns |= {column: self._column(name, OUTCOMES.field(column).type) for name, column in stored_attributes()}
-        return pa.table([columns[name] for name in OUTCOMES.names], schema=OUTCOMES)
+        schema = columns_of(Outcome)
+        columns |= {column: self._column(name, schema.field(column).type) for name, column in stored_attributes()}
+        return pa.table([columns[name] for name in schema.names], schema=schema)
 
     @classmethod
     def from_arrow(cls, rows: pa.Table, protocol: Protocol) -> Outcomes:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capim.store.schema import Comparison, Result
 from capim.tasks.statistics.decision import ALPHA, adjusted
 from capim.tasks.statistics.draws import Resampling, narrowed, rounded_to_grid, weighted_sums
 from capim.tasks.statistics.flips import FlipTest, shared_flips, tests_of_flips
@@ -33,8 +34,9 @@ class FigureChange:
     """One figure in both states.
 
     Attributes:
-        old: Its result row in the old state, empty where only the test is known.
-        new: Its result row in the new state.
+        old: Its value in the old state.
+        new: Its value in the new state.
+        since: The old state in words, where it is the baseline of a watch.
         difference: New minus old; None where one has no value.
         p: p-value of the difference, or an upper bound of it; None where neither is known.
         basis: Where ``p`` comes from; ``same rows`` for figures of the same evaluation, which need no test;
@@ -44,8 +46,9 @@ class FigureChange:
     """
 
     key: FigureKey
-    old: Mapping[str, Any] = field(default_factory=dict)
-    new: Mapping[str, Any] = field(default_factory=dict)
+    old: float | None = None
+    new: float | None = None
+    since: str = ""
     difference: float | None
     p: float | None
     basis: Basis
@@ -81,45 +84,46 @@ class SettingChange(NamedTuple):
     new: object
 
 
-TESTED = ("corpus", "protocol", "metric", "fingerprint_a", "fingerprint_b", "p_sign_flip", "created")
-"""The columns of a comparison that :func:`figure_changes` reads, and when it was made."""
-
-
 def figure_changes(
-    old: Mapping[FigureKey, Mapping[str, Any]],
-    new: Mapping[FigureKey, Mapping[str, Any]],
-    comparisons: Iterable[Mapping[str, Any]],
+    old: Mapping[FigureKey, Result], new: Mapping[FigureKey, Result], comparisons: Iterable[Comparison]
 ) -> list[FigureChange]:
-    """Every figure that both states have, by corpus, protocol, metric and encoder, with adjusted p-values.
+    """Return every figure that both states have, by corpus, protocol, metric and encoder, with adjusted p-values.
 
-    ``old`` and ``new`` are rows of ``schema.RESULTS``; ``comparisons`` are rows of ``schema.COMPARISONS`` of either
-    state, of which a paired test is preferred.
+    A paired test among ``comparisons``, of either state, is preferred.
     """
     tests = {
-        (r["corpus"], r["protocol"], r["metric"], *sorted((r["fingerprint_a"], r["fingerprint_b"]))): r["p_sign_flip"]
+        (r.corpus, r.protocol, r.metric, *sorted((r.fingerprint_a, r.fingerprint_b))): r.p_sign_flip
         for r in comparisons
-        if r["p_sign_flip"] is not None
+        if r.p_sign_flip is not None
     }
     changes = []
     for key in sorted(old.keys() & new):
         before, after = old[key], new[key]
         difference, p = None, None
         basis: Basis = "none"
-        if before["value"] is not None and after["value"] is not None:
-            difference = after["value"] - before["value"]
-            pair = (*key[:3], *sorted((before["encoder_fingerprint"], after["encoder_fingerprint"])))
-            if before["metric_version"] != after["metric_version"]:
+        if before.value is not None and after.value is not None:
+            difference = after.value - before.value
+            pair = (*key[:3], *sorted((before.encoder_fingerprint, after.encoder_fingerprint)))
+            if before.metric_version != after.metric_version:
                 basis = "another version"
-            elif before["evaluation"] == after["evaluation"]:
+            elif before.evaluation == after.evaluation:
                 basis = "same rows"
-            elif before["corpus_fingerprint"] == after["corpus_fingerprint"] and pair in tests:
+            elif before.corpus_fingerprint == after.corpus_fingerprint and pair in tests:
                 basis, p = "paired test", tests[pair]
             else:
-                p = unpaired_bound(difference, before["standard_error"], after["standard_error"])
+                p = unpaired_bound(difference, before.standard_error, after.standard_error)
                 basis = "none" if p is None else "unpaired bound"
-        lower = after["lower_is_better"]
+        lower = after.lower_is_better
         changes.append(
-            FigureChange(key=key, old=before, new=after, difference=difference, p=p, basis=basis, lower_is_better=lower)
+            FigureChange(
+                key=key,
+                old=before.value,
+                new=after.value,
+                difference=difference,
+                p=p,
+                basis=basis,
+                lower_is_better=lower,
+            )
         )
     return adjust(changes)
 
@@ -298,10 +302,7 @@ def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict
 
 
 def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float) -> list[WatchFinding]:
-    """A finding for every significant drop, by p-value, and one for each encoder and corpus with large drops besides.
-
-    ``change.old`` has the ``value`` of the baseline and ``since``, the baseline in words.
-    """
+    """Return a finding for every significant drop, by p-value, and one for each encoder and corpus with large drops."""
     worse = sorted(
         (change for change in changes if judge_change(change, rule, level)),
         key=lambda change: (change.p_adjusted or 0.0, change.difference or 0.0),
@@ -332,9 +333,9 @@ def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float
 
 def _drop(change: FigureChange, sign: str, level: float) -> str:
     """``from 60.0 to 57.5 (-2.5 points) since …, adjusted p = 0.0004 < 0.00096``."""
-    old, new = (100 * side["value"] for side in (change.old, change.new))
+    old, new = (100 * (value or 0.0) for value in (change.old, change.new))
     p = "no test" if change.p_adjusted is None else f"adjusted p = {change.p_adjusted:.2g} {sign} {level:.2g}"
-    return f"from {old:.1f} to {new:.1f} ({new - old:+.1f} points) since {change.old['since']}, {p}"
+    return f"from {old:.1f} to {new:.1f} ({new - old:+.1f} points) since {change.since}, {p}"
 
 
 def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:

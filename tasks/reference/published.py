@@ -13,11 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-import pyarrow as pa
-
-from capim.store.schema import SLICES
+from capim.store.schema import Result, Slice
 from capim.store.types import EncoderSpec, canonical_json, digest16
 
 Verdict: TypeAlias = Literal["reproduced", "other protocol", "suspect", "not compared", "no reference"]
@@ -200,20 +198,20 @@ def _exchanged(value: float, checkpoint: str, corpus: str, metric: str, referenc
 
 
 class CheckedResult(NamedTuple):
-    """One row of ``schema.RESULTS`` and its comparison with published figures."""
+    """A result and its comparison with published figures."""
 
-    result: Mapping[str, Any]
+    result: Result
     check: ReferenceCheck
 
 
-_SUBJECT = ("encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "protocol", "metric")
-_FIGURE = ("metric_version", "value", "ci_low", "ci_high", "n_queries", "n_clusters")
-GATED = (*_SUBJECT, *_FIGURE)
-"""The columns of a result that a comparison with published figures depends on."""
+def gated(row: Result) -> list[object]:
+    """Return all of a result that a comparison with published results depends on."""
+    of_sets = [row.encoder, row.encoder_fingerprint, row.corpus, row.corpus_fingerprint, row.protocol, row.metric]
+    return [*of_sets, row.metric_version, row.value, row.ci_low, row.ci_high, row.n_queries, row.n_clusters]
 
 
 def judge_results(
-    results: Iterable[Mapping[str, Any]],
+    results: Iterable[Result],
     *,
     specs: Mapping[str, EncoderSpec],
     n_images: Mapping[str, int],
@@ -228,20 +226,20 @@ def judge_results(
     """
     checked = []
     for row in results:
-        spec = specs.get(row["encoder_fingerprint"])
-        if spec is None or row["value"] is None:
+        spec = specs.get(row.encoder_fingerprint)
+        if spec is None or row.value is None:
             continue
-        check = _part_of(row["corpus"], n_images[row["corpus_fingerprint"]])
+        check = _part_of(row.corpus, n_images[row.corpus_fingerprint])
         if check is None:
             check = judge_figure(
-                row["value"],
+                row.value,
                 checkpoint=published_name(spec.checkpoint, references),
-                corpus=row["corpus"],
-                protocol=row["protocol"],
-                metric=row["metric"],
+                corpus=row.corpus,
+                protocol=row.protocol,
+                metric=row.metric,
                 references=references,
             )
-        if check.verdict != "no reference" or row["metric"] in _HEADLINES:
+        if check.verdict != "no reference" or row.metric in _HEADLINES:
             checked.append(CheckedResult(row, check))
     return checked
 
@@ -256,33 +254,41 @@ def _part_of(corpus: str, n_images: int) -> ReferenceCheck | None:
     return ReferenceCheck("not compared", None, f"{what} of {n_images:,} of {n_all:,} images, not compared")
 
 
-def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> pa.Table:
-    """Rows of ``schema.SLICES`` with analysis ``reference``; the verdict is the level's name.
+def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> list[Slice]:
+    """Return rows of table ``slices`` with analysis ``reference``; the verdict is the level's name.
 
     The detail holds ``published``, ``published_protocol``, ``source`` and ``note`` of the published figure, if any.
     """
-    created = datetime.now(UTC)
     rows = []
     for row, (verdict, reference, remark) in checked:
-        identity = {name: row[name] for name in _SUBJECT}
         detail = reference and {
             "published": reference.value,
             "published_protocol": reference.protocol,
             "source": reference.source,
             "note": reference.note,
         }
-        rows.append(
-            {
-                **identity,
-                **{name: row[name] for name in _FIGURE},
-                "slice": digest16([ANALYSIS, *identity.values()]),
-                "analysis": ANALYSIS,
-                "feature": "published figure",
-                "level_name": verdict,
-                "reason": remark or None,
-                "detail": detail and canonical_json(detail),
-                "run": run,
-                "created": created,
-            }
+        of_sets = row.encoder, row.encoder_fingerprint, row.corpus, row.corpus_fingerprint
+        of_slice = Slice(
+            encoder=row.encoder,
+            encoder_fingerprint=row.encoder_fingerprint,
+            corpus=row.corpus,
+            corpus_fingerprint=row.corpus_fingerprint,
+            protocol=row.protocol,
+            slice=digest16([ANALYSIS, *of_sets, row.protocol, row.metric]),
+            metric=row.metric,
+            analysis=ANALYSIS,
+            metric_version=row.metric_version,
+            feature="published figure",
+            level_name=verdict,
+            value=row.value,
+            ci_low=row.ci_low,
+            ci_high=row.ci_high,
+            n_queries=row.n_queries,
+            n_clusters=row.n_clusters,
+            reason=remark or None,
+            detail=canonical_json(detail) if detail else None,
+            run=run,
+            created=datetime.now(UTC),
         )
-    return pa.Table.from_pylist(rows, schema=SLICES)
+        rows.append(of_slice)
+    return rows

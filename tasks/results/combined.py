@@ -1,4 +1,4 @@
-"""Figures over several protocols -> rows of ``schema.RESULTS``: means over languages, eta squared, RSUM.
+"""Figures over several protocols -> results: means over languages, eta squared, RSUM.
 
 The protocol of a figure over languages is the pattern of those that it summarises, with a variant behind an ``@``:
 
@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from capim.store.schema import Result
 from capim.tasks.metrics import metrics_of, version_of
 from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
 from capim.tasks.metrics.metric import Ties
@@ -33,13 +34,13 @@ from capim.tasks.metrics.table import RSUM, Figure
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
-from capim.tasks.results.summary import Evaluated, Source, result_row, results_table, tie_share
+from capim.tasks.results.summary import Evaluated, Source, result_row, tie_share
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, mean_interval, mean_spread
 from capim.tasks.statistics.pairs import Scale
 
-RowOf: TypeAlias = Callable[..., dict[str, Any]]
+RowOf: TypeAlias = Callable[..., Result]
 SUMMARISED = ("R@1", "R@5", "R@10", "consistency_nDCG@20", "consistency_RBO")
 NO_INTERVAL = "no interval: resampling images would add variance to the residual"
 
@@ -84,7 +85,9 @@ def _directions(parts: Sequence[LanguagePart]) -> Iterator[tuple[list[LanguagePa
             yield chosen, [name for name in SUMMARISED if all(name in part.values for part in chosen)]
 
 
-def language_rows(parts: Sequence[LanguagePart], source: Source, *, reference: str, resampling: Resampling) -> pa.Table:
+def language_rows(
+    parts: Sequence[LanguagePart], source: Source, *, reference: str, resampling: Resampling
+) -> list[Result]:
     """Rows over all languages, for each direction and each metric that every part has.
 
     All parts see the same draws of images, so an interval is that of the mean, not of a typical language. A direction
@@ -92,11 +95,11 @@ def language_rows(parts: Sequence[LanguagePart], source: Source, *, reference: s
     encoder on one corpus; the ``evaluation`` of ``source`` must identify them together.
     """
     row_of = partial(result_row, source, resampling)
-    rows: list[dict[str, Any]] = []
+    rows: list[Result] = []
     for of_direction, metrics in _directions(parts):
         rows += _means(of_direction, metrics, reference, resampling, row_of)
         rows += _eta_squared(of_direction, metrics, reference, row_of)
-    return results_table(rows)
+    return rows
 
 
 def language_means(parts: Sequence[LanguagePart], reference: str) -> Iterator[tuple[str, NDArray[np.float64] | str]]:
@@ -122,7 +125,7 @@ def language_means(parts: Sequence[LanguagePart], reference: str) -> Iterator[tu
 
 def _means(
     parts: Sequence[LanguagePart], metrics: Sequence[str], reference: str, resampling: Resampling, row_of: RowOf
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Result]:
     weights_or_reasons = dict(language_means(parts, reference))
     weights_of = {protocol: w for protocol, w in weights_or_reasons.items() if not isinstance(w, str)}
     matrix = np.stack(list(weights_of.values()))
@@ -140,21 +143,18 @@ def _means(
         spread = np.tensordot(weights_of[protocol], spreads[:, metrics.index(metric)], 1)
         interval = mean_interval(float(values[i]), spread, images[protocol], resampling, bounds=(0.0, 1.0))
         n_queries = sum(part.clusters.n_queries for part, w in zip(parts, weights_of[protocol], strict=True) if w > 0)
-        yield {
-            **row_of(
-                interval,
-                protocol=protocol,
-                metric=metric,
-                value=float(values[i]),
-                n_queries=n_queries,
-                clusters=images[protocol],
-                chance=None if np.isnan(chance[i]) else float(chance[i]),
-                span=1.0,
-            ),
-            "value_ties_lost": float(low[i]),
-            "value_ties_won": float(high[i]),
-            "tie_share": float(ties[i // len(metrics)]),
-        }
+        row = row_of(
+            interval,
+            protocol=protocol,
+            metric=metric,
+            value=float(values[i]),
+            n_queries=n_queries,
+            clusters=images[protocol],
+            chance=None if np.isnan(chance[i]) else float(chance[i]),
+            span=1.0,
+        )
+        tied = float(ties[i // len(metrics)])
+        yield replace(row, value_ties_lost=float(low[i]), value_ties_won=float(high[i]), tie_share=tied)
     for protocol, reason in weights_or_reasons.items():
         if isinstance(reason, str):
             no_interval = Interval(value=float("nan"), reason=reason)
@@ -171,7 +171,7 @@ def _mixed(parts: Sequence[Clusters], weights: NDArray[np.float64]) -> Clusters:
 
 def _eta_squared(
     parts: Sequence[LanguagePart], metrics: Sequence[str], reference: str, row_of: RowOf
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Result]:
     """The three values of every metric; no rows for fewer than two translators."""
     chosen = [part for part in parts if part.protocol.language != reference]
     n_languages, n_translators = (len({part.protocol.part[side] for part in chosen}) for side in (0, 1))
@@ -200,8 +200,8 @@ def _eta_squared(
             )
 
 
-def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFrame, resampling: Resampling) -> pa.Table:
-    """The row of ``schema.RESULTS`` of two protocols together, in points, 0..600; its protocol is ``<t2i>+<i2t>``.
+def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFrame, resampling: Resampling) -> Result:
+    """Return the result of two protocols together, in points, 0..600; its protocol is ``<t2i>+<i2t>``.
 
     Both directions share the draws, so the interval is that of the sum: narrower than the sum of six intervals. They
     must be of the same encoder and corpus, and the ``evaluation`` of ``source`` must identify the two together.
@@ -213,7 +213,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
         >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")
         >>> source = dict.fromkeys(names, "")
         >>> row = rsum_row(t2i, i2t, source, drawn=4, resampling=Resampling(replicates=100))
-        >>> row["protocol"][0].as_py(), row["value"][0].as_py()  # 25 + 75 + 75 and 75 + 75 + 100
+        >>> row.protocol[0].as_py(), row.value[0].as_py()  # 25 + 75 + 75 and 75 + 75 + 100
         ('t2i/all+i2t/any', 425.0)
     """
     both = [Evaluated(outcomes=outcomes, metrics=RECALLS, source=source, drawn=drawn) for outcomes in (t2i, i2t)]
@@ -227,24 +227,20 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
     images = _mixed([each.clusters for each in both], np.ones(len(both)))
     interval = mean_interval(points("expected"), spread, images, resampling, bounds=(0.0, RANGES[RSUM]))
     chances = [chance for each in both for m in RECALLS if (chance := m.chance(each.outcomes)) is not None]
-    row = {
-        **result_row(
-            source,
-            resampling,
-            interval,
-            protocol=f"{t2i.protocol.id}+{i2t.protocol.id}",
-            metric=RSUM.metric,
-            value=points("expected"),
-            n_queries=len(t2i) + len(i2t),
-            clusters=images,
-            chance=100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
-            span=RANGES[RSUM],
-        ),
-        "value_ties_lost": points("lost"),
-        "value_ties_won": points("won"),
-        "tie_share": tie_share(t2i, i2t),
-    }
-    return results_table([row])
+    row = result_row(
+        source,
+        resampling,
+        interval,
+        protocol=f"{t2i.protocol.id}+{i2t.protocol.id}",
+        metric=RSUM.metric,
+        value=points("expected"),
+        n_queries=len(t2i) + len(i2t),
+        clusters=images,
+        chance=100 * math.fsum(chances) if len(chances) == 2 * len(RECALLS) else None,
+        span=RANGES[RSUM],
+    )
+    lost, won, tied = points("lost"), points("won"), tie_share(t2i, i2t)
+    return replace(row, value_ties_lost=lost, value_ties_won=won, tie_share=tied)
 
 
 Values = Mapping[Figure, NDArray[np.float64]]

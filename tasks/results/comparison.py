@@ -1,4 +1,4 @@
-"""Comparisons of every pair of encoders under one protocol, by every metric: rows of ``schema.COMPARISONS``."""
+"""Comparisons of every pair of encoders under one protocol, by every metric: rows of table ``comparisons``."""
 
 from __future__ import annotations
 
@@ -8,26 +8,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
-from capim.store.schema import COMPARISONS
+from capim.store.schema import Comparison
 from capim.store.types import digest16
 from capim.tasks.metrics import METRICS, Metric, bounds_of, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
-from capim.tasks.statistics.decision import Ends
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.pairs import Scale, compare_encoders
 
-PAIR = ("fingerprint_a", "fingerprint_b")  # the columns of ``schema.COMPARISONS`` with the two encoders
-_OF_PAIR = (
-    *("p_adjusted", "p_equivalent", "wins", "ties", "losses", "cohen_dz", "detectable_effect"),
-    *("n_queries", "n_clusters", "n_effective", "reason"),
-)
+PAIR = ("fingerprint_a", "fingerprint_b")  # the columns of a comparison with the two encoders
 
 
 def encoder_key(name: str, fingerprint: str) -> str:
@@ -103,54 +97,64 @@ def figure_rows(
     run: str,
     resampling: Resampling,
     headline: Collection[Figure] = (),
-) -> pa.Table:
-    """One row of ``schema.COMPARISONS`` per figure and pair of encoders.
+) -> list[Comparison]:
+    """Return one comparison per figure and pair of encoders.
 
     p-values are adjusted over all pairs of one figure. Comparisons by a planned figure, of ``headline``, are marked as
     such, all others as exploratory.
     """
-    created, planned = datetime.now(UTC), {figure.metric for figure in headline}
+    planned = {figure.metric for figure in headline}
     rows = []
     for each in figures:
         for pair in compare_encoders(each.values, each.clusters, resampling, each.scale):
             (a, fingerprint_a), (b, fingerprint_b) = (key.rpartition("@")[::2] for key in (pair.a, pair.b))
-            rows.append(
-                {
-                    "comparison": digest16([corpus_fingerprint, *each.figure, pair.a, pair.b]),
-                    "corpus": corpus,
-                    "corpus_fingerprint": corpus_fingerprint,
-                    "protocol": each.figure.protocol,
-                    "metric": each.figure.metric,
-                    "metric_version": each.version,
-                    "lower_is_better": each.scale.lower_is_better,
-                    "statistics_version": VERSION,
-                    "encoder_a": a,
-                    "fingerprint_a": fingerprint_a,
-                    "encoder_b": b,
-                    "fingerprint_b": fingerprint_b,
-                    "difference": pair.difference.value if np.isfinite(pair.difference.value) else None,
-                    "ci_low": pair.difference.low,
-                    "ci_high": pair.difference.high,
-                    "interval_method": pair.difference.method,
-                    "simultaneous_low": pair.simultaneous and pair.simultaneous[0],
-                    "simultaneous_high": pair.simultaneous and pair.simultaneous[1],
-                    **(_shared(pair.shared) if each.figure.metric in planned else {}),
-                    "p_sign_flip": pair.flip_test.p,
-                    "p_exact": pair.flip_test.exact,
-                    "family": "headline" if each.figure in headline else "exploratory",
-                    "margin": each.scale.margin(resampling),
-                    "permutations": pair.flip_test.flips,
-                    **{name: getattr(pair, name) for name in _OF_PAIR},
-                    **{name: getattr(resampling, name) for name in ("level", "replicates", "seed")},
-                    "run": run,
-                    "created": created,
-                }
+            low, high = pair.simultaneous or (None, None)
+            shared = pair.shared if each.figure.metric in planned else None
+            row = Comparison(
+                comparison=digest16([corpus_fingerprint, *each.figure, pair.a, pair.b]),
+                corpus=corpus,
+                corpus_fingerprint=corpus_fingerprint,
+                protocol=each.figure.protocol,
+                metric=each.figure.metric,
+                metric_version=each.version,
+                lower_is_better=each.scale.lower_is_better,
+                statistics_version=VERSION,
+                encoder_a=a,
+                fingerprint_a=fingerprint_a,
+                encoder_b=b,
+                fingerprint_b=fingerprint_b,
+                difference=pair.difference.value if np.isfinite(pair.difference.value) else None,
+                ci_low=pair.difference.low,
+                ci_high=pair.difference.high,
+                interval_method=pair.difference.method,
+                simultaneous_low=low,
+                simultaneous_high=high,
+                shared_low=None if shared is None else [ends[0] for ends in shared],
+                shared_high=None if shared is None else [ends[1] for ends in shared],
+                p_sign_flip=pair.flip_test.p,
+                p_exact=pair.flip_test.exact,
+                p_adjusted=pair.p_adjusted,
+                family="headline" if each.figure in headline else "exploratory",
+                p_equivalent=pair.p_equivalent,
+                margin=each.scale.margin(resampling),
+                wins=pair.wins,
+                ties=pair.ties,
+                losses=pair.losses,
+                cohen_dz=pair.cohen_dz,
+                detectable_effect=pair.detectable_effect,
+                n_queries=pair.n_queries,
+                n_clusters=pair.n_clusters,
+                n_effective=pair.n_effective,
+                level=resampling.level,
+                replicates=resampling.replicates,
+                permutations=pair.flip_test.flips,
+                seed=resampling.seed,
+                reason=pair.reason,
+                run=run,
+                created=datetime.now(UTC),
             )
-    return pa.Table.from_pylist(rows, schema=COMPARISONS)
-
-
-def _shared(ends: Sequence[Ends]) -> dict[str, list[float]]:
-    return {f"shared_{side}": [pair[at] for pair in ends] for at, side in enumerate(("low", "high"))}
+            rows.append(row)
+    return rows
 
 
 def compared_metrics(encoders: Iterable[Outcomes]) -> list[Metric]:

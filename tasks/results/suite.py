@@ -1,4 +1,4 @@
-"""One ranking of the encoders of a suite over its corpora: rows of ``schema.RANKINGS``.
+"""One ranking of the encoders of a suite over its corpora: rows of table ``rankings``.
 
 The encoders of a suite seldom have all corpora. Ranked is the largest block of corpora and encoders in which every
 encoder has the headline of every corpus; of two equally large ones, that with more corpora. Figures on which no encoder
@@ -14,13 +14,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.store.schema import RANKINGS, texts
+from capim.store.schema import Ranking, texts
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.images.source import photograph_key
 from capim.tasks.corpora.subset import first_linked
@@ -32,7 +31,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.decision import counted
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import ClusteredValues
+from capim.tasks.statistics.intervals import ClusteredValues, Interval
 from capim.tasks.statistics.ranking import LEAST_CORPORA, rank_over_corpora
 
 
@@ -194,8 +193,8 @@ def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
     return SharedPhotographs(units, [*zip(map(len, every), common, strict=True)])
 
 
-def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Resampling) -> pa.Table:
-    """Rows of ``schema.RANKINGS``: for every ranked encoder one per estimand, and one for each that is left out.
+def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Resampling) -> list[Ranking]:
+    """Return for every ranked encoder one per estimand, and one for each that is left out.
 
     ``corpora`` are :func:`named_once`. No rows without ``LEAST_CORPORA`` of them that count, on which two encoders or
     more have the headline that are not at chance by all that count.
@@ -206,57 +205,56 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
     block = largest_block({corpus.corpus: corpus.encoders & able for corpus in counting})
     chosen = [corpus for corpus in counting if corpus.corpus in block]
     if not chosen:
-        return RANKINGS.empty_table()
+        return []
     ranked = [encoder for encoder in every if encoder in able and all(encoder in of.encoders for of in chosen)]
     identity = [[corpus.fingerprint for corpus in corpora], [encoder.fingerprint for encoder in every]]
     shared = shared_photographs(chosen)
-    facts = {
-        "ranking": digest16([*map(sorted, identity)]),
-        "n_corpora": len(chosen),
-        "n_encoders": len(ranked),
-        "corpora": json.dumps(
-            [
-                {"corpus": each.corpus, "fingerprint": each.fingerprint, "headline": each.title}
-                | {"copies": each.copies, "photographs": n_photographs, "shared": common, "not_counted": not_counted}
-                for each, (n_photographs, common) in zip(chosen, shared.common, strict=True)
-            ]
-        ),
-        **{name: getattr(resampling, name) for name in ("level", "replicates", "permutations", "seed")},
-        "run": run,
-        "created": datetime.now(UTC),
-    }
+    described = [
+        {"corpus": each.corpus, "fingerprint": each.fingerprint, "headline": each.title}
+        | {"copies": each.copies, "photographs": n_photographs, "shared": common, "not_counted": not_counted}
+        for each, (n_photographs, common) in zip(chosen, shared.common, strict=True)
+    ]
 
-    def row(encoder: EncoderId, estimand: str, **columns: Any) -> dict[str, Any]:
-        headlines = json.dumps(_headlines(encoder, chosen))
-        subject = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, "headlines": headlines}
-        return {**facts, **subject, "estimand": estimand, **columns}
+    def row(encoder: EncoderId, estimand: str, interval: Interval, rank: int | None = None) -> Ranking:
+        return Ranking(
+            ranking=digest16([*map(sorted, identity)]),
+            encoder=encoder.name,
+            encoder_fingerprint=encoder.fingerprint,
+            estimand=estimand,
+            value=interval.value if rank else None,
+            ci_low=interval.low,
+            ci_high=interval.high,
+            interval_method=interval.method,
+            rank=rank,
+            n_corpora=len(chosen),
+            n_encoders=len(ranked),
+            corpora=json.dumps(described),
+            headlines=json.dumps(_headlines(encoder, chosen)),
+            level=resampling.level,
+            replicates=resampling.replicates,
+            permutations=resampling.permutations,
+            seed=resampling.seed,
+            reason=interval.reason,
+            run=run,
+            created=datetime.now(UTC),
+        )
 
-    rows: list[dict[str, Any]] = []
+    rows: list[Ranking] = []
     standings = rank_over_corpora([_parts(corpus, ranked) for corpus in chosen], resampling, shared.units)
     for estimand, of_encoders in standings.items():
         for encoder, (figure, held, n_effective) in zip(ranked, of_encoders, strict=True):
-            rows.append(
-                row(
-                    encoder,
-                    estimand,
-                    rank=1 + sum(other.value > figure.value + 1e-12 for other, *_ in of_encoders),
-                    value=figure.value,
-                    n_effective=n_effective,
-                    ci_low=figure.low,
-                    ci_high=figure.high,
-                    interval_method=figure.method,
-                    rank_low=held.best if held else None,
-                    rank_high=held.worst if held else None,
-                    tied_with_best=held.tied_with_best if held else None,
-                    reason=figure.reason,
-                )
-            )
+            rank = 1 + sum(other.value > figure.value + 1e-12 for other, *_ in of_encoders)
+            of_encoder = replace(row(encoder, estimand, figure, rank), n_effective=n_effective)
+            if held:
+                best, worst, tied = held.best, held.worst, held.tied_with_best
+                of_encoder = replace(of_encoder, rank_low=best, rank_high=worst, tied_with_best=tied)
+            rows.append(of_encoder)
     for encoder in every:
         if encoder not in ranked:
             at_chance = f"not shown above chance on {', '.join(corpus.corpus for corpus in chosen)}"
             reason = "not ranked: " + ("; ".join(_lacking(encoder, chosen)) or at_chance)
-            rows.append(row(encoder, "these corpora", interval_method="none", reason=reason))
-    return pa.Table.from_pylist(rows, schema=RANKINGS)
+            rows.append(row(encoder, "these corpora", Interval(value=np.nan, reason=reason)))
+    return rows
 
 
 def largest_block(encoders_of: Mapping[str, frozenset[EncoderId]]) -> frozenset[str]:

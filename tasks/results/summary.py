@@ -1,17 +1,15 @@
-"""Outcomes of encoders under protocols -> rows of ``schema.RESULTS``: every metric with its interval."""
+"""Outcomes of encoders under protocols -> results: every metric with its interval."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
-from capim.store.schema import REPLICATES, RESULTS
+from capim.store.schema import OfStates, Replicates, Result
 from capim.store.types import Corpus, digest16
 from capim.tasks.metrics import Metric, bounds_of, metrics_of, version_of
 from capim.tasks.metrics.table import SHOWN
@@ -21,19 +19,26 @@ from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.chance import FirstHits, chance_p, labels_p
 from capim.tasks.statistics.clusters import Clusters, SamplingFrame, known_queries
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import ClusteredValues, Interval, cluster_robust_error, interval_of, replicates_of
+from capim.tasks.statistics.intervals import ClusteredValues, Interval, interval_of, replicates_of
 
 ANY_SCORES = "no interval: any scores have this value, because the gallery is so small"
 NOT_DEFINED = "no value: the aggregate of these queries is not a number"
 
 
-Source: TypeAlias = Mapping[str, str]
-"""The columns of results that say where they come from.
+@dataclass(frozen=True, kw_only=True)
+class Source(OfStates):
+    """Where results come from.
 
-``evaluation`` (a digest of the embedding sets, the protocol and the version of the scorer), ``encoder``,
-``encoder_fingerprint``, ``corpus``, ``corpus_fingerprint`` and ``run``; of figures of embeddings also ``image_tag`` and
-``caption_tag``, which name the sealed sets.
-"""
+    Attributes:
+        evaluation: A digest of the embedding sets, the protocol and the version of the scorer.
+        run: The run that makes them.
+        image_tag: The sealed set of images, and ``caption_tag`` that of captions; empty without embeddings.
+    """
+
+    evaluation: str
+    run: str
+    image_tag: str = ""
+    caption_tag: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,8 +83,8 @@ class Evaluated:
         return found
 
 
-def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Table:
-    """One row of ``schema.RESULTS`` per metric of each evaluation, in their order; none where it applies to no query.
+def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[Result]:
+    """Return one result per metric of each evaluation, in their order; none where it applies to no query.
 
     By default (``Resampling.method``) means and medians need no draws. An interval that cannot be computed is null with
     a ``reason``.
@@ -100,29 +105,33 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
             value=value,
             n_queries=clusters.n_queries,
             clusters=clusters,
-            chance=metric.chance(each.outcomes),
             lower_is_better=not metric.higher_is_better,
         )
-        row |= {"metric_version": str(metric.version), "tie_share": tie_share(each.outcomes, several=metric.several)}
-        row |= {"value_ties_lost": _defined(lost), "value_ties_won": _defined(won)}
-        row |= _beside_chance(each, metric, value, clusters)
-        if metric.reduce == "mean" and clusters.n_occupied > 1:
-            row["robust_error"] = cluster_robust_error(values, clusters)
+        chance, p_chance = _chance(each, metric, value, clusters)
+        row = replace(
+            row,
+            metric_version=str(metric.version),
+            value_ties_lost=_defined(lost),
+            value_ties_won=_defined(won),
+            tie_share=tie_share(each.outcomes, several=metric.several),
+            chance=chance,
+            p_chance=p_chance,
+        )
         rows.append(row)
-    return results_table(rows)
+    return rows
 
 
-def _beside_chance(each: Evaluated, metric: Metric, value: float, clusters: Clusters) -> dict[str, float | None]:
-    """The p-value of a mean beside chance; of labels (the first hit, where lists are stored) with what chance is."""
+def _chance(each: Evaluated, metric: Metric, value: float, clusters: Clusters) -> tuple[float | None, float | None]:
+    """Return the chance value of a metric and the p-value of a mean against it; of labels, by their first hits."""
+    chance, chances = metric.chance(each.outcomes), metric.chances(each.outcomes)
     if each.outcomes.protocol.kind == "labels":
         if metric.name != SHOWN["labels"][0] or each.first_hits is None:
-            return {}
-        return dict(zip(("chance", "p_chance"), labels_p(each.first_hits, clusters), strict=True))
-    chances = metric.chances(each.outcomes)
+            return chance, None
+        return labels_p(each.first_hits, clusters)
     if chances is None or metric.reduce != "mean" or not metric.higher_is_better or not np.isfinite(value):
-        return {}
+        return chance, None
     known = chances if isinstance(chances, float) else chances[known_queries(chances)]
-    return {"p_chance": chance_p(value, known, clusters)}
+    return chance, chance_p(value, known, clusters)
 
 
 def first_hits(corpus: Corpus, outcomes: Outcomes) -> FirstHits | None:
@@ -147,12 +156,6 @@ def first_hits(corpus: Corpus, outcomes: Outcomes) -> FirstHits | None:
     return FirstHits(np.array(label), np.array(first), np.pad(agrees, (0, 1)), of_images)
 
 
-def results_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """The rows as a table of ``schema.RESULTS``, created now."""
-    created = datetime.now(UTC)
-    return pa.Table.from_pylist([{**row, "created": created} for row in rows], schema=RESULTS)
-
-
 def result_row(
     source: Source,
     resampling: Resampling,
@@ -166,8 +169,8 @@ def result_row(
     chance: float | None = None,
     span: float | None = None,
     lower_is_better: bool = False,
-) -> dict[str, Any]:
-    """The columns of ``schema.RESULTS`` that every figure has.
+) -> Result:
+    """Return a result with what every figure has, created now.
 
     ``clusters``: of the queries; None for a figure without any. ``span``: the largest value of a mean of values from 0
     on, which is then tested against a chance that all images have in common.
@@ -175,35 +178,36 @@ def result_row(
     value, p_chance = _defined(value), None
     if clusters is not None and value is not None and chance is not None and span is not None:
         p_chance = chance_p(value / span, chance / span, clusters)
-    return {
-        "image_tag": "",
-        "caption_tag": "",
-        **source,
-        "result": result_key(source, protocol, metric),
-        "protocol": protocol,
-        "metric": metric,
-        "metric_version": version_of(metric),
-        "lower_is_better": lower_is_better,
-        "statistics_version": VERSION,
-        "value": value,
-        "ci_low": interval.low,
-        "ci_high": interval.high,
-        "standard_error": interval.standard_error,
-        "interval_method": interval.method,
-        "reason": interval.reason,
-        "chance": chance,
-        "p_chance": p_chance,
-        "n_queries": n_queries,
-        "n_clusters": clusters.n_occupied if clusters else 0,
-        "n_effective": clusters and clusters.n_effective,
-        "largest_share": clusters and clusters.largest_share,
-        **{name: getattr(resampling, name) for name in ("level", "replicates", "seed")},
-    }
+    return Result(
+        **vars(source),
+        result=result_key(source, protocol, metric),
+        protocol=protocol,
+        metric=metric,
+        metric_version=version_of(metric) or "",
+        lower_is_better=lower_is_better,
+        statistics_version=VERSION,
+        value=value,
+        ci_low=interval.low,
+        ci_high=interval.high,
+        standard_error=interval.standard_error,
+        interval_method=interval.method,
+        reason=interval.reason,
+        chance=chance,
+        p_chance=p_chance,
+        n_queries=n_queries,
+        n_clusters=clusters.n_occupied if clusters else 0,
+        n_effective=clusters.n_effective if clusters else None,
+        largest_share=clusters.largest_share if clusters else None,
+        level=resampling.level,
+        replicates=resampling.replicates,
+        seed=resampling.seed,
+        created=datetime.now(UTC),
+    )
 
 
 def result_key(source: Source, protocol: str, metric: str) -> str:
-    """The id of a row of ``schema.RESULTS``: a digest of evaluation, encoder, protocol and metric."""
-    return digest16([source["evaluation"], source["encoder_fingerprint"], protocol, metric])
+    """Return the id of a result: a digest of evaluation, encoder, protocol and metric."""
+    return digest16([source.evaluation, source.encoder_fingerprint, protocol, metric])
 
 
 def tie_share(*outcomes: Outcomes, several: bool = False) -> float | None:
@@ -221,29 +225,30 @@ def _defined(value: float | None) -> float | None:
     return value if value is not None and np.isfinite(value) else None
 
 
-def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> pa.Table:
-    """One row of ``schema.REPLICATES`` per metric: its value in every draw; ``result`` is the id of its results row.
+def replicate_rows(evaluated: Evaluated, resampling: Resampling) -> list[Replicates]:
+    """Return one row per metric: its value in every draw; ``result`` is the id of its results row.
 
     Two rows with the same ``corpus_fingerprint``, ``n_clusters``, ``seed`` and number of replicates come from the same
     draws, whenever and wherever they were made: their difference is the paired bootstrap of the difference.
     """
-    created = datetime.now(UTC)
     source, protocol = evaluated.source, evaluated.outcomes.protocol.id
-    identity = {name: value for name, value in source.items() if name in REPLICATES.names}
-    rows = []
-    for metric, (values, clusters) in evaluated.samples:
-        replicates = replicates_of(values, clusters, resampling, metric.reduce)
-        rows.append(
-            {
-                **identity,
-                "result": result_key(source, protocol, metric.name),
-                "protocol": protocol,
-                "metric": metric.name,
-                "value": metric.value(evaluated.outcomes),
-                "replicate_values": replicates,
-                "n_clusters": evaluated.clusters.n_clusters,
-                "seed": resampling.seed,
-                "created": created,
-            }
+    return [
+        Replicates(
+            encoder=source.encoder,
+            encoder_fingerprint=source.encoder_fingerprint,
+            corpus=source.corpus,
+            corpus_fingerprint=source.corpus_fingerprint,
+            evaluation=source.evaluation,
+            result=result_key(source, protocol, metric.name),
+            protocol=protocol,
+            metric=metric.name,
+            value=metric.value(evaluated.outcomes),
+            replicate_values=list(replicates_of(values, clusters, resampling, metric.reduce)),
+            n_clusters=evaluated.clusters.n_clusters,
+            seed=resampling.seed,
+            derived="",
+            run=source.run,
+            created=datetime.now(UTC),
         )
-    return pa.Table.from_pylist(rows, schema=REPLICATES)
+        for metric, (values, clusters) in evaluated.samples
+    ]

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from capim.store import Block, EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import check_disk_space
-from capim.store.schema import BATCHES, PROBES, WEIGHTS, texts
+from capim.store.schema import Batch, Probe, Weights, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.vectors import Rounding, rounding_of
 from capim.tasks.corpora.check import encoding_fault
@@ -135,7 +135,7 @@ class SetEncoder:
         work, shas = _work(corpus, key.modality, missing)
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
         n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), Rounding()
-        batches: list[dict[str, object]] = []
+        batches: list[Batch] = []
         label = f"{self.spec.name} · {corpus.name} · {UNITS[key.modality]}"
         stream = encode_stream(encoder, work, batch_size=batch_size)
         with track(label, total=len(missing), unit=UNITS[key.modality]) as advance, closing(stream):
@@ -191,29 +191,36 @@ class SetEncoder:
             self._found[modality] = find_batch_size(self._encoder(), modality)
         return self._found[modality] if given is None else given
 
-    def _batch_row(self, key: SetKey, batch: EncodedBatch, batch_id: str, write_seconds: float) -> dict[str, object]:
+    def _batch_row(self, key: SetKey, batch: EncodedBatch, batch_id: str, write_seconds: float) -> Batch:
         encoder = self._encoder()
         service = service_of(encoder)
-        return {
-            **key.columns,
-            **{name: getattr(batch, name) for name in BATCHES.names if hasattr(batch, name)},
-            "batch_id": batch_id,
-            "n_items": batch.n_encoded,
-            "warmup": batch.index == 0,
-            "write_seconds": write_seconds,
-            "forward_precision": self.spec.precision if service is None else "of the service",
-            "device": hardware_of(encoder),
-            "host": this_host(),
-            "versions": json.dumps(library_versions()),
-            "run": self._run,
-            "created": datetime.now(UTC),
-        }
+        return Batch(
+            batch_id=batch_id,
+            set_name=key.table,
+            encoder=key.encoder,
+            encoder_fingerprint=key.encoder_fingerprint,
+            corpus=key.corpus,
+            modality=key.modality,
+            n_items=batch.n_encoded,
+            warmup=batch.index == 0,
+            decode_seconds=batch.decode_seconds,
+            preprocess_seconds=batch.preprocess_seconds,
+            forward_seconds=batch.forward_seconds,
+            write_seconds=write_seconds,
+            peak_memory_bytes=batch.peak_memory_bytes,
+            batch_size=batch.batch_size,
+            forward_precision=self.spec.precision if service is None else "of the service",
+            device=hardware_of(encoder),
+            host=this_host(),
+            versions=json.dumps(library_versions()),
+            run=self._run,
+            created=datetime.now(UTC),
+        )
 
-    def _write_batches(self, rows: list[dict[str, object]]) -> None:
+    def _write_batches(self, rows: list[Batch]) -> None:
         """Write and clear these rows: few commits for many batches."""
-        if rows:
-            self._store.write_rows("batches", pa.Table.from_pylist(rows, schema=BATCHES))
-            rows.clear()
+        self._store.write(rows)
+        rows.clear()
 
 
 def device_for(spec: EncoderSpec, device: str) -> str:
@@ -361,21 +368,26 @@ def check_weights(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
     spec, checksum, now = encoder.spec, checksum_of(encoder), library_versions()
     if not checksum:
         return
-    rows = store.rows("weights", encoder_fingerprint=spec.fingerprint)
-    if not rows.num_rows:
-        row = {"checksum": checksum, "versions": json.dumps(now), "run": run, "created": datetime.now(UTC)}
-        first = [{"encoder_fingerprint": spec.fingerprint, **row}]
-        store.write_rows("weights", pa.Table.from_pylist(first, schema=WEIGHTS))
-        rows = store.rows("weights", encoder_fingerprint=spec.fingerprint)  # another process may have been faster
-    for kept in rows.to_pylist():
-        if kept["checksum"] != checksum:
-            then = json.loads(kept["versions"])
+    rows = store.all(Weights, encoder_fingerprint=spec.fingerprint)
+    if not rows:
+        first = Weights(
+            encoder_fingerprint=spec.fingerprint,
+            checksum=checksum,
+            versions=json.dumps(now),
+            run=run,
+            created=datetime.now(UTC),
+        )
+        store.write([first])
+        rows = store.all(Weights, encoder_fingerprint=spec.fingerprint)  # another process may have been faster
+    for kept in rows:
+        if kept.checksum != checksum:
+            then = json.loads(kept.versions)
             differ = [name for name in now if then.get(name) != now[name]]
             changed = [f"{name} {then.get(name)}, now {now[name]}" for name in differ]
             raise WorkError(
                 f"encoder {spec.name!r}: the weights of {spec.checkpoint}, as loaded now, are not those that encoded "
-                f"what is stored: their checksum is {checksum}, and was {kept['checksum']} on "
-                f"{kept['created']:%Y-%m-%d} ({'; '.join(changed) or 'with the same versions of all libraries'}). "
+                f"what is stored: their checksum is {checksum}, and was {kept.checksum} on "
+                f"{kept.created:%Y-%m-%d} ({'; '.join(changed) or 'with the same versions of all libraries'}). "
                 "Vectors of two models are not mixed in one set; to encode all with these weights, run: "
                 f"capim store drop --encoder {spec.name} --yes"
             )
@@ -393,14 +405,14 @@ def probe_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[
 
     vectors = probe_vectors(encoder, image=service.takes_images)
     fingerprint = encoder.spec.fingerprint
-    kept = {row["item"]: row["vector"] for row in store.rows("probes", encoder_fingerprint=fingerprint).to_pylist()}
+    kept = {row.item: row.vector for row in store.all(Probe, encoder_fingerprint=fingerprint)}
     created = datetime.now(UTC)
     new = [
-        {"encoder_fingerprint": fingerprint, "item": item, "vector": vector.tolist(), "run": run, "created": created}
+        Probe(encoder_fingerprint=fingerprint, item=item, vector=vector.tolist(), run=run, created=created)
         for item, vector in vectors.items()
         if item not in kept
     ]
-    store.write_rows("probes", pa.Table.from_pylist(new, schema=PROBES))
+    store.write(new)
     again = [item for item in vectors if item in kept]
     then = [np.asarray([kept[item]], dtype=np.float32) for item in again]
     same = cosines(then, [vectors[item][None] for item in again])
@@ -421,8 +433,8 @@ def check_probes(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
     lowest = min(found, key=found.__getitem__)
     if found[lowest] >= LOWEST_COSINE:
         return
-    kept = store.rows("probes", encoder_fingerprint=encoder.spec.fingerprint).to_pylist()
-    since, today = min(row["created"] for row in kept), datetime.now(UTC)
+    kept = store.all(Probe, encoder_fingerprint=encoder.spec.fingerprint)
+    since, today = min(row.created for row in kept), datetime.now(UTC)
     spec, address = encoder.spec, encoder.spec.options.get("url", "its address")
     raise WorkError(
         f"encoder {spec.name!r}: {spec.checkpoint} at {address} is another model than on {since:%Y-%m-%d}: "

@@ -91,9 +91,9 @@ def export_atlas(
         "protocol": list(protocols or [protocol for protocol in MAIN if _asks(protocol, modality)]),
     }
     for row in newest_evaluations(store, wanted):
-        outcomes = store.rows("outcomes", evaluation=row["evaluation"])
-        label = f"{row['protocol']} {row['encoder']}"
-        columns |= _found(outcomes, label, len(items)) if _asks(row["protocol"], modality) else {}
+        outcomes = store.rows("outcomes", evaluation=row.evaluation)
+        label = f"{row.protocol} {row.encoder}"
+        columns |= _found(outcomes, label, len(items)) if _asks(row.protocol, modality) else {}
     table = pa.table(columns)
     with replacing(path) as temporary:
         _write(temporary, table, items["sha"].to_pylist() if modality == "image" else [], store)
@@ -175,11 +175,11 @@ def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:
         WorkError: Results have no outcomes.
     """
     for row in data.results:
-        protocol = Protocol.of(row["protocol"])
-        if row["metric"] != "R@1" or not protocol.is_retrieval:
+        protocol = Protocol.of(row.protocol)
+        if row.metric != "R@1" or not protocol.is_retrieval:
             continue
-        if data.row(row["corpus"], row["protocol"], _NAME, row["encoder"]) is None:
-            outcomes = read_outcomes(store, row["evaluation"], protocol)
+        if data.row(row.corpus, row.protocol, _NAME, row.encoder) is None:
+            outcomes = read_outcomes(store, row.evaluation, protocol)
             if is_known(METRICS[_NAME], outcomes):
                 value = METRICS[_NAME].value(outcomes)
                 yield {**row, "metric": _NAME, "value": value, "ci_low": None, "ci_high": None}
@@ -219,14 +219,14 @@ def export_trec(
     ties: list[tuple[int, str]] = []
     tasks: dict[tuple[str, str], tuple[RetrievalTask | None, NDArray[np.object_]]] = {}
     for row in newest_evaluations(store, wanted):
-        fingerprint, protocol, encoder = row["corpus_fingerprint"], row["protocol"], row["encoder"]
-        corpus = store.corpus(row["corpus"], fingerprint)
+        fingerprint, protocol, encoder = row.corpus_fingerprint, row.protocol, row.encoder
+        corpus = store.corpus(row.corpus, fingerprint)
         if (fingerprint, protocol) not in tasks:
             items = corpus.items(Protocol.of(protocol).sides[1])
             ids = np.array([trec_id(item) for item in texts(items["id"])], dtype=object)
             tasks[fingerprint, protocol] = task_of(corpus, protocol), ids
         task, ids = tasks[fingerprint, protocol]
-        outcomes = store.rows("outcomes", evaluation=row["evaluation"], protocol=protocol)
+        outcomes = store.rows("outcomes", evaluation=row.evaluation, protocol=protocol)
         if task is None or not outcomes.num_rows or outcomes["top_scores"].null_count == outcomes.num_rows:
             left_out.add(f"{protocol} on {corpus.name}")
             continue

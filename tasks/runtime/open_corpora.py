@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
+from capim.store.schema import StoredCorpus
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.check import describe_change
@@ -54,7 +54,7 @@ class OpenCorpora:
 
         Images that the store has not seen are decoded; ``write``: it keeps what was found and their thumbnails.
         """
-        corpus = disambiguate(self._decoded(store, request, write=write), request, store.corpora().to_pylist())
+        corpus = disambiguate(self._decoded(store, request, write=write), request, store.corpora())
         if write and self._hashes is not None:
             store.write_image_hashes(self._hashes.take_fresh())
         self._corpora[_key(request)] = corpus
@@ -101,15 +101,15 @@ def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corp
     Raises:
         RequestError: The corpus is unknown, missing, empty or contradicts itself.
     """
-    register = store.corpora().to_pylist()
+    register = store.corpora()
     if isinstance(what, str) and not Path(what).expanduser().exists():
-        row = next((row for row in register if what in (row["name"], row["fingerprint"])), None)
+        row = next((row for row in register if what in (row.name, row.fingerprint)), None)
         if row is not None:
             return store.corpus(what)
     return OpenCorpora().index(store, corpus_to_read(what, register))
 
 
-def change_since(store: EmbeddingStore, request: CorpusToRead, stored: Mapping[str, Any]) -> str:
+def change_since(store: EmbeddingStore, request: CorpusToRead, stored: StoredCorpus) -> str:
     """Return what changed in the files of a corpus since this state of it was stored; empty if nothing, or for a name.
 
     Images whose place, size and time are those in the store are not read.
@@ -119,11 +119,11 @@ def change_since(store: EmbeddingStore, request: CorpusToRead, stored: Mapping[s
     try:
         now = OpenCorpora().index(store, request, write=False)
     except RequestError as error:
-        return f"corpus {stored['name']}: its files cannot be read now ({error}); the stored state is used"
-    changes = "; ".join(describe_change(store.corpus(stored["name"], stored["fingerprint"]), now))
-    used = f"used is the stored state {stored['fingerprint']} of {stored['written']:%Y-%m-%d %H:%M}"
-    how = f"`capim embed --corpora {stored['name']} --encoders …` encodes what changed"
-    return changes and f"corpus {stored['name']} changed since it was stored ({changes}); {used}. {how}"
+        return f"corpus {stored.name}: its files cannot be read now ({error}); the stored state is used"
+    changes = "; ".join(describe_change(store.corpus(stored.name, stored.fingerprint), now))
+    used = f"used is the stored state {stored.fingerprint} of {stored.written:%Y-%m-%d %H:%M}"
+    how = f"`capim embed --corpora {stored.name} --encoders …` encodes what changed"
+    return changes and f"corpus {stored.name} changed since it was stored ({changes}); {used}. {how}"
 
 
 def store_at(store_uri: str) -> EmbeddingStore | None:

@@ -8,14 +8,15 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from capim.store.schema import dicts
-from capim.store.types import Modality, digest16
+from capim.store.schema import OfStates
+from capim.store.types import Modality, SetKey, digest16
 
 if TYPE_CHECKING:
     from capim.store import EmbeddingStore
 
+T = TypeVar("T")
 LIBRARIES = (
     "capim",
     "torch",
@@ -57,9 +58,9 @@ class SetsRef:
     corpus_fingerprint: str
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> SetsRef:
-        """Those that a row with these columns is of."""
-        return cls(**{each.name: row[each.name] for each in fields(cls)})
+    def of(cls, row: OfStates | SetKey) -> SetsRef:
+        """Return the sets that a row is about."""
+        return cls(**{each.name: getattr(row, each.name) for each in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,11 +176,11 @@ def named(value: object) -> Iterator[Hashable]:
 
 
 def rows_of(
-    store: EmbeddingStore, table: str, references: Iterable[EvaluationRef | CompareRef | MetricRef]
-) -> list[dict[str, Any]]:
-    """The rows of a table whose keys the references name."""
+    store: EmbeddingStore, row_type: type[T], references: Iterable[EvaluationRef | CompareRef | MetricRef]
+) -> list[T]:
+    """Return the rows of a type whose keys the references name."""
     keys = sorted({key for reference in references for key in reference.uses})
-    return dicts(store.rows(table, derived=keys))
+    return store.all(row_type, derived=keys)
 
 
 def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) -> list[str]:

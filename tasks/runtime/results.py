@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from capim.store.embedding_store import EmbeddingStore
-from capim.store.schema import METRICS as METRIC_ROWS
-from capim.store.schema import RESULTS, texts
+from capim.store.schema import MetricRow, Replicates, Result
 from capim.store.types import MetricFacts
-from capim.tasks.derive import Derivation, Made, derive, one_by_one, with_column
+from capim.tasks.derive import Derivation, Made, derive, one_by_one
 from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM
@@ -132,15 +129,15 @@ class _Making:
                 if each.protocol in self.joint.get("mean", ()):
                     self.languages[each.protocol.id] = self._language(each)
             having = {each.protocol.id for each in together}
-            made = {at: RESULTS.empty_table() for (protocol, _), at in places.items() if protocol in having}
+            made: dict[int, list[Result]] = {at: [] for (protocol, _), at in places.items() if protocol in having}
             rows = result_rows([self._evaluated(each, places) for each in together], self.resampling)
-            for at, figure in enumerate(zip(texts(rows["protocol"]), texts(rows["metric"]), strict=True)):
-                made[places[figure]] = rows.slice(at, 1)
-                self.added[figure[0]] += 1
-                self.named.add(figure[1])
+            for row in rows:
+                made[places[row.protocol, row.metric]].append(row)
+                self.added[row.protocol] += 1
+                self.named.add(row.metric)
             yield made
 
-    def over_several(self, each: Derivation) -> pa.Table:
+    def over_several(self, each: Derivation) -> list[Result]:
         """RSUM, or the means over languages; no rows where imported ranks leave a recall open."""
         kind: Kind = "sum" if each.subject["protocol"] == RSUM.protocol else "mean"
         scored, protocols = self.scored, self.joint[kind]
@@ -153,19 +150,18 @@ class _Making:
             t2i, i2t = (scored.read(one) for one in protocols)
             recalls = {metric.name for metric in RECALLS}
             if not all(recalls <= {metric.name for metric in metrics_of(one)} for one in (t2i, i2t)):
-                return RESULTS.empty_table()
-            rows = rsum_row(t2i, i2t, source, drawn=drawn_images(scored.corpus), resampling=self.resampling)
-        self.named.update(texts(rows["metric"]))
+                return []
+            rows = [rsum_row(t2i, i2t, source, drawn=drawn_images(scored.corpus), resampling=self.resampling)]
+        self.named.update(row.metric for row in rows)
         return rows
 
-    def replicates(self, each: Derivation) -> pa.Table:
+    def replicates(self, each: Derivation) -> list[Replicates]:
         """Every draw of a figure; they name the row of the figure."""
         figure = each.subject["protocol"], each.subject["metric"]
         [protocol] = [one for one in self.scored.protocols if one.id == figure[0]]
         evaluated = self._evaluated(self.scored.read(protocol), {figure})
-        rows = replicate_rows(evaluated, self.resampling)
         result = replace(each, kind="result").row_key(result_key(evaluated.source, *figure))
-        return with_column(rows, "result", [result] * len(rows))
+        return [replace(row, result=result) for row in replicate_rows(evaluated, self.resampling)]
 
     def _evaluated(self, outcomes: Outcomes, wanted: Container[tuple[str, str]]) -> Evaluated:
         """The outcomes of a protocol with those of their metrics that are wanted: pairs of protocol and metric."""
@@ -175,7 +171,7 @@ class _Making:
         return Evaluated.of(outcomes, self.scored.corpus, source, metrics)
 
     def _source(self, evaluation: str) -> Source:
-        return {**asdict(self.scored.sets), **self.scored.tags, "evaluation": evaluation, "run": self.run}
+        return Source(**vars(self.scored.sets), **self.scored.tags, evaluation=evaluation, run=self.run)
 
     def _language(self, outcomes: Outcomes) -> LanguagePart:
         """What means over languages need of the outcomes of one language."""
@@ -196,19 +192,18 @@ def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
 
 def record_metrics(store: EmbeddingStore, metrics: Iterable[MetricFacts | None], *, run: str) -> None:
     """Store what readers have to know of these metrics, where the store does not say it yet."""
-    given = {each.name: each.columns() for each in metrics if each is not None}
+    given: dict[str, dict[str, Any]] = {each.name: each.columns() for each in metrics if each is not None}
     if not given:
         return
-    kept = {row["metric"]: MetricFacts.of_row(row) for row in store.rows("metrics", metric=list(given)).to_pylist()}
+    kept = {row.metric: MetricFacts.of_row(vars(row)) for row in store.all(MetricRow, metric=list(given))}
     new = {name: columns for name, columns in given.items() if name not in kept or kept[name].columns() != columns}
     if new:
-        written = {"run": run, "created": datetime.now(UTC)}
-        rows = [{"metric": name, **columns, **written} for name, columns in new.items()]
-        store.write_rows("metrics", pa.Table.from_pylist(rows, schema=METRIC_ROWS), replace="metric")
+        written: dict[str, Any] = {"run": run, "created": datetime.now(UTC)}
+        store.write([MetricRow(metric=name, **(columns | written)) for name, columns in new.items()], replace="metric")
 
 
-def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def outdated_results(rows: Iterable[Result]) -> list[Result]:
     """The results by another version of their metric than that of today's table."""
     rows = list(rows)
-    today = {metric: version_of(metric) for metric in {row["metric"] for row in rows}}
-    return [row for row in rows if today[row["metric"]] not in (None, row["metric_version"])]
+    today = {metric: version_of(metric) for metric in {row.metric for row in rows}}
+    return [row for row in rows if today[row.metric] not in (None, row.metric_version)]

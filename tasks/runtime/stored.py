@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow.compute as pc
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.current import newest_rows
 from capim.store.errors import RequestError, WorkError, did_you_mean
-from capim.store.schema import texts
+from capim.store.schema import Result, texts
 from capim.store.sets.reading import VectorWindows
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.store.vectors import UNKNOWN, Explanation, Ragged, grids_of, tokens_of
@@ -53,13 +53,13 @@ def read_all_outcomes(store: EmbeddingStore, evaluations: Mapping[K, str], proto
     return {key: Outcomes.from_arrow(rows[evaluation], protocol) for key, evaluation in evaluations.items()}
 
 
-def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[Mapping[str, Any]]:
+def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[Result]:
     """A row of results for each encoder, corpus and protocol that has outcomes, of several evaluations the newest.
 
     ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. A name means its current state, see
     ``store.current``, unless these are fingerprints. Sorted by corpus and protocol.
     """
-    rows = (row for row in store.evaluated(**wanted) if not Protocol.of(row["protocol"]).is_combined)
+    rows = (row for row in store.evaluated(**wanted) if not Protocol.of(row.protocol).is_combined)
     return newest_rows(rows, "results", by=("corpus", "protocol", "encoder"), uses=store.uses())
 
 
@@ -68,8 +68,10 @@ WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of 
 
 def outcome_encoders(store: EmbeddingStore) -> set[str]:
     """Names and fingerprints of the encoders that have outcomes only; of a name, what was last registered under it."""
-    rows = sorted(store.encoders().to_pylist(), key=lambda row: row["written"])
-    adapters = {row[key]: EncoderSpec.from_json(row["spec"]).adapter for row in rows for key in ("fingerprint", "name")}
+    rows = sorted(store.encoders(), key=lambda row: row.written)
+    adapters: dict[str, str] = {}
+    for row in rows:
+        adapters |= dict.fromkeys((row.fingerprint, row.name), EncoderSpec.from_json(row.spec).adapter)
     return {encoder for encoder, adapter in adapters.items() if adapter in WITHOUT_VECTORS}
 
 

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, noted
 from capim.store.files import READ_SUFFIXES, existing_file, read_row_file, reading
+from capim.store.row_types import columns_of
 from capim.store.rows import in_order
-from capim.store.schema import OUTCOMES
+from capim.store.schema import Outcome
 from capim.store.sets.columns_read import telling
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.sets.matching import POSITION, Items, key_of, match
@@ -130,12 +131,13 @@ def _of_tables(path: Path, corpus: Corpus, source: Source) -> FoundRows:
 
 
 def _contents(file: Path) -> pa.Table | list[dict[str, Any]]:
-    """The rows of a file; as ``schema.OUTCOMES`` if ``capim export outcomes`` wrote it.
+    """The rows of a file; as rows of table ``outcomes`` if ``capim export outcomes`` wrote it.
 
     Raises:
         RequestError: It cannot be read, or a value of exported outcomes has the wrong type.
     """
-    required = {field.name for field in OUTCOMES if not field.nullable}
+    schema = columns_of(Outcome)
+    required = {field.name for field in schema if not field.nullable}
     rows: pa.Table | list[dict[str, Any]]
     if file.suffix == ".parquet":
         import pyarrow.parquet as pq
@@ -149,10 +151,10 @@ def _contents(file: Path) -> pa.Table | list[dict[str, Any]]:
     try:
         if isinstance(rows, pa.Table):
             known = {*rows.column_names}
-            arrays = [rows[each.name] if each.name in known else pa.nulls(len(rows), each.type) for each in OUTCOMES]
-            return pa.table(arrays, names=OUTCOMES.names).cast(OUTCOMES)
-        typed = [{field.name: _typed(row.get(field.name), field) for field in OUTCOMES} for row in rows]
-        return pa.Table.from_pylist(typed, schema=OUTCOMES)
+            arrays = [rows[each.name] if each.name in known else pa.nulls(len(rows), each.type) for each in schema]
+            return pa.table(arrays, names=schema.names).cast(schema)
+        typed = [{field.name: _typed(row.get(field.name), field) for field in schema} for row in rows]
+        return pa.Table.from_pylist(typed, schema=schema)
     except (ValueError, TypeError, pa.ArrowException) as fault:
         raise RequestError(f"{file} is not a file of `capim export outcomes`: {fault}") from fault
 
@@ -314,7 +316,7 @@ class Imported:
         return of_encoder | {"corpus": self.corpus.name, "corpus_fingerprint": self.corpus.fingerprint}
 
     def rows(self, evaluation: str) -> pa.Table:
-        """Rows of ``schema.OUTCOMES``."""
+        """Return rows of table ``outcomes``."""
         return self.outcomes[evaluation].to_arrow(evaluation=evaluation, **self.subject)
 
 
