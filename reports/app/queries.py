@@ -7,7 +7,7 @@ of every encoder side by side; ``/judge``: what is right as well; ``/match``: wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 from urllib.parse import parse_qsl
@@ -23,6 +23,7 @@ from capim.reports.app import filters
 from capim.reports.app.filters import QueryFilter, read_filter, shown
 from capim.reports.app.state import (
     PAGE,
+    Answer,
     EvaluatedTask,
     State,
     Statement,
@@ -40,7 +41,7 @@ from capim.reports.rows.report_data import CAUSES, grouped
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
-from capim.store.schema import texts
+from capim.store.schema import Outcome, texts
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, language_name
 
@@ -110,7 +111,7 @@ def _rows(
         }
 
 
-def rank_cell(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
+def rank_cell(row: Answer | None) -> tuple[str, str, str]:
     """A rank as text, its mark, and what it means in words.
 
     Examples:
@@ -163,7 +164,7 @@ def _slices(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
     found = [f"shows:{name}" for name in _most_frequent(contents.images["objects"])]
     if queries == "caption":
         found += [f"type:{name}" for name in _most_frequent(contents.captions["query_types"])]
-    causes = {row["feature"] for row in snapshot.data.slices if row["analysis"] == "ambiguous"} & {*CAUSES}
+    causes = {row.feature for row in snapshot.data.slices if row.analysis == "ambiguous"} & {*CAUSES}
     return [*found, *(f"ambiguous:{cause}" for cause in sorted(causes))]
 
 
@@ -182,17 +183,17 @@ def query(request: Request) -> Response:
     rows = _outcomes(state, request, wanted, evaluated, query_id)
     first = next(iter(rows.values()))
     contents = snapshot.data.corpora[wanted.corpus]
-    protocol = Protocol.of(first["protocol"])
+    protocol = Protocol.of(first.protocol)
     key = ("relevant", wanted.corpus, protocol.name)
     judged = snapshot.kept(key, lambda: relevant_documents(contents, protocol.name)) if direction == "t2i" else {}
-    relevant = judged.get(first["query_ord"]) or (int(first["cluster"]),)  # of a caption without judgements its image
+    relevant = judged.get(first.query_ord) or (first.cluster,)  # of a caption without judgements its image
     selected = SelectedQuery(
         corpus=wanted.corpus,
         direction=direction,
         protocol=protocol.id,
         kind="",
         query_id=query_id,
-        query=int(first["query_ord"]),
+        query=first.query_ord,
         image=relevant[0],
         lists=tuple(RankedList.of(name, row, length=TOP) for name, row in rows.items()),
         relevant=relevant if direction == "t2i" else (),
@@ -249,15 +250,15 @@ def _keep(state: State, judgement: Judgement) -> None:
 
 def _outcomes(
     state: State, request: Request, wanted: QueryFilter, evaluated: EvaluatedTask, query_id: str
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Outcome]:
     """Encoder to its outcome of one query, in the order of the list.
 
     Raises:
         RequestError: No encoder has one.
     """
-    found = state.store.rows("outcomes", evaluation=list(evaluated.every_evaluation), query_id=query_id)
+    found = state.store.all(Outcome, evaluation=list(evaluated.every_evaluation), query_id=query_id)
     within = request.query_params.get("within")
-    rows = {row["encoder"]: row for row in found.to_pylist() if within in (None, "", row["protocol"])}
+    rows = {row.encoder: row for row in found if within in (None, "", row.protocol)}
     if not rows:
         raise RequestError(f"no encoder has an outcome of query {query_id!r} under {evaluated.protocol.id}")
     order = shown(wanted, evaluated)

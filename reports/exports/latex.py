@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Table
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Task, at_chance, contenders, decision, headline_tasks
 from capim.store.errors import RequestError
+from capim.store.schema import Result
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import Protocol
 
@@ -112,7 +113,7 @@ def column_table(data: ReportData) -> str:
     return "\n".join(_float(data, blocks, at, ties=ties) for at, blocks in enumerate(tables))
 
 
-def _check_intervals(rows: Iterable[Row]) -> None:
+def _check_intervals(rows: Iterable[Result]) -> None:
     ways: dict[str, str] = {}  # with a figure of each
     for row in (row for row in rows if row.interval_method != "none"):
         is_drawn = row.interval_method == "percentile"
@@ -172,7 +173,7 @@ def _block(data: ReportData, corpus: str, tasks: Sequence[Task], *, ties: bool) 
     return lines
 
 
-def _figure(data: ReportData, task: Task, row: Row | None) -> str:
+def _figure(data: ReportData, task: Task, row: Result | None) -> str:
     """A value with its marks, and its interval in small figures."""
     if row is None or row.value is None:
         return "--"
@@ -180,7 +181,7 @@ def _figure(data: ReportData, task: Task, row: Row | None) -> str:
     return f"{marked(data, task, row)} {{\\tiny {interval}}}" if interval else marked(data, task, row)
 
 
-def marked(data: ReportData, task: Task, row: Row) -> str:
+def marked(data: ReportData, task: Task, row: Result) -> str:
     """A value: the highest bold, those that the tests do not tell from it and from chance with their marks."""
     value = escape_latex(words.value(data.metric(task.metric), row.value))
     best, weak = next(iter(contenders(data, *task[:3])), row), at_chance(data, *task[:3], row.encoder)
@@ -251,7 +252,7 @@ def figures_tables(data: ReportData) -> str:
 
 def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
     tasks = headline_tasks(data, corpus)
-    found: list[tuple[Task, Row]] = []
+    found: list[tuple[Task, Result]] = []
     for protocol in dict.fromkeys(task.protocol for task in tasks):
         of = data.protocol(corpus, protocol)
         metrics = [task.metric for task in tasks if task.protocol == protocol]
@@ -265,8 +266,8 @@ def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
     rows = []
     for task, row in found:
         facts = data.metric(task.metric)
-        names = ("ci_low", "ci_high", "value_ties_lost", "value_ties_won")
-        low, high, lost, won = (escape_latex(words.value(facts, row[name])) for name in names)
+        ends = (row.ci_low, row.ci_high, row.value_ties_lost, row.value_ties_won)
+        low, high, lost, won = (escape_latex(words.value(facts, end)) for end in ends)
         value = "--" if row.value is None else marked(data, task, row)
         cells = [breakable(task.protocol), breakable(facts.label), breakable(row.encoder), value, low, high]
         rows.append(cells + [show.percent(row.tie_share), lost, won] * ties)

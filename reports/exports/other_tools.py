@@ -25,10 +25,11 @@ import pyarrow.compute as pc
 from langcodes import Language
 
 from capim.reports.exports.tabular import csv_bytes, json_bytes
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Task, headline_tasks
 from capim.reports.sections.leaderboard import PAIRS, pair_protocols
 from capim.store.errors import RequestError
+from capim.store.schema import Result
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
 from capim.tasks.protocols import EVERY, MACRO, Protocol
@@ -79,7 +80,7 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
 
 
 def _entry(
-    data: ReportData, corpus: str, protocol: Protocol, rows: Mapping[str, Row], spec: EncoderSpec
+    data: ReportData, corpus: str, protocol: Protocol, rows: Mapping[str, Result], spec: EncoderSpec
 ) -> tuple[tuple[str, str, str], dict[str, object]]:
     """The name of a task with the revision and split of its data, and the scores of one of its subsets.
 
@@ -241,7 +242,7 @@ def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
     return {name: ModelCardData(model_name=encoder, eval_results=results).to_yaml().encode() + b"\n"}
 
 
-def _result(data: ReportData, task: Task, row: Row, spec: EncoderSpec) -> Any:
+def _result(data: ReportData, task: Task, row: Result, spec: EncoderSpec) -> Any:
     from huggingface_hub import EvalResult
 
     corpus = data.corpora[task.corpus]
@@ -256,7 +257,7 @@ def _result(data: ReportData, task: Task, row: Row, spec: EncoderSpec) -> Any:
         metric_config=task.protocol,
         metric_value=row.value,
         metric_args={
-            **{end: row[column] for end, column in (("low", "ci_low"), ("high", "ci_high")) if row[column] is not None},
+            **{end: value for end, value in (("low", row.ci_low), ("high", row.ci_high)) if value is not None},
             "level": row.level,
             "model": spec.checkpoint,
             "model_revision": spec.revision,

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,11 @@ from capim.reports.elements import charts
 from capim.reports.elements.tables import only
 from capim.reports.exports.latex import PACKAGES, breakable, column_table, figures_tables, printed
 from capim.reports.rows import standing
-from capim.reports.rows.report_data import ReportData, Row, grouped
+from capim.reports.rows.report_data import ReportData, grouped
 from capim.reports.rows.standing import claimed, contenders, decision, headline_tasks
 from capim.reports.sections import differences, provenance
 from capim.store.errors import WorkError
+from capim.store.schema import Comparison, Result
 from capim.tasks.protocols import Protocol, language_name
 
 _REFERENCES = Path(__file__).with_name("references.bib")
@@ -125,7 +125,7 @@ def methods(data: ReportData) -> str:
     return " ".join(sentences) + "\n"
 
 
-def _of_intervals(rows: Sequence[Row]) -> list[str]:
+def _of_intervals(rows: Sequence[Result]) -> list[str]:
     found = {row.interval_method for row in rows}
     levels = {row.level for row in rows}
     sentences = []
@@ -138,7 +138,7 @@ def _of_intervals(rows: Sequence[Row]) -> list[str]:
     if "t" in found:
         sentences.append("Intervals of other means are Student's $t$ with linearised errors over images.")
     if used := [row for row in rows if row.interval_method == "percentile"]:
-        replicates, seeds = (_numbers({row[name] for row in used}) for name in ("replicates", "seed"))
+        replicates, seeds = map(_numbers, ({row.replicates for row in used}, {row.seed for row in used}))
         drawn_by = f"{replicates} replicates, seed {seeds}"
         sentences.append(
             f"{'Other intervals' if sentences else 'Intervals'} ({level}) are percentile intervals of a "
@@ -152,7 +152,7 @@ def _numbers(found: Iterable[int]) -> str:
     return show.listing([f"{each:,}" for each in sorted(found)])
 
 
-def _of_tests(rows: Sequence[Row]) -> list[str]:
+def _of_tests(rows: Sequence[Comparison]) -> list[str]:
     if not rows:
         return ["Differences between encoders were not tested."]
     drawn = {row.permutations for row in rows if not row.p_exact}
@@ -193,7 +193,7 @@ def _pairs(data: ReportData) -> str:
     shown = ("Pair", "task", "metric", "difference", "adjusted p", "the first is")
     note = "The interval of a difference holds for all pairs of a figure together; p is adjusted over these pairs."
     parts = []
-    for corpus, of in sorted(grouped(rows, attrgetter("corpus")).items()):
+    for corpus, of in sorted(grouped(rows, lambda row: row.corpus).items()):
         table = only(differences.pairs(data, corpus, [*map(claimed, of)]), *shown)
         parts.append(printed(replace(table, caption=f"Pairs of encoders on {corpus}", note=note)))
     return "\n".join(parts)
@@ -255,7 +255,7 @@ _LOOKS = {  # what a test says of an encoder -> fill and line of its point
 }
 
 
-def _strip(points: list[dict[str, Any]], title: str, unit: str) -> alt.LayerChart:
+def _strip(points: list[charts.Point], title: str, unit: str) -> alt.LayerChart:
     """The encoders of one figure, each with its interval."""
     axis = alt.X("ci_low:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
     fill, stroke = (alt.Scale(domain=[*_LOOKS], range=[*inks]) for inks in zip(*_LOOKS.values(), strict=True))
@@ -270,7 +270,7 @@ def _languages(data: ReportData, corpus: str) -> bytes:
     cells: dict[tuple[str, str], float] = {}
     for code in standing.languages(data, corpus):
         for name in data.encoder_names(corpus):
-            if found := [row.value for row in standing.language_cells(data, corpus, name, code, "t2i")]:
+            if found := [row.value or 0.0 for row in standing.language_cells(data, corpus, name, code, "t2i")]:
                 cells[language_name(code), name] = 100 * sum(found) / len(found)
 
     def best_first(at: int) -> list[str]:

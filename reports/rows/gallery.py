@@ -294,11 +294,11 @@ class _Sheet:
         self.tables = {name: table for name, table in tables.items() if table.select(same.column_names).equals(same)}
         self.low = np.stack([t["rank_best"].to_numpy() for t in self.tables.values()])
         self.high = np.stack([t["rank_worst"].to_numpy() for t in self.tables.values()])
-        self.images = first.cluster.to_numpy()
-        self.protocols = np.asarray(first.protocol.to_pylist(), dtype=object)
+        self.images = first["cluster"].to_numpy()
+        self.protocols = np.asarray(first["protocol"].to_pylist(), dtype=object)
         self.candidates = _candidates(self.low, self.high)
         for kind, ids in sorted(task.examples.items()):
-            self.candidates.append((kind, np.flatnonzero(np.isin(first.query_id.to_numpy(), list(ids)))))
+            self.candidates.append((kind, np.flatnonzero(np.isin(first["query_id"].to_numpy(), list(ids)))))
 
     @property
     def kinds(self) -> list[str]:

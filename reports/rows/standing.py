@@ -83,7 +83,8 @@ def decision_of(row: Comparison | None) -> Decision | None:
     """What the tests of one comparison say of its first encoder; None without a test."""
     if row is None or (row.p_adjusted is None and row.p_equivalent is None):
         return None
-    ends = None if row.simultaneous_low is None else (row.simultaneous_low, row.simultaneous_high)
+    low, high = row.simultaneous_low, row.simultaneous_high
+    ends = None if low is None or high is None else (low, high)
     if ends is None and row.difference == 0 and row.p_sign_flip is None:
         ends = 0.0, 0.0  # they never differ
     return decide(
@@ -129,8 +130,10 @@ def with_one_budget(comparisons: Sequence[Comparison]) -> list[Comparison]:
     for places, p_values in zip(figures.values(), over_families(families), strict=True):
         for at, p in zip(places, p_values, strict=True):
             found = p if at in ends else None
-            low, high = (None, None) if found is None else agreeing_ends(ends[at], found, rows[at].difference)
-            rows[at] = replace(rows[at], p_adjusted=found, simultaneous_low=low, simultaneous_high=high)
+            first, last = (None, None)
+            if found is not None:
+                first, last = agreeing_ends(ends[at], found, rows[at].difference or 0.0)
+            rows[at] = replace(rows[at], p_adjusted=found, simultaneous_low=first, simultaneous_high=last)
     return rows
 
 

@@ -7,9 +7,8 @@ itself as ``x``). Ablations over a numeric setting are drawn as curves, compress
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import altair as alt
@@ -18,9 +17,10 @@ from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import UNITS, ColumnOf, anchor, measures, numbers, pivot, texts, value
-from capim.reports.rows.report_data import R1, ReportData, Row, detail_of, grouped
+from capim.reports.rows.report_data import R1, Detail, ReportData, detail_of, grouped
 from capim.reports.sections.leaderboard import mains, retrieval_corpora
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
+from capim.store.schema import Slice
 from capim.tasks.analyses.table import headings
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
@@ -40,6 +40,13 @@ COMPRESSION = "approximate-search"
 LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the axis is logarithmic
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ablation(Slice):
+    """A slice with its details."""
+
+    own: Detail = field(default_factory=dict)
+
+
 def section(data: ReportData) -> Section:
     """A curve or a table per corpus, protocol, ablation and metric."""
     blocks: list[Block] = []
@@ -47,7 +54,7 @@ def section(data: ReportData) -> Section:
     titles = [*known, *sorted({r.analysis for r in data.slices} - known.keys())]  # of packages that are gone, last
     for corpus in retrieval_corpora(data):
         shown = (r for r in _of_corpus(data, corpus) if r.analysis not in elsewhere)
-        groups = grouped(shown, attrgetter("analysis", "protocol", "metric"))
+        groups = grouped(shown, lambda r: (r.analysis, r.protocol, r.metric))
         for analysis, protocol, metric in sorted(groups, key=lambda key: (titles.index(key[0]), key)):
             rows = groups[analysis, protocol, metric]
             if analysis == COMPRESSION:
@@ -69,37 +76,37 @@ def section(data: ReportData) -> Section:
     )
 
 
-def _of_corpus(data: ReportData, corpus: str) -> list[Row]:
-    """The slices of a corpus under its first headline, with their details in ``own``."""
+def _of_corpus(data: ReportData, corpus: str) -> list[Ablation]:
+    """The slices of a corpus under its first headline."""
     first = mains(data, corpus)[:1]
     rows = (r for r in data.slices if r.corpus == corpus and r.protocol in first)
-    return [{**r, "own": detail_of(r)} for r in rows]
+    return [Ablation(**vars(r), own=detail_of(r)) for r in rows]
 
 
-def _label(row: Row) -> str:
+def _label(row: Ablation) -> str:
     return part_label(row.feature, row.level_name)
 
 
-def _change(row: Row) -> str:
+def _change(row: Ablation) -> str:
     own = row.own
     span = show.percent_range(own.get("change_low"), own.get("change_high"))
     return show.bracketed(f"{show.points(own.get('change'))} points", span)
 
 
-def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
+def _table(data: ReportData, corpus: str, rows: Sequence[Ablation]) -> Table:
     """The rows of one analysis, protocol and metric."""
-    analysis, protocol, metric = attrgetter("analysis", "protocol", "metric")(rows[0])
+    analysis, protocol, metric = rows[0].analysis, rows[0].protocol, rows[0].metric
     names, label = encoder_order(data, corpus, protocol, metric, rows), data.metric(metric).label
 
-    def change(r: Row) -> Cell:
+    def change(r: Ablation) -> Cell:
         own = r.own
         note = show.percent_range(own.get("change_low"), own.get("change_high"))
         return value(own.get("change"), show.points(own.get("change")), note=note, unit=UNITS[show.points])
 
-    def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Row]:
+    def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Ablation]:
         return measures(heading, lambda r: r.own.get(key), text, explain=explain)
 
-    def queries(r: Row) -> Cell:
+    def queries(r: Ablation) -> Cell:
         every = r.own.get("n_all_queries", r.n_queries)
         sampled = f" of {show.number(every, 0)}" if every > r.n_queries else ""
         return Cell(text=show.number(r.n_queries, 0) + sampled, sort=str(r.n_queries))
@@ -130,7 +137,7 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
 
 
 def _curve(
-    data: ReportData, table: Table, rows: Sequence[Row], costs: Sequence[str] = (*COSTS,), series: str = "encoder"
+    data: ReportData, table: Table, rows: Sequence[Ablation], costs: Sequence[str] = (*COSTS,), series: str = "encoder"
 ) -> Chart | None:
     """The value over the first cost that a series has at two settings or more; of methods, the change of the value."""
     metric = data.metric(rows[0].metric)
@@ -142,12 +149,12 @@ def _curve(
         return None
     changes, fraction = series == "method", metric.unit == "percent"
 
-    def point(r: Row) -> dict[str, Any]:
+    def point(r: Ablation) -> charts.Point:
         cell, own = slice_cell(data, r), r.own
-        more = {"setting": _label(r), "method": r.feature, "cost": float(own[cost])}
+        more: charts.Point = {"setting": _label(r), "method": r.feature, "cost": float(own[cost])}
         if changes:
-            ends = {"value": own["change"], "ci_low": own["change_low"], "ci_high": own["change_high"]}
-            return charts.interval_point({**r, **ends}, unit="points", text=_change(r), **more)
+            moved = replace(r, value=own["change"], ci_low=own["change_low"], ci_high=own["change_high"])
+            return charts.interval_point(moved, unit="points", text=_change(r), **more)
         return charts.interval_point(r, fraction=fraction, text=f"{cell.text} ({cell.note})", **more)
 
     points = [point(r) for r in costly if not changes or r.own.get("change") is not None]
@@ -178,7 +185,7 @@ def _curve(
     )
 
 
-def _compression(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Chart] | list[Table]:
+def _compression(data: ReportData, corpus: str, rows: Sequence[Ablation]) -> list[Chart] | list[Table]:
     """The methods of one encoder over bytes and over seconds, or their table where fewer than two were measured."""
     # the exact search first, then from many bytes to few
     rows = sorted(rows, key=lambda r: (r.feature != "exact", -r.own.get("bytes_per_item", 0.0)))

@@ -15,11 +15,12 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Block, Board, Cell, Column, Evidence, Mark, Notice, Pair, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, result_cell, texts
 from capim.reports.rows import choice, standing
-from capim.reports.rows.report_data import ReportData, Row, ends
+from capim.reports.rows.report_data import ReportData, ends, figure_of
 from capim.reports.rows.speed import image_rate, speed_ratio
 from capim.reports.rows.standing import Conclusion, Task
 from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
+from capim.store.schema import Slice
 from capim.store.schema import texts as texts_of
 from capim.tasks.analyses.table import headings
 from capim.tasks.metrics.table import SHOWN
@@ -107,7 +108,7 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     """What is said of the tasks that have the same contenders."""
     task, outcome, names, rival, untested = contests[0]
     metric, best = data.metric(task.metric), names[0]
-    figures = show.listing([words.figure(metric, data.row(*c.task[:3], best) or {}) for c in contests])
+    figures = show.listing([words.figure(metric, data.row(*c.task[:3], best)) for c in contests])
     others = f"; {show.some([*untested])} not tested" if untested else ""
     if outcome == "chance":
         state = standing.chance_of(data.row(*task[:3], best))
@@ -131,8 +132,8 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
         return f"{show.some([*names], 'or')}, {within}{faster}{others}"
     bounds = [(standing.decision(data, *c.task[:3], c.rival, c.names[0]), c) for c in contests]
     _, widest = max(bounds, key=lambda found: (found[0] and found[0].worse_by) or 0.0)
-    row = data.comparison(*widest.task[:3], widest.rival, widest.names[0])
-    size = words.verdict(metric, row, rival=widest.names[0])
+    pair = data.comparison(*widest.task[:3], widest.rival, widest.names[0])
+    size = words.verdict(metric, pair, rival=widest.names[0])
     size = size.partition(" (")[2].removesuffix(")") if size.startswith("undecided") else f"is {size}"
     bound = f" ({widest.rival} {size})" if size else ""
     listed = show.some([*names], "or", most=4 if len(names) < 5 else 3)
@@ -159,7 +160,7 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
         task, best, rival = contest.task, contest.names[0], contest.rival
         metric, row = data.metric(task.metric), data.comparison(*task[:3], best, rival)
         if row is None or row.difference is None:
-            figure = words.figure(metric, data.row(*task[:3], best) or {})
+            figure = words.figure(metric, data.row(*task[:3], best))
             said.setdefault(best, []).append(f"{figure} on {task.title}")
             continue
         compared.append((metric, row))
@@ -238,9 +239,11 @@ def _pairs_of(data: ReportData, task: Task, order: list[str]) -> dict[str, dict[
     made: dict[str, dict[str, Pair]] = {}
     for a, b in permutations(order, 2):
         row = data.comparison(*task[:3], a, b)
-        if row is not None and row.difference is not None and (state := standing.decision_of(row)) is not None:
+        state = standing.decision_of(row)
+        if row is not None and row.difference is not None and state is not None:
             row = standing.claimed(row)
-            known = row.difference, *ends(row, "difference")
+            difference = row.difference or 0.0
+            known = difference, *ends(difference, row.ci_low, row.ci_high)
             size, low, high = (float(f"{scale * x:.5g}") for x in known)  # never rounded to 0
             said = words.verdict(metric, row, unit=False)
             made.setdefault(a, {})[b] = (state.state, said, size, min(low, high), max(low, high))
@@ -315,9 +318,9 @@ def _shortened(whats: list[str]) -> list[str]:
 def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
     """The lowest slices of the first encoder that has any where it is not at chance, with the same of every other."""
     tasks: dict[tuple[str, ...], Task] = {task[:3]: task for task in standing.headline_tasks(data)}
-    parts: dict[tuple[str, ...], dict[str, Row]] = {}
+    parts: dict[tuple[str, ...], dict[str, Slice]] = {}
     for row in data.slices:
-        key, level = (row.corpus, row.protocol, row.metric), row.level_name
+        key, level = figure_of(row), row.level_name
         shown = row.analysis in PARTS and level != "difference"
         shown = shown and (level != "without" or row.analysis == "complexity")
         shown = shown and not standing.at_chance(data, *key, row.encoder)
@@ -330,8 +333,8 @@ def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
         return []
     first = encoders[0]
 
-    def goodness(row: Row) -> float:
-        value: float = row.value
+    def goodness(row: Slice) -> float:
+        value = row.value or 0.0
         return value if data.metric(row.metric).higher_is_better else -value
 
     worst = sorted((key for key, of in parts.items() if first in of), key=lambda k: (goodness(parts[k][first]), k))

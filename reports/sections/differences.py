@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import altair as alt
 
@@ -12,8 +11,9 @@ from capim.reports import format as show
 from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, anchor, difference_cell, numbers, pivot, texts, value, verdict_cell
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import claimed, contenders, decision_of, headline_tasks, intervals_of, planned_of
+from capim.store.schema import Comparison
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol
@@ -81,10 +81,10 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     units = {"percent": "percentage points", "points": "points of 600"}
     fraction = facts.unit == "percent"
 
-    def point(row: Row) -> dict[str, Any]:
+    def point(row: Comparison) -> charts.Point:
         row, found = claimed(row), decision_of(row)
         return charts.interval_point(
-            {**row, "encoder": row.encoder_a, "value": row.difference},
+            row,
             fraction=fraction,
             unit="percentage points",
             text=show.bracketed(words.difference(facts, row.difference), words.interval(facts, row)),
@@ -123,31 +123,33 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     )
 
 
-def _near(rows: list[Row]) -> list[Row]:
+def _near(rows: list[Comparison]) -> list[Comparison]:
     """The contenders, then the worse ones as far as twice the reach of the contenders' intervals; at least three."""
     open_ = [row for row in rows if (found := decision_of(row)) is None or found.state != "worse"]
     ends = [abs(end) for row in map(claimed, open_) for end in (row.ci_low, row.ci_high) if end is not None]
     reach = 2 * max([*ends, 2 * (rows[0].margin or 0.0)])
-    return [row for at, row in enumerate(rows) if row in open_ or at < MOST_FAR or abs(row.difference) <= reach]
+    return [row for at, row in enumerate(rows) if row in open_ or at < MOST_FAR or abs(row.difference or 0.0) <= reach]
 
 
-def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> Table:
+def pairs(data: ReportData, corpus: str, rows: list[Comparison], *, id_: str = "") -> Table:
     """Comparisons of a corpus with all that is known of them; folded unless they have an ``id_`` of their own."""
 
-    def facts(r: Row) -> MetricFacts:
+    def facts(r: Comparison) -> MetricFacts:
         return data.metric(r.metric)
 
-    def stored(column: str, text: Callable[[Row], str]) -> Callable[[Row], Cell]:
-        def unit(r: Row) -> str:
+    def stored(column: str, text: Callable[[Comparison], str]) -> Callable[[Comparison], Cell]:
+        def unit(r: Comparison) -> str:
             return words.unit(facts(r), difference=True) if column == "detectable_effect" else ""
 
-        return lambda r: value(r[column], text(r), mark="muted" if r[column] is None else "", unit=unit(r))
+        return lambda r: value(
+            getattr(r, column), text(r), mark="muted" if getattr(r, column) is None else "", unit=unit(r)
+        )
 
-    def statistic(column: str, heading: str, decimals: int | None, explain: str) -> ColumnOf[Row]:
+    def statistic(column: str, heading: str, decimals: int | None, explain: str) -> ColumnOf[Comparison]:
         as_text = show.p_value if decimals is None else partial(show.number, decimals=decimals)
-        return numbers(heading, stored(column, lambda r: as_text(r[column])), explain=explain)
+        return numbers(heading, stored(column, lambda r: as_text(getattr(r, column))), explain=explain)
 
-    def pair(r: Row) -> Cell:
+    def pair(r: Comparison) -> Cell:
         return Cell(text=f"{r.encoder_a} − {r.encoder_b}", title=r.reason or "")
 
     unit = "Percentage points; for rank metrics, ranks"

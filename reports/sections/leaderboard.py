@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 from capim.reports import format as show
 from capim.reports.elements import tables, words
 from capim.reports.elements.page import Block, Cell, Section, Table, Text
-from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
+from capim.reports.rows.report_data import R1, ReportData, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks, intervals_of, planned_of
 from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell
+from capim.store.schema import Ranking
 from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
 from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, TREC_SHOWN, headline_of
@@ -228,7 +229,7 @@ def _ranking(data: ReportData) -> Table:
     order = sorted(means, key=lambda name: (means[name].value is None, -(means[name].value or 0.0), name))
     first = means[order[0]]
 
-    def cell(name: str, estimand: str, made: Callable[[Row], Cell]) -> Cell:
+    def cell(name: str, estimand: str, made: Callable[[Ranking], Cell]) -> Cell:
         return made(rows.get((name, estimand)) or means[name])
 
     columns: list[tables.ColumnOf[str]] = [tables.texts("Encoder", str)]
@@ -239,7 +240,7 @@ def _ranking(data: ReportData) -> Table:
         columns.append(tables.numbers("Ranks", ranks, group=group, explain=explain))
         columns.append(tables.numbers("macro mean", figure, group=group, explain="Mean of the headlines, percent"))
     for corpus in json.loads(first.corpora):
-        name, explain = corpus.corpus, f"{_headline(data, corpus)}, percent: {corpus['headline']}"
+        name, explain = corpus["corpus"], f"{_headline(data, corpus)}, percent: {corpus['headline']}"
         of_corpus = {encoder: json.loads(row.headlines).get(name) for encoder, row in means.items()}
         columns.append(tables.measures(name, of_corpus.get, show.percent, group="headlines", explain=explain))
     ranked = show.count(first.n_encoders, "encoder")
@@ -252,9 +253,9 @@ def _ranking(data: ReportData) -> Table:
     )
 
 
-def _macro_mean(row: Row) -> Cell:
+def _macro_mean(row: Ranking) -> Cell:
     if row.value is None:
-        return tables.absent(row.reason)
+        return tables.absent(row.reason or "")
     return tables.value(
         row.value,
         show.percent(row.value),
@@ -266,22 +267,24 @@ def _macro_mean(row: Row) -> Cell:
     )
 
 
-def _open_ranks(row: Row) -> Cell:
-    return tables.absent(row.reason) if row.rank_low is None else _rank_cell(row.rank_low, row.rank_high)
+def _open_ranks(row: Ranking) -> Cell:
+    if row.rank_low is None or row.rank_high is None:
+        return tables.absent(row.reason or "")
+    return _rank_cell(row.rank_low, row.rank_high)
 
 
 def _headline(data: ReportData, corpus: Mapping[str, str]) -> str:
     """What a headline is the mean of, in plain words; as it is stored where the report does not show it."""
-    tasks = headline_tasks(data, corpus.corpus)
+    tasks = headline_tasks(data, corpus["corpus"])
     titles = [task.title.removesuffix(MEAN) for task in tasks]
-    return f"{data.metric(tasks[0].metric).label}, {show.listing(titles)}" if tasks else corpus.headline
+    return f"{data.metric(tasks[0].metric).label}, {show.listing(titles)}" if tasks else corpus["headline"]
 
 
-def _ranking_note(data: ReportData, first: Row) -> Iterator[str]:
+def _ranking_note(data: ReportData, first: Ranking) -> Iterator[str]:
     """What the headlines are, what the intervals are, and what is not ranked, as sentences."""
     corpora = json.loads(first.corpora)
     yield "Headlines: " + "; ".join(f"{corpus['corpus']}: {_headline(data, corpus)}" for corpus in corpora) + "."
-    if len({corpus.headline.split(" under ")[0] for corpus in corpora}) > 1:
+    if len({corpus["headline"].split(" under ")[0] for corpus in corpora}) > 1:
         yield "They are different metrics: the macro mean averages percentages."
     yield f"On these corpora: intervals of macro means: {intervals_of([first])}."
     yield from about_corpora(corpora)
@@ -291,7 +294,7 @@ def _ranking_note(data: ReportData, first: Row) -> Iterator[str]:
         yield f"On corpora like these: {reason or 'Student’s t over the corpora'}."
     unranked = [r for r in data.rankings if r.value is None]
     if unranked:
-        reasons = [f"{r.encoder} ({r.reason.removeprefix('not ranked: ')})" for r in unranked]
+        reasons = [f"{r.encoder} ({(r.reason or '').removeprefix('not ranked: ')})" for r in unranked]
         yield f"Not ranked: {'; '.join(reasons)}."
     ranked = {name for of in corpora for name in (of["corpus"], *of["copies"], *of.get("not_counted", ()))}
     others = [name for name in data.corpus_names() if name not in ranked]

@@ -11,7 +11,9 @@ from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table, Text
 from capim.reports.elements.tables import estimate, measures, numbers, pivot, texts
-from capim.reports.rows.report_data import ReportData, Row, detail_of, goodness, grouped, without_paths
+from capim.reports.rows.report_data import ReportData, detail_of, figure_of, goodness, grouped, without_paths
+from capim.store.row_types import rows_in
+from capim.store.schema import Published, Run, Skipped, Slice
 from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.sets.importing import matched_text
 from capim.store.types import MODALITIES, EncoderSpec
@@ -39,9 +41,9 @@ def section(data: ReportData) -> Section:
 def skipped_section(data: ReportData) -> Section:
     """Images and queries that could not be used, with the reason."""
     skipped = [
-        (name, "query" if row.modality == "caption" else "image", row["item_id"], without_paths(row.reason))
+        (name, "query" if row.modality == "caption" else "image", row.item_id, without_paths(row.reason))
         for name, corpus in sorted(data.corpora.items())
-        for row in corpus.skipped.to_pylist()
+        for row in rows_in(Skipped, corpus.skipped)
     ]
     table = pivot(
         "skipped-images",
@@ -139,7 +141,7 @@ def _imports(data: ReportData) -> Table:
 
 
 def _runs(data: ReportData) -> Table:
-    def duration(r: Row) -> str:
+    def duration(r: Run) -> str:
         return show.duration((r.finished - r.started).total_seconds() if r.finished else None)
 
     return pivot(
@@ -174,7 +176,10 @@ def _configurations(data: ReportData) -> Table:
 
 def _versions(data: ReportData) -> Table:
     """Library versions of the batches and runs."""
-    stored = (json.loads(versions or "{}") for versions in {row.versions for row in (*data.runs, *data.batches)})
+    stored = (
+        json.loads(versions or "{}")
+        for versions in {*(run.versions for run in data.runs), *(batch.versions for batch in data.batches)}
+    )
     pairs = {(library, str(version)) for of in stored for library, version in of.items()}
     return pivot(
         "versions",
@@ -214,17 +219,16 @@ def published_section(data: ReportData) -> Section:
 
 def _of_others(data: ReportData) -> Table:
     """What was imported of others' figures, beside the highest value here: nothing of it is tested."""
-    own = grouped(data.results, attrgetter("corpus", "protocol", "metric"))
-    figure = attrgetter("dataset", "protocol", "metric")
+    own = grouped(data.results, figure_of)
 
-    def best(row: Row) -> Cell:
-        first = max(own[figure(row)], key=goodness)
+    def best(row: Published) -> Cell:
+        first = max(own[row.dataset, row.protocol, row.metric], key=goodness)
         return Cell(text=words.value(data.metric(row.metric), first.value), note=first.encoder)
 
     return pivot(
         "published-figures",
         "Figures of others, in no test",
-        sorted(data.published, key=attrgetter("dataset", "protocol", "metric", "model")),
+        sorted(data.published, key=lambda r: (r.dataset, r.protocol, r.metric, r.model)),
         texts("Model", lambda r: r.model),
         texts("corpus", lambda r: r.dataset),
         texts("task", lambda r: data.titled(r.dataset, r.protocol)),
@@ -236,11 +240,11 @@ def _of_others(data: ReportData) -> Table:
     )
 
 
-def _source(row: Row) -> str:
+def _source(row: Slice) -> str:
     return str(detail_of(row).get("source") or row.feature)
 
 
-def _suspicion(data: ReportData, row: Row) -> str:
+def _suspicion(data: ReportData, row: Slice) -> str:
     task, metric = data.titled(row.corpus, row.protocol), data.metric(row.metric).label
     return (
         f"{row.encoder} on {row.corpus}, {task}, {metric}: "
@@ -249,22 +253,21 @@ def _suspicion(data: ReportData, row: Row) -> str:
     )
 
 
-def _published(data: ReportData, rows: list[Row]) -> Table:
-    def place(row: Row) -> tuple[object, ...]:
-        return (*VERDICTS, row.level_name).index(row.level_name), *of(row)
+def _published(data: ReportData, rows: list[Slice]) -> Table:
+    def place(row: Slice) -> tuple[object, ...]:
+        place = (*VERDICTS, row.level_name).index(row.level_name)
+        return place, row.corpus, row.encoder, row.protocol, row.metric
 
-    of = attrgetter("corpus", "encoder", "protocol", "metric")
-
-    def task(row: Row) -> str:
+    def task(row: Slice) -> str:
         published = detail_of(row).get("published_protocol") or row.protocol
         other = f"; published: {Protocol.of(published).titled}" if published != row.protocol else ""
         return f"{data.titled(row.corpus, row.protocol)}{other}"
 
-    def difference(row: Row) -> float | None:
+    def difference(row: Slice) -> float | None:
         figure = detail_of(row).get("published")
         return None if figure is None or row.value is None else row.value - figure
 
-    def verdict(row: Row) -> Cell:
+    def verdict(row: Slice) -> Cell:
         return Cell(text=row.level_name, mark=VERDICTS.get(row.level_name, ""), title=row.reason or "")
 
     return pivot(

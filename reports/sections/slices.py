@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -20,8 +19,9 @@ from capim.reports import format as show
 from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
 from capim.reports.elements.tables import ColumnOf, absent, anchor, counted, estimate, numbers, pivot, texts
-from capim.reports.rows.report_data import R1, WITHOUT, ReportData, Row, detail_of, grouped
+from capim.reports.rows.report_data import R1, WITHOUT, Detail, ReportData, detail_of, grouped
 from capim.reports.sections.leaderboard import pair_protocols, sliced
+from capim.store.schema import Slice
 from capim.tasks.analyses.table import headings
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import ALPHA
@@ -43,7 +43,7 @@ def section(data: ReportData) -> Section:
         for code, rows in sorted(grouped(found, lambda r: Protocol.of(r.protocol).language).items()):
             made: list[Any] = []
             contrasted = (r for r in rows if r.level_name in CONTRAST)
-            contrasts = grouped(contrasted, attrgetter("analysis", "protocol", "metric"))
+            contrasts = grouped(contrasted, lambda r: (r.analysis, r.protocol, r.metric))
             for analysis, protocol, metric in sorted(contrasts):
                 if metric != WITHOUT:
                     kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == R1 else []
@@ -72,7 +72,7 @@ class SliceGroup(NamedTuple):
     analysis: str
     protocol: str
     metric: str
-    rows: Sequence[Row]
+    rows: Sequence[Slice]
 
     def id(self, suffix: str = "") -> str:
         """An anchor for the table."""
@@ -98,7 +98,7 @@ class SliceGroup(NamedTuple):
         return [numbers(feature, partial(cell, feature=feature)) for feature in shown]
 
 
-def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Row]) -> list[str]:
+def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Slice]) -> list[str]:
     """The encoders of the rows: in the order of the leaderboard, then those that are not on it."""
     encoders = {r.encoder for r in rows}
     ranked = [r.encoder for r in data.ranked(corpus, protocol, metric) if r.encoder in encoders]
@@ -110,10 +110,10 @@ def part_label(feature: str, level: str) -> str:
     return feature if feature == level else f"{feature} {level}".strip()
 
 
-def slice_cell(data: ReportData, row: Row | None) -> Cell:
+def slice_cell(data: ReportData, row: Slice | None) -> Cell:
     """One slice as a cell: its value, or the reason why there is none."""
     if row is None or row.value is None:
-        return absent((row or {}).get("reason") or "not computed")
+        return absent((row.reason if row else None) or "not computed")
     metric = data.metric(row.metric)
     title = f"{show.count(row.n_queries, 'query', 'queries')} in {show.count(row.n_clusters, 'cluster')}"
     made = estimate(metric, row, title=f"{title}; {row.reason}" if row.reason else title)
@@ -127,7 +127,7 @@ def slice_cell(data: ReportData, row: Row | None) -> Cell:
     return replace(made, state="higher" if row.value > 0 else "lower")
 
 
-def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
+def _contrast(group: SliceGroup, kept: list[Slice]) -> list[Chart] | list[Table]:
     """Differences as points with intervals, one line per feature; ``kept`` are those without ambiguous misses.
 
     Of the captions of one language the table of the chart, folded.
@@ -140,7 +140,7 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
     names = encoder_order(data, corpus, protocol, metric, differences)
     lower_is_better = any(r.lower_is_better for r in data.ranked(corpus, protocol, metric))
     lowest = {
-        name: min((r.value for r in differences if r.feature == name), default=0.0)
+        name: min((r.value or 0.0 for r in differences if r.feature == name), default=0.0)
         for name in {r.feature for r in rows}
     }
     features = sorted(lowest, key=lambda name: (lowest[name], name))
@@ -158,7 +158,7 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
             text=f"{words.difference(facts, r.value)}{unit} ({words.interval(facts, r)})",
             feature=r.feature,
         )
-        for r in sorted(differences, key=attrgetter("encoder", "feature"))
+        for r in sorted(differences, key=lambda r: (r.encoder, r.feature))
     ]
     colour, shape = charts.by_name(names, data.encoder_names(), sort=names)
     x_title = f"{facts.label}, {of.title}: with minus without{',' * bool(unit)}{unit}"
@@ -183,7 +183,7 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
     return [chart]
 
 
-def _contrast_table(group: SliceGroup, title: str, names: list[str], features: list[str], kept: list[Row]) -> Table:
+def _contrast_table(group: SliceGroup, title: str, names: list[str], features: list[str], kept: list[Slice]) -> Table:
     by_key = {(r.encoder, r.feature, r.level_name): r for r in group.rows}
     by_key |= {(r.encoder, r.feature, WITHOUT): r for r in kept if r.level_name == "difference"}
     levels = {level: level for level in CONTRAST} | ({WITHOUT: "difference without ambiguous misses"} if kept else {})
@@ -211,7 +211,7 @@ def _contrast_table(group: SliceGroup, title: str, names: list[str], features: l
     )
 
 
-def _parts_of(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]:
+def _parts_of(data: ReportData, corpus: str, rows: Sequence[Slice]) -> list[Table]:
     """The tables of one corpus that are no contrasts, in the order of the registry of analyses."""
     tables: list[Table] = []
     first = sliced(data, corpus)[:1]
@@ -312,7 +312,7 @@ def _listed(
     rows = [(name, item) for name in group.encoders() for item in of[name].get(key, [])[:most]]
     title = f"{what} of {group.where}"
 
-    def of_item(column: str, made: Callable[[Any], Cell | str]) -> Callable[[tuple[str, Row]], Cell | str]:
+    def of_item(column: str, made: Callable[[Any], Cell | str]) -> Callable[[tuple[str, Detail]], Cell | str]:
         return lambda row: made(row[1][column])
 
     table = pivot(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
-from typing import Any
 
 import altair as alt
 
@@ -11,9 +11,10 @@ from capim.reports import format as show
 from capim.reports.elements import charts, words
 from capim.reports.elements.page import Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, result_column, texts, value
-from capim.reports.rows.report_data import ReportData, Row, goodness
+from capim.reports.rows.report_data import ReportData, goodness
 from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, speed_ratio, speeds
 from capim.reports.rows.standing import contenders
+from capim.store.schema import Result
 
 MILLION = 1_000_000
 SIZE = "The vectors of an image: their mean number, times components, times bytes of a stored component"
@@ -131,7 +132,7 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
         numbers("images/s", lambda name: rate_cell(rates[name]))
         if fast
         else measures("size/image", costs.get, show.size),
-        *([texts("on the frontier", lambda name: "yes" if frontier[name] else "no")] if alike else []),
+        *([texts("on the frontier", lambda name: "yes" if frontier[str(name)] else "no")] if alike else []),
     )
     devices = sorted({rates[name].device for name in names}) if fast else []
     line = "Dashed line: Pareto frontier" if alike else "No frontier: not all measured on one device in one precision"
@@ -150,7 +151,7 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
     )
 
 
-def _is_shown(rates: dict[str, Speed], rows: list[Row], best: list[bool]) -> bool:
+def _is_shown(rates: dict[str, Speed], rows: Sequence[Result], best: list[bool]) -> bool:
     """True if every pair of speeds can be compared, and each encoder off the frontier is shown to be slower."""
     pairs = [(a, b, speed_ratio(rates[a.encoder], rates[b.encoder])) for a, b in permutations(rows, 2)]
     slower = {b.encoder for a, b, ratio in pairs if ratio and ratio.low > 1 and goodness(a) >= goodness(b)}
@@ -159,7 +160,7 @@ def _is_shown(rates: dict[str, Speed], rows: list[Row], best: list[bool]) -> boo
 
 
 def _picture(
-    points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str], *, fast: bool
+    points: list[charts.Point], y_title: str, metric: str, everyone: list[str], *, fast: bool
 ) -> alt.LayerChart:
     colour, shape = charts.by_name([p["encoder"] for p in points], everyone)
     cost = alt.Tooltip("speed:N", title="speed" if fast else "size")
