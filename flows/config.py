@@ -292,12 +292,12 @@ _DEVICE = r"(auto|cpu|mps|cuda(:\d+)?)"
 def _stored_names(workspace: str) -> dict[str, list[str]]:
     """Names of the corpora and encoders in the store of a workspace; none where there is no store."""
     from capim.store import EmbeddingStore
-    from capim.store.schema import texts
 
     with suppress(RequestError, WorkError):
         if workspace:
             store = EmbeddingStore.open(f"{workspace.rstrip('/')}/store")
-            return {"corpora": texts(store.corpora()["name"]), "encoders": texts(store.encoders()["name"])}
+            corpora, encoders = store.corpora(), store.encoders()
+            return {"corpora": [row.name for row in corpora], "encoders": [row.name for row in encoders]}
     return {"corpora": [], "encoders": []}
 
 
@@ -357,7 +357,7 @@ class RunConfig(Comparing, Watching, Where):
 
 
 def _title(corpus: Named) -> str:
-    return corpus_name(Path(corpus)) if isinstance(corpus, str) else str(corpus.name or corpus.get("reader", ""))
+    return corpus_name(Path(corpus)) if isinstance(corpus, str) else str(corpus.get("name") or corpus.get("reader", ""))
 
 
 FIELDS: dict[str, FieldInfo] = RunConfig.__pydantic_fields__  # type: ignore[attr-defined]
@@ -559,7 +559,7 @@ def read_suite(path: str | Path) -> dict[str, Any]:
 
 def _described(entries: Sequence[Any], among: Sequence[Any]) -> tuple[Any, ...]:
     """The entries, each once; for a name, the table of the suite that describes it, if there is one."""
-    tables = {entry.name: entry for entry in among if isinstance(entry, Mapping)}
+    tables = {entry.get("name"): entry for entry in among if isinstance(entry, Mapping)}
     found = [tables.get(entry, entry) if isinstance(entry, str) else entry for entry in entries]
     return tuple(entry for place, entry in enumerate(found) if entry not in found[:place])
 

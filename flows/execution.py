@@ -29,7 +29,6 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 import httpx
-import pyarrow as pa
 
 from capim.flows import HEARTBEAT_SECONDS
 from capim.flows.config import RunConfig, run_config
@@ -39,7 +38,7 @@ from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.removal import prune as remove
-from capim.store.schema import RUNS, Run
+from capim.store.schema import Run
 from capim.tasks.hub.progress import Overall, track
 from capim.tasks.runtime.prefects import (
     PREFECT_API_URL,
@@ -469,26 +468,23 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         if kind not in _ENCODING:
             raise
         store, is_new = EmbeddingStore.open(config.store_uri, create=True), True
-    row = {
-        "run": run,
-        "name": config.name,
-        "config": without_credentials(json.dumps(dataclasses.asdict(config))),
-        "command": without_credentials(_command()),
-        "versions": json.dumps(library_versions()),
-        "host": this_host(),
-        "started": started,
-        "finished": None,
-        "uses": None,
-        "state": "running",
-        "message": None,
-        "pid": os.getpid(),
-        "flow_run": flow_run.id,
-        "deployment": _deployment(),
-    }
+    row = Run(
+        run=run,
+        name=config.name,
+        config=without_credentials(json.dumps(dataclasses.asdict(config))),
+        command=without_credentials(_command()),
+        versions=json.dumps(library_versions()),
+        host=this_host(),
+        started=started,
+        state="running",
+        pid=os.getpid(),
+        flow_run=flow_run.id,
+        deployment=_deployment(),
+    )
     _mark_interrupted(store)
 
-    def write(**changes: object) -> None:
-        store.write_rows("runs", pa.Table.from_pylist([{**row, **changes}], schema=RUNS), replace="run")
+    def write(**changes: Any) -> None:
+        store.write([dataclasses.replace(row, **changes)], replace="run")
 
     write()
     before = _USED.set(set())
@@ -530,8 +526,7 @@ def record_note(config: RunConfig, run: str, note: str) -> None:
     """Write into the record of a run what its outcome lacks, unless it has a message already."""
     store = EmbeddingStore.open(config.store_uri)
     [row] = store.all(Run, run=run)
-    row.message = row.message or note
-    store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
+    store.write([dataclasses.replace(row, message=row.message or note)], replace="run")
 
 
 def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
@@ -539,12 +534,12 @@ def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> N
     [row] = store.all(Run, run=run)
     if row.state in ("running", "interrupted"):  # taken for dead by a process with other numbers, in a container
         message = f"{_failures(missing)}: {'; '.join(_reasons(missing))}"
-        row |= {"state": "incomplete", "message": message} if missing else {"state": "completed"}
-        row |= {"finished": datetime.now(UTC), "uses": sorted(_USED.get() or ())}
+        row = dataclasses.replace(row, finished=datetime.now(UTC), uses=sorted(_USED.get() or ()), state="completed")
+        row = dataclasses.replace(row, state="incomplete", message=message) if missing else row
         runs = store.all(Run)
         if same := next((each.run for each in runs if each.uses and each.uses == row.uses), None):
-            row |= {"uses": None, "same_as": same}  # a night in which nothing changes adds a small row
-        store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
+            row = dataclasses.replace(row, uses=None, same_as=same)  # a night in which nothing changes adds a small row
+        store.write([row], replace="run")
 
 
 def _state_after(error: BaseException) -> str:
@@ -575,8 +570,8 @@ def _mark_interrupted(store: EmbeddingStore) -> None:
     """Write that a run was interrupted if its process, on this host, is no more."""
     running = store.all(Run, state="running", host=this_host())
     if dead := [row for row in running if not _is_alive(row.pid, row.started)]:
-        ended = {"state": "interrupted", "finished": datetime.now(UTC), "message": "its process died"}
-        store.write_rows("runs", pa.Table.from_pylist([row | ended for row in dead], schema=RUNS), replace="run")
+        ended = {"finished": datetime.now(UTC), "message": "its process died"}
+        store.write([dataclasses.replace(row, state="interrupted", **ended) for row in dead], replace="run")
 
 
 def _is_alive(pid: int, since: datetime) -> bool:

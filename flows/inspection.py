@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from capim.flows.terminal import Form, Rows, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
 from capim.store.rows import matching, names_with_rows
+from capim.store.schema import StoredCorpus
 from capim.store.types import Modality, is_fingerprint
 from capim.tasks.runtime.references import encoder_name
 
@@ -505,7 +506,7 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
 
     store = EmbeddingStore.open(config.store_uri)
     register = store.corpora()
-    corpora: Sequence[Mapping[str, Any]] = ()
+    corpora: Sequence[StoredCorpus] = ()
     with noted(faults):
         found = stored_corpora(config.corpora, register, sample=config.sample, seed=config.seed, uri=store.uri)
         corpora = found or register

@@ -24,14 +24,14 @@ from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import MissingStoreError, RequestError
 from capim.store.inventory import bytes_of_rows
 from capim.store.ledger import OUTCOMES_KIND
-from capim.store.schema import Batch, texts
+from capim.store.schema import Batch, Derived
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.tasks.compare import wanted_combined, wanted_comparisons, wanted_ranking
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.corpora.naming import corpus_to_read
 from capim.tasks.derive import Derivation, stored_rows
 from capim.tasks.encoders.checkpoint import downloads_of
-from capim.tasks.evaluate import evaluated_rows, newest_evaluations
+from capim.tasks.evaluate import OfEvaluation, evaluated_rows, newest_evaluations
 from capim.tasks.hub import disk, size
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.report import devices_of, gate_of, page_of, wanted_analyses
@@ -168,7 +168,7 @@ class _Planning:
                 if lacking:
                     advice += lacking[:1]
                     continue
-                sets = SetsRef.of(key.columns)
+                sets = SetsRef.of(key)
                 protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
                 pairs.append(scored_sets(self.store, sets, corpus, protocols, sealed, spec.vectors))
             if any(part.to_do for part in self.parts if part.encoder == spec.name) and (files := downloads_of(spec)):
@@ -216,13 +216,12 @@ class _Planning:
         rows = self.store.all(Batch, encoder_fingerprint=key.encoder_fingerprint, modality=key.modality)
         rows = [row for row in rows if row.host == this_host()] or rows
         rows = [row for row in rows if not row.warmup] or rows
-        parts = ("decode_seconds", "preprocess_seconds", "forward_seconds", "write_seconds")
-        seconds = sum(row[part] or 0.0 for row in rows for part in parts)
+        seconds = sum(row.seconds for row in rows)
         return n_items * seconds / sum(row.n_items for row in rows) if rows else None
 
     def evaluate(self, own: Sequence[ScoredSets]) -> tuple[EvaluationRef, ...]:
         """Outcomes and figures of these sets, and figures of the others on their corpora; returns all evaluations."""
-        new: list[dict[str, str]] = []
+        new: list[OfEvaluation] = []
         for scored in own:
             stored = self.store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
             n = len(incomplete(scored, scored.protocols, stored))
@@ -231,7 +230,7 @@ class _Planning:
             self.parts.append(replace(part, stored=len(scored.protocols) - n, seconds=None if n else 0.0))
             todo = {each.subject["protocol"] for each in self._figures(scored)}
             new += [
-                {**asdict(scored.sets), "protocol": protocol, "evaluation": evaluation}
+                OfEvaluation(**asdict(scored.sets), protocol=protocol, evaluation=evaluation)
                 for protocol, evaluation in scored.evaluations.items()
                 if protocol in todo
             ]
@@ -323,13 +322,13 @@ class _Planning:
     @cached_property
     def _registered(self) -> list[str]:
         """Fingerprints of the stored corpora."""
-        return texts(self.store.corpora()["fingerprint"])
+        return [row.fingerprint for row in self.store.corpora()]
 
     @cached_property
     def _rates(self) -> dict[tuple[str, str], float]:
         """Kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
         measured = defaultdict[tuple[str, str], list[float]](list)
-        for row in self.store.rows("derived").select(["kind", "identity", "seconds"]).to_pylist():
+        for row in self.store.all(Derived):
             if row.kind == OUTCOMES_KIND:
                 continue
             measured[_measured(row.kind, json.loads(row.identity)["subject"])].append(row.seconds)

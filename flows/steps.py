@@ -32,11 +32,11 @@ from capim.flows.config import (
 )
 from capim.flows.inspection import check_names
 from capim.flows.stored import in_order
-from capim.flows.terminal import Form, Row, Rows, say
+from capim.flows.terminal import Form, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, plain
-from capim.store.schema import Ranking
+from capim.store.schema import Comparison, Ranking, Result
 from capim.tasks.runtime.references import encoder_name, rows_of
 
 if TYPE_CHECKING:
@@ -242,8 +242,8 @@ def evaluate(
 
     done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
 
-    def figures() -> list[Row]:
-        return in_order(rows_of(EmbeddingStore.open(config.store_uri), "results", done))
+    def figures() -> list[Result]:
+        return in_order(rows_of(EmbeddingStore.open(config.store_uri), Result, done))
 
     return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
 
@@ -285,8 +285,8 @@ def _evaluate_metric(
 
     left_out = [line for reference in done for line in reference.left_out]
     store = EmbeddingStore.open(config.store_uri)
-    figures, pairs = (rows_of(store, table, done) for table in ("results", "comparisons"))
-    if left_out and not figures + pairs:
+    figures, pairs = rows_of(store, Result, done), rows_of(store, Comparison, done)
+    if left_out and not (figures or pairs):
         raise RequestError(left_out)
     say(*(f"left out: {line}" for line in left_out))
     say(f"{f'{len(figures)} results and ' if results else ''}{len(pairs)} comparisons by {loaded} stored")
@@ -342,7 +342,7 @@ def compare(
         say(f"{each.sets.encoder} on {each.sets.corpus}: results of an older version of a metric were recomputed")
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     store = EmbeddingStore.open(config.store_uri)
-    compared = rows_of(store, "comparisons", done.comparisons)
+    compared = rows_of(store, Comparison, done.comparisons)
     say(*summary(compared))
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
     pairs = pair_rows(compared, a)
@@ -385,11 +385,11 @@ def _print_ranking(store: EmbeddingStore, reference: RankingRef) -> None:
         sys.stderr.writelines(f"{part}\n" for part in terminal.folded(plain(line), sys.stderr))
 
 
-def _words(rows: Sequence[Row]) -> list[str]:
+def _words(rows: Sequence[Ranking]) -> list[str]:
     """What the columns are, and what is not in the table."""
     from capim.reports.rows.standing import about_corpora, rests_on_few
 
-    first, level = rows[0], f"{100 * rows[0]['level']:g} %"
+    first, level = rows[0], f"{100 * rows[0].level:g} %"
     described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first.corpora))
     like_these = {row.reason for row in rows if row.estimand == LIKE_THESE and row.rank_low is None}
     return [
@@ -398,18 +398,20 @@ def _words(rows: Sequence[Row]) -> list[str]:
         *["few images: in so few, tests of skewed differences err more often than they say"] * rests_on_few(rows),
         *about_corpora(json.loads(first.corpora)),
         *(f"{LIKE_THESE}: {reason}" for reason in sorted(like_these)),
-        *(f"{row['encoder']}: {row['reason']}" for row in rows if row.value is None),
+        *(f"{row.encoder}: {row.reason}" for row in rows if row.value is None),
     ]
 
 
-def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _lines(rows: Sequence[Ranking]) -> list[dict[str, Any]]:
     """One row per ranked encoder, the best macro mean first."""
     found = {(row.encoder_fingerprint, row.estimand): row for row in rows}
     means = [row for row in rows if row.estimand == "these corpora"]
     lines = []
-    for row in sorted((row for row in means if row.value is not None), key=lambda r: (-r.value, r.encoder)):
+    for row in sorted(
+        (row for row in means if row.value is not None), key=lambda row: (-(row.value or 0.0), row.encoder)
+    ):
         like_these = found[row.encoder_fingerprint, LIKE_THESE]
-        tested = {"ranks_like_these": _ranks(like_these)} if like_these["rank_low"] else {}
+        tested = {"ranks_like_these": _ranks(like_these)} if like_these.rank_low else {}
         lines.append(
             {
                 "ranks": _ranks(row),
@@ -424,7 +426,7 @@ def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return lines
 
 
-def _ranks(row: Row) -> str:
+def _ranks(row: Ranking) -> str:
     low, high = row.rank_low, row.rank_high
     return f"{low}" if low == high else f"{low}–{high}"
 
@@ -689,10 +691,10 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
     if "corpus" in given or "qrels" in given or kind not in ("embeddings", "outcomes", "scores", "runs"):
         return {}
     try:
-        register = EmbeddingStore.open(config.store_uri).corpora().sort_by("written").to_pylist()
+        register = EmbeddingStore.open(config.store_uri).corpora()
     except RequestError:
         register = []
-    newest = {row.name: row.fingerprint for row in register}
+    newest = {row.name: row.fingerprint for row in sorted(register, key=lambda row: row.written)}
     names = sorted(newest)
     if len(names) != 1:
         held = f": it holds {', '.join(names)}" if names else ""

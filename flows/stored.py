@@ -14,18 +14,15 @@ from contextlib import suppress
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
-from capim.store.schema import DUPLICATES, Published, Result, Slice, texts
+from capim.store.row_types import columns_of
+from capim.store.schema import Duplicate, Published, Result, Run, Slice, StoredCorpus, texts
 from capim.store.types import Modality, is_fingerprint
-
-if TYPE_CHECKING:
-    from capim.tasks.corpora.naming import Row
-
 
 _SHOWN = 12  # names in one line
 
@@ -39,7 +36,7 @@ def open_store(workspace: str | None) -> EmbeddingStore:
     return EmbeddingStore.open(run_config({"workspace": workspace}).store_uri)
 
 
-def corpus_in(store: EmbeddingStore, what: str) -> Row:
+def corpus_in(store: EmbeddingStore, what: str) -> StoredCorpus:
     """The row of the stored corpus that a name, a fingerprint or a path means.
 
     Raises:
@@ -72,21 +69,21 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
         if fingerprints:
             wanted[f"{column}_fingerprint"] = wanted.pop(column)
     if "corpus" in wanted:
-        dropped = {*store.counts(table, "corpus")} - {*store.corpora()["name"].to_pylist()}
+        dropped = {*store.counts(table, "corpus")} - {row.name for row in store.corpora()}
         wanted["corpus"] = [
-            name if name in dropped or "*" in name else str(corpus_in(store, name)["name"]) for name in wanted["corpus"]
+            name if name in dropped or "*" in name else corpus_in(store, name).name for name in wanted["corpus"]
         ]
     return names_with_rows(store, table, wanted)
 
 
-def in_order(results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def in_order(results: Iterable[Result]) -> list[Result]:
     """Results by corpus, protocol and metric, the best value first, those without a value last.
 
     ``against_chance`` is what is said of each beside chance: of all of these together, by main metrics.
     """
     from capim.reports.rows.standing import with_chance
 
-    def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    def place(row: Result) -> tuple[Any, ...]:
         value = row.value
         goodness = 0.0 if value is None else value if row.lower_is_better else -value
         return row.corpus, row.protocol, row.metric, value is None, goodness
@@ -114,7 +111,7 @@ def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str
 
 def unknown_texts(store: EmbeddingStore, statement: str) -> str:
     """Why a statement may have no rows: its texts that nothing in the store is called, each with the nearest name."""
-    known = {*texts(store.encoders()["name"]), *texts(store.corpora()["name"])}
+    known = {row.name for row in (*store.encoders(), *store.corpora())}
     known |= {
         name for column in ("encoder", "corpus", "protocol", "metric") for name in store.counts("results", column)
     }
@@ -142,15 +139,15 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     from capim.tasks.why import COLUMNS, reasons
 
     store = open_store(workspace)
-    runs = {row.run: row for row in store.rows("runs").sort_by("started").to_pylist()}
+    runs = {row.run: row for row in sorted(store.all(Run), key=lambda row: row.started)}
     if run not in runs and (run != "last" or not runs):
         raise RequestError(unknown("run", run, [*reversed(runs)]))
     row = runs[run] if run in runs else [*runs.values()][-1]
     found = reasons(store, row.run)
     made, stored = (
-        sum(each["n"] for each in found if (each.reason == "stored") == is_stored) for is_stored in (False, True)
+        sum(each["n"] for each in found if (each["reason"] == "stored") == is_stored) for is_stored in (False, True)
     )
-    say(f"{row['run']}, {row['state']}: {made:,} items computed, {stored:,} already stored")
+    say(f"{row.run}, {row.state}: {made:,} items computed, {stored:,} already stored")
     if row.uses is None and row.same_as is None:
         say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
     return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it computed no figures and used none", code=0)
@@ -194,23 +191,23 @@ def results(
     wanted = wanted_rows(store, "results", encoder=encoders, corpus=corpora, protocol=protocols, metric=metrics)
     if not against:
         said = matched_by(store)
-        rows = [{**row, "matched": said(row)} for row in in_order(store.current(Result, True, **wanted))]
+        rows = [{**vars(row), "matched": said(row)} for row in in_order(store.current(Result, True, **wanted))]
         states = [name for name in wanted if name.endswith("_fingerprint")]
         say(*[] if states else behind(store.all(Result, **wanted), store.states()))
-        columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row.matched for row in rows))
+        columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
     wanted = {"analysis": ["reference"], **wanted}
     compared = []
     for row in store.current(Slice, **wanted):
         published = json.loads(row.detail) if row.detail else {}
-        shown = {name: row[name] for name in ("encoder", "corpus", "protocol", "metric", "value")}
+        shown = {name: getattr(row, name) for name in ("encoder", "corpus", "protocol", "metric", "value")}
         verdict = {"published": published.get("published"), "verdict": row.level_name, "remark": row.reason}
         compared.append({**shown, **verdict, "source": published.get("source")})
     from capim.tasks.published import beside
 
     own = store.current(Result, **{name: names for name, names in wanted.items() if name != "analysis"})
-    compared += beside(own, store.all(Published))
-    compared.sort(key=lambda row: (row.verdict != "suspect", row.corpus, row.protocol, row.encoder))
+    compared += [each._asdict() for each in beside(own, store.all(Published))]
+    compared.sort(key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
     return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
 
 
@@ -358,13 +355,12 @@ def duplicates(
     rows = [corpus_in(store, each) for each in corpus]
     corpora = [store.corpus(str(row.name), str(row.fingerprint)) for row in rows]
     found = list(duplicates(store, corpora, encoder=encoder, threshold=threshold, bits=bits))
-    shared = {(row.corpus, row["image"]) for row in found} | {
-        (row["other_corpus"], row["other_image"]) for row in found
-    }
+    shared = {(row.corpus, row.image) for row in found} | {(row.other_corpus, row.other_image) for row in found}
     for each in corpora:
         n = sum(name == each.name for name, _ in shared)
         sys.stderr.write(f"{each.name}: {n:,} of {each.images.num_rows:,} images have a duplicate\n")
-    return Rows(rows=found, columns=DUPLICATES.names, keep=DUPLICATES.names, code=0)
+    columns = columns_of(Duplicate).names
+    return Rows(rows=[vars(row) for row in found], columns=columns, keep=columns, code=0)
 
 
 def explain(
@@ -572,7 +568,7 @@ def _exported(
     if what in ("results", "paper"):
         from capim.reports.exports import export_results
 
-        more: Iterable[Mapping[str, Any]] = ()
+        more: Iterable[Result] = ()
         if kind == "mteb":
             from capim.tasks.runtime.exports import ndcg_rows
 

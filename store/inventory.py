@@ -19,7 +19,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import KEYED_BY, REMOVED, Made, about_evaluation, entry_of, made_rows
 from capim.store.row_types import rows_in
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
-from capim.store.schema import FORMAT, TABLES, Derived, Run, Slice
+from capim.store.schema import FORMAT, TABLES, Derived, Run, Slice, StoredImage
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
@@ -192,6 +192,9 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         raise RequestError(
             f"store {connection.uri} has {found}, this release of capim upgrades format {UPGRADED} to {FORMAT}"
         )
+    index = connection.find("image_index")
+    if index is not None and "item" not in index.schema.names:
+        index.add_columns({"item": "sha"})
     changes = {name: _differences(connection, name) for name in TABLES if name != "derived"}
     for name, (lacking, others) in changes.items():
         wrong = [each.name for each in lacking if not each.nullable]
@@ -209,16 +212,18 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         marked = connection.find(MARKED) or connection.create(MARKED, TABLES[MARKED].keyed_columns)
         marked.update_schema_metadata(TABLES[MARKED].keyed_columns.metadata)
         connection.committed(MARKED, 0)
-    for name in ("formats", "image_hashes", "metrics"):  # only now: a store without a format cannot be upgraded
+    for name in ("formats", "metrics"):  # only now: a store without a format cannot be upgraded
         connection.drop(name)
 
 
 def _take_up(connection: Connection) -> Iterator[Upgraded]:
-    """Move what tables of format 7 held into columns: keys of runs, seconds of slices; remove these tables."""
-    for name in sorted({"pair_facts", "timings", "uses"} & {*connection.names()}):
+    """Move what tables of format 7 held elsewhere: keys of runs, seconds of slices, hashes; remove these tables."""
+    for name in sorted({"image_hashes", "pair_facts", "timings", "uses"} & {*connection.names()}):
         rows = _rows(connection, name)
         if name == "pair_facts":
             delete(connection, "derived", "kind", ["pair"])
+        elif name == "image_hashes":
+            register(connection, [StoredImage(item=row.pop("place"), **row) for row in rows])
         elif name == "timings":
             seconds = {row["slice"]: row["seconds_per_query"] for row in rows}
             slices = rows_in(Slice, read_where(connection, "slices"))

@@ -270,13 +270,13 @@ def _apart(names: Sequence[str]) -> list[str]:
 
 def known_tables() -> list[str]:
     """Names that a statement may select from."""
-    return [*TABLES, *CORPUS_PARTS, "embeddings", *VIEWS, *ALL]
+    return [*sorted([*TABLES, *CORPUS_PARTS, "embeddings", *VIEWS]), *ALL]
 
 
 def _explained(message: str, words: set[str]) -> str:
     """DuckDB's message; for an unknown table or column, the nearest of the store, of which DuckDB sees only a part."""
     if table := re.search(r"Table with name (\w+) does not exist", message):
-        return unknown("table", table[1], sorted(known_tables()))
+        return unknown("table", table[1], known_tables())
     if column := re.search(r'(?:Referenced column|have a column named) "(\w+)"', message):
         known = list(
             dict.fromkeys(name for table in _needed(words) if table not in VIEWS for name in _schema_of(table).names)

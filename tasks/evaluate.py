@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -11,7 +12,7 @@ from capim.store.current import States, age
 from capim.store.errors import RequestError, noted
 from capim.store.removal import drop_superseded
 from capim.store.rows import names_with_rows
-from capim.store.schema import Result
+from capim.store.schema import OfProtocol, Result
 from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
@@ -241,8 +242,15 @@ def evaluated_rows(store: EmbeddingStore, **equals: Sequence[str]) -> list[Resul
     return sorted(store.all(Result, **equals), key=lambda row: age(row, uses)[1:])
 
 
+@dataclass(frozen=True, kw_only=True)
+class OfEvaluation(OfProtocol):
+    """An evaluation that a run makes; it has no results yet."""
+
+    evaluation: str
+
+
 def newest_evaluations(
-    results: Iterable[Result], *, corpus: Sequence[str], encoder: Sequence[str]
+    results: Iterable[Result | OfEvaluation], *, corpus: Sequence[str], encoder: Sequence[str]
 ) -> tuple[EvaluationRef, ...]:
     """The newest evaluations in results, oldest first, in the order of these names, else sorted by name."""
     newest: dict[tuple[str, str], EvaluationRef] = {}

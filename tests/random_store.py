@@ -12,7 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store import Block, Embeddings, EmbeddingStore
-from capim.store.schema import TABLES, TIME, texts
+from capim.store.row_types import TIME
+from capim.store.schema import TABLES, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 
 SPECS = (
@@ -90,6 +91,6 @@ def rows_of(table: str, *rows: dict[str, Any]) -> pa.Table:
 def write_row(store: EmbeddingStore, table: str, day: int, **columns: Any) -> str:
     """Stores a row of an analysis that the run of a day wrote; gives its key, unless one is given."""
     key = f"{table}-{day}"
-    row = {TABLES[table].columns.names[0]: key, "run": f"run{day:03d}", "created": BEGUN + timedelta(days=day)}
+    row = {TABLES[table].key[0]: key, "run": f"run{day:03d}", "created": BEGUN + timedelta(days=day)}
     store.write_rows(table, rows_of(table, row | {"image_tag": "", "caption_tag": ""} | columns))
     return key

@@ -66,7 +66,7 @@ class SealedSet:
     def is_version_of(self, table: lance.LanceDataset) -> bool:
         """Whether its tag still refers to the version of the table that was sealed; reads no row."""
         entry = table.tags.list().get(self.tag)
-        return entry is not None and entry.version == self.version
+        return entry is not None and entry["version"] == self.version
 
 
 class Contents(NamedTuple):

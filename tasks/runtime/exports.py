@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import replacing
-from capim.store.schema import UNLISTED, texts
+from capim.store.schema import UNLISTED, Result, texts
 from capim.store.types import Corpus, Modality
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.table import METRICS, is_known
@@ -166,7 +167,7 @@ def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: Embed
             writer.write_table(part)
 
 
-def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:
+def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Result]:
     """nDCG@10 where a query has one relevant item: MTEB's main score, which is not among stored results.
 
     Rows like those of R@1, without an interval, for all that have no row of nDCG@10.
@@ -182,7 +183,7 @@ def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Row]:
             outcomes = read_outcomes(store, row.evaluation, protocol)
             if is_known(METRICS[_NAME], outcomes):
                 value = METRICS[_NAME].value(outcomes)
-                yield {**row, "metric": _NAME, "value": value, "ci_low": None, "ci_high": None}
+                yield replace(row, metric=_NAME, value=value, ci_low=None, ci_high=None)
 
 
 def export_trec(

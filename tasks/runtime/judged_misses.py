@@ -51,14 +51,14 @@ def misses_of(store: EmbeddingStore, encoders: Sequence[str], corpus: str, proto
         RequestError: An encoder was not evaluated under it, or has no result lists.
     """
     wanted = {"encoder": list(encoders), "corpus": [corpus], "protocol": [protocol]}
-    rows = {row["encoder"]: row for row in newest_evaluations(store, wanted)}
+    rows = {row.encoder: row for row in newest_evaluations(store, wanted)}
     if lacking := sorted({*encoders} - rows.keys()):
         raise RequestError(
             f"{', '.join(lacking)}: not evaluated under {protocol} on {corpus}; run `capim evaluate --corpora {corpus}`"
         )
     found: Misses = {}
     for name, row in sorted(rows.items()):
-        outcomes = read_outcomes(store, row["evaluation"], Protocol.of(protocol))
+        outcomes = read_outcomes(store, row.evaluation, Protocol.of(protocol))
         if outcomes.top_ords is None:
             raise RequestError(f"{name} has no result lists under {protocol} on {corpus}: what it put first is unknown")
         missed, first = _first(QueryOutcomes(outcomes, store.corpus(corpus)))

@@ -145,7 +145,7 @@ def test_compare_export_and_report_take_only_what_is_named(three_encoders: Path,
     workspace = shutil.copytree(three_encoders, tmp_path / "workspace", symlinks=True)
     pair, corpus = "tiny-clip,tiny-colpali", "shapes-sample12"
     store = EmbeddingStore.open(workspace / "store")
-    delete(store.connection, "comparisons", "encoder_a", texts(store.encoders()["name"]))
+    delete(store.connection, "comparisons", "encoder_a", [row.name for row in store.encoders()])
     chosen = f"--corpora {corpus} --encoders {pair} --protocols t2i/*"
     command(f"evaluate --corpora {corpus} --encoders {pair} --protocols t2i/first {QUICK}", workspace)
     command(f"compare {chosen} {QUICK}", workspace)

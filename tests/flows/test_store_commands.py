@@ -116,7 +116,7 @@ def test_a_changed_figure_stops_who_reads_figures_until_it_is_dropped_and_made_a
     assert value in {row["value"] for row in command("results --format json --metric R@1", damaged).rows}
 
 
-@pytest.mark.parametrize("table", ["results", "outcomes", "sets", "formats", "corpora"])
+@pytest.mark.parametrize("table", ["results", "outcomes", "sets", "encoders", "corpora"])
 def test_a_table_that_cannot_be_opened_is_damage(damaged: Path, table: str) -> None:
     """Nothing of it was checked, so that nothing was damaged. A table that is removed: tests/store/test_damage.py."""
     shutil.rmtree(damaged / "store" / f"{table}.lance" / "_versions")

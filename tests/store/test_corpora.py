@@ -24,8 +24,8 @@ def test_a_corpus_comes_back_equal_and_is_stored_once(store):
     assert read.fingerprint == corpus.fingerprint
     vars(read).pop("fingerprint")
     assert read.fingerprint == corpus.fingerprint, "computed again from what was read"
-    assert store.corpora().num_rows == 1
-    assert store.corpora().column("languages").to_pylist() == [["de", "en"]]
+    assert len(store.corpora()) == 1
+    assert store.corpora()[0].languages == ["de", "en"]
 
 
 def test_a_name_stands_for_the_corpus_written_last_and_a_fingerprint_for_one_state(store):
@@ -37,27 +37,27 @@ def test_a_name_stands_for_the_corpus_written_last_and_a_fingerprint_for_one_sta
     assert store.corpus(large.fingerprint).images.num_rows == 4
     store.write_corpus(large)
     assert store.corpus("toy").images.num_rows == 4, "written last, though it was there"
-    assert store.corpora().num_rows == 2
+    assert len(store.corpora()) == 2
 
 
 def test_a_corpus_keeps_every_location_that_it_was_read_from_the_newest_last(store):
     first, other = make_corpus(3), make_corpus(4)
     for corpus, location in ((first, "/a"), (first, "/b"), (first, ""), (first, "/a"), (other, "/a"), (first, "/a")):
         store.write_corpus(dataclasses.replace(corpus, location=location))
-    rows = {row["fingerprint"]: row for row in store.corpora().to_pylist()}
-    assert rows[first.fingerprint]["locations"] == ["/b", "/a"]
-    assert rows[other.fingerprint]["locations"] == ["/a"]
-    assert rows[first.fingerprint]["written"] > rows[other.fingerprint]["written"], "read last from /a"
+    rows = {row.fingerprint: row for row in store.corpora()}
+    assert rows[first.fingerprint].locations == ["/b", "/a"]
+    assert rows[other.fingerprint].locations == ["/a"]
+    assert rows[first.fingerprint].written > rows[other.fingerprint].written, "read last from /a"
     assert store.corpus("toy").fingerprint == first.fingerprint
-    written = rows[first.fingerprint]["written"]
+    written = rows[first.fingerprint].written
     store.write_corpus(dataclasses.replace(first, location="/a"))
-    assert max(row["written"] for row in store.corpora().to_pylist()) == written, "nothing new: nothing is written"
+    assert max(row.written for row in store.corpora()) == written, "nothing new: nothing is written"
 
 
 def test_a_sample_is_stored_with_how_it_was_drawn(store):
     store.write_corpus(dataclasses.replace(make_corpus(3, name="toy-sample3-seed7"), location="/a", draw=(3, 7)))
-    [row] = store.corpora().to_pylist()
-    assert (row["sample"], row["seed"], row["locations"]) == (3, 7, ["/a"])
+    [row] = store.corpora()
+    assert (row.sample, row.seed, row.locations) == (3, 7, ["/a"])
 
 
 def test_indexed_images_are_found_by_the_hash_of_their_bytes(store):
@@ -100,4 +100,4 @@ def test_the_licence_of_an_encoder_is_stored_with_it_and_is_no_part_of_what_it_i
 def test_a_name_that_could_leave_the_folder_is_refused(store, name):
     with pytest.raises(RequestError, match="1 to 120 ASCII letters, digits"):
         store.write_corpus(make_corpus(2, name=name))
-    assert store.corpora().num_rows == 0
+    assert store.corpora() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.current import States, newest_rows
+from capim.store.row_types import rows_in
 from capim.store.rows import merge
-from capim.store.schema import ANALYSES
+from capim.store.schema import ANALYSES, Comparison, OfStates, Watched
 from tests.random_store import BEGUN, rows_of, write_row
 
 
@@ -32,10 +34,10 @@ def two_states(store: EmbeddingStore) -> EmbeddingStore:
 
 def current(store: EmbeddingStore, table: str = "results", **equals: str) -> list[str]:
     """The keys of the current rows, which a view of SQL has, too."""
-    key = ANALYSES[table].columns.names[0]
-    rows = [row[key] for row in store.current(table, **equals)]
+    [key, *_] = ANALYSES[table].key
+    rows = [getattr(row, key) for row in store.current(ANALYSES[table].row, **equals)]
     if not equals:
-        assert store.sql(f"SELECT {key} FROM current_{table}")[key].to_pylist() == rows
+        assert store.sql(f"SELECT {key} FROM {table}")[key].to_pylist() == rows
     return rows
 
 
@@ -60,8 +62,8 @@ def test_results_on_a_dropped_corpus_and_of_another_version_of_the_metric_are_no
 
 
 def test_equal_times_are_decided_by_run() -> None:
-    rows = [{"created": BEGUN, "run": run, "encoder": "a", "corpus": "x", "protocol": "p"} for run in ("2", "3", "1")]
-    assert [row["run"] for row in newest_rows(rows, "watched")] == ["3"]
+    rows = rows_in(Watched, rows_of("watched", *({"created": BEGUN, "run": run} for run in ("2", "3", "1"))))
+    assert [row.run for row in newest_rows(rows, "watched")] == ["3"]
 
 
 def compared(store: EmbeddingStore, day: int, a: str, b: str, **columns: Any) -> str:
@@ -105,8 +107,11 @@ def test_a_ranking_without_what_is_at_chance_is_as_large_as_the_older_one_with_i
 
 def test_states_have_rows_of_every_table() -> None:
     states = States(corpora={"x": "x1"}, encoders={"a": "a1"})
-    batch = {"encoder": "a", "encoder_fingerprint": "a1", "corpus": "x"}
-    assert states.has(batch)
-    assert not states.has(batch | {"corpus": "y"})
-    assert not states.has(batch | {"corpus_fingerprint": "x0"})
-    assert not states.has({"encoder_a": "a", "fingerprint_a": "a0", "corpus": "x"})
+    of_sets = OfStates(encoder="a", encoder_fingerprint="a1", corpus="x", corpus_fingerprint="x1")
+    assert states.has(of_sets)
+    assert not states.has(replace(of_sets, corpus="y"))
+    assert not states.has(replace(of_sets, corpus_fingerprint="x0"))
+    pair = {"encoder_a": "a", "fingerprint_a": "a0", "encoder_b": "a", "corpus": "x", "corpus_fingerprint": "x1"}
+    [compared] = rows_in(Comparison, rows_of("comparisons", pair | {"fingerprint_b": "a1"}))
+    assert not states.has(compared)
+    assert states.has(replace(compared, fingerprint_a="a1"))

@@ -99,7 +99,7 @@ def test_a_wrong_file_is_named_and_nothing_is_kept(other, tmp_path, write, messa
     write(file)
     with pytest.raises(RequestError, match=message):
         import_embeddings(other, encoder="mine", corpus="toy", images=file)
-    assert other.encoders().num_rows == 0
+    assert other.encoders() == []
     assert other.sealed_sets() == []
     assert not [name for name in other.connection.names() if name.startswith("single")]
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
-from capim.store.schema import RESULTS
+from capim.store.schema import TABLES
 from capim.store.sets.importing import import_sets
 from tests.imported import import_embeddings, import_of, imported
 from tests.random_store import rows_of
@@ -124,7 +124,7 @@ def test_images_and_captions_of_two_corpora_by_four_imports_are_one_encoder(toy,
         sets += import_embeddings(toy, encoder="theirs", corpus=corpus, images=save("i.npy", n, seed=number))
         sets += import_embeddings(toy, encoder="theirs", corpus=corpus, captions=save("c.npy", 2 * n, seed=number + 5))
     assert len({sealed.key.encoder_fingerprint for sealed in sets}) == 1
-    assert toy.encoders().num_rows == 1
+    assert len(toy.encoders()) == 1
     assert [(s.key.corpus, s.key.modality) for s in toy.sealed_sets()] == [
         ("toy", "image"), ("toy", "caption"), ("second", "image"), ("second", "caption")
     ]  # fmt: skip
@@ -193,7 +193,7 @@ def test_what_was_combined_from_a_replaced_set_goes_too(toy, save):
     toy.write_encoder(fused)
     row = toy.rows("results", result="kept").to_pylist()[0] | {"result": "fused", "evaluation": "e2", "encoder": "both"}
     row |= {"encoder_fingerprint": fused.fingerprint, "corpus_fingerprint": first.key.corpus_fingerprint}
-    toy.write_rows("results", pa.Table.from_pylist([row], schema=RESULTS))
+    toy.write_rows("results", pa.Table.from_pylist([row], schema=TABLES["results"].columns))
     import_embeddings(toy, encoder="theirs", corpus="toy", images=save("j.npy", 20, seed=1), replace=True)
     assert toy.rows("results")["result"].to_pylist() == ["kept"]
 
@@ -233,7 +233,7 @@ def test_faults_of_all_imports_come_together_and_not_even_a_corpus_is_stored(sto
         import_sets(store, imports)
     assert len(caught.value.faults) == 4
     assert all(file in str(caught.value) for file in ("few.npy", "many.npy", "w.npy", "'c'"))
-    assert store.corpora().num_rows == store.encoders().num_rows == 0
+    assert store.corpora() == store.encoders() == []
     assert store.sealed_sets() == []
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.connection import one_connection
+from capim.store.embedding_store import written_format
 from capim.store.integrity import drop_damaged, verify
 from capim.store.inventory import info
 from capim.store.removal import compact_store, drop, drop_superseded
@@ -81,7 +82,7 @@ def test_dropping_is_a_plan_first(store):
 
     gone = drop(store, corpus="toy", dry_run=False)
     assert set(gone.tables) >= {key.table, captions.table, late.table}
-    assert store.corpora().num_rows == 0
+    assert store.corpora() == []
     assert store.sealed_sets() == []
     assert store.encoder("enc") == spec
     drop(store, encoder="enc", dry_run=False)
@@ -169,13 +170,13 @@ def test_any_lancedb_client_opens_the_store(store):
 
 
 def test_a_store_whose_format_cannot_be_read_is_opened(store, caplog):
-    folder = store.connection.folder("formats")
+    folder = store.connection.folder("encoders")
     (file,) = (folder / "data").iterdir()
     file.write_bytes(b"")
     assert EmbeddingStore.open(store.uri).sealed_sets() == []
     assert "Run `capim store verify --drop`" in caplog.text
-    assert drop_damaged([*verify(store)]) == ["formats"]
-    assert EmbeddingStore.open(store.uri).sql("SELECT format FROM formats").to_pylist() == [{"format": FORMAT}]
+    assert drop_damaged([*verify(store)]) == ["encoders"]
+    assert written_format(store.connection) == FORMAT
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_a_store_whose_format_cannot_be_read_is_opened(store, caplog):
     ],
 )
 def test_a_store_of_another_format_says_which_release_reads_it(store, format_, words):
-    store.connection.find("formats").update({"format": str(format_)})
+    store.connection.find("encoders").update_schema_metadata({"capim.format": str(format_)})
     said = f"has format {format_}, this release of capim reads format {FORMAT}: {words}"
     with pytest.raises(RequestError, match=re.escape(said)) as refused:
         EmbeddingStore.open(store.uri)

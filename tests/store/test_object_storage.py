@@ -85,7 +85,7 @@ def test_a_bucket_that_does_not_exist_is_not_a_damaged_table(bucket):
 
 def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(monkeypatch):
     in_environment(monkeypatch, "http://127.0.0.1:9")
-    with pytest.raises(WorkError, match=r"opening table 'formats' .* failed.*The storage does not answer"):
+    with pytest.raises(WorkError, match=r"opening table 'encoders' .* failed.*The storage does not answer"):
         EmbeddingStore.open("s3://capim/store")
 
 

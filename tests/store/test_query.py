@@ -16,7 +16,7 @@ import pytest
 from capim.store import EmbeddingStore, RequestError
 from capim.store.inventory import SETS_INFO
 from capim.store.sql import known_tables
-from tests.random_store import rows_of
+from tests.random_store import rows_of, write_row
 from tests.store.toy import fill, make_corpus, make_spec
 
 
@@ -91,12 +91,16 @@ def test_float16_vectors_are_read_as_floats_when_they_are_named(filled):
 
 
 def test_outcomes_come_with_the_text_that_was_searched_with(filled):
-    whose = {"corpus_fingerprint": filled.corpus("toy").fingerprint, "protocol": "t2i/all", "query_id": "en/human/3"}
-    filled.write_rows("outcomes", rows_of("outcomes", whose))
+    toy = {"corpus": "toy", "corpus_fingerprint": filled.corpus("toy").fingerprint}
+    of_captions = toy | {"protocol": "t2i/all", "evaluation": "of captions"}
+    filled.write_rows("outcomes", rows_of("outcomes", of_captions | {"query_id": "en/human/3"}))
+    assert filled.sql("SELECT count(*) AS n FROM query_outcomes").to_pylist() == [{"n": 0}], "they have no results yet"
+    write_row(filled, "results", 1, **of_captions)
     answer = filled.sql("SELECT query_text, query_image, rank_best FROM query_outcomes")
     assert answer.to_pylist() == [{"query_text": "en text 1 1", "query_image": "i00001", "rank_best": 1}]
-    of_images = whose | {"protocol": "i2i/all", "query_id": "i00002", "evaluation": "of images"}
-    filled.write_rows("outcomes", rows_of("outcomes", of_images))
+    of_images = toy | {"protocol": "i2i/all", "evaluation": "of images"}
+    filled.write_rows("outcomes", rows_of("outcomes", of_images | {"query_id": "i00002"}))
+    write_row(filled, "results", 2, **of_images)
     answer = filled.sql("SELECT query_modality, query_image FROM query_outcomes WHERE protocol = 'i2i/all'")
     assert answer.to_pylist() == [{"query_modality": "image", "query_image": "i00002"}]
 

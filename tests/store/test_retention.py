@@ -72,7 +72,7 @@ def test_embeddings_of_earlier_revisions_go_and_those_without_results_stay(store
     plan = prune(store, keep=1)
     assert plan.tables == (keys[0].table,)
     assert [sealed.key for sealed in store.sealed_sets()] == keys[1:]
-    assert {*store.encoders()["fingerprint"].to_pylist()} == {spec.fingerprint for spec in specs[1:]}
+    assert {row.fingerprint for row in store.encoders()} == {spec.fingerprint for spec in specs[1:]}
     assert store.corpus("toy", corpus.fingerprint).images.num_rows == 4
 
 
@@ -103,7 +103,7 @@ def outcomes(store: EmbeddingStore) -> list[str]:
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Specs are not compared with their fingerprints, which are short here."""
-    monkeypatch.setattr("capim.store.embedding_store.is_spec_of", lambda **_: True)
+    monkeypatch.setattr("capim.store.embedding_store.is_spec_of", lambda _: True)
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -13,7 +13,6 @@ from capim.store import EmbeddingStore
 from capim.store.connection import Connection
 from capim.store.errors import RequestError
 from capim.store.inventory import upgrade_store
-from capim.store.rows import now, register
 from capim.store.schema import FORMAT, TABLES, texts
 from tests.command import command
 from tests.random_store import rows_of
@@ -36,7 +35,15 @@ def table(workspace: Path, name: str) -> pa.Table:
 
 
 def test_an_upgraded_store_has_its_vectors_outcomes_and_figures(workspace: Path) -> None:
-    names = {*Connection(str(workspace / "store")).names()} - {"formats", "pair_facts", "uses", "runs", "derived"}
+    names = {*Connection(str(workspace / "store")).names()} - {
+        "formats",
+        "image_hashes",
+        "metrics",
+        "pair_facts",
+        "uses",
+        "runs",
+        "derived",
+    }
     kept = {name: table(workspace, name) for name in names}
     written = json.loads((workspace / golden.FIGURES).read_text())
     refused = command("results", workspace, code=2).err
@@ -49,11 +56,11 @@ def test_an_upgraded_store_has_its_vectors_outcomes_and_figures(workspace: Path)
         now_stored = table(workspace, name)
         same = [column for column in rows.column_names if column in now_stored.column_names]
         assert now_stored.select(same).equals(rows.select(same)), name
-        gone = {"p_mcnemar", "adjustment", "cohen_h", "odds_ratio"} if name == "comparisons" else set()
-        assert {*rows.column_names} - {*same} == gone
+        gone = {"comparisons": {"p_mcnemar", "adjustment", "cohen_h", "odds_ratio"}, "results": {"robust_error"}}
+        assert {*rows.column_names} - {*same} == gone.get(name, set())
     keys = {*texts(table(workspace, "derived")["key"])}
     assert {*texts(kept["outcomes"]["evaluation"])} <= keys
-    used = [{*row["uses"]} for row in EmbeddingStore.open(workspace / "store").runs()]
+    used = [{*row.keys} for row in EmbeddingStore.open(workspace / "store").runs()]
     assert all(used)
     assert set().union(*used) <= keys
     assert "nothing to do" in command("store upgrade", workspace).out
@@ -101,7 +108,8 @@ def test_a_column_that_this_format_does_not_have_is_removed_and_the_rows_stay(wo
 @pytest.mark.parametrize(("written", "words"), [(6, "has format 6"), (FORMAT + 1, f"has format {FORMAT + 1}")])
 def test_a_format_that_cannot_be_upgraded_is_refused_and_left_alone(tmp_path: Path, written: int, words: str) -> None:
     connection = Connection(str(tmp_path / "store"))
-    register(connection, "formats", [{"format": written, "written": now()}])
+    schema = TABLES["encoders"].keyed_columns.with_metadata({"capim.format": str(written)})
+    connection.create("encoders", schema)
     before = sorted(path.name for path in (tmp_path / "store").rglob("*"))
     assert words in command("store upgrade", tmp_path, code=2).err
     assert sorted(path.name for path in (tmp_path / "store").rglob("*")) == before

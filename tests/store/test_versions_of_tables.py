@@ -13,7 +13,7 @@ from capim.store import EmbeddingStore
 from capim.store.connection import drop_old_versions
 from capim.store.inventory import disk_bytes
 from capim.store.removal import compact_store
-from capim.store.schema import ANALYSES, RUNS
+from capim.store.schema import ANALYSES
 from tests.random_store import BEGUN, rows_of
 
 
@@ -89,7 +89,7 @@ def test_old_versions_that_another_process_removes_at_the_same_time_are_no_fault
 
 
 def test_twenty_records_of_runs_take_less_than_a_megabyte(store: EmbeddingStore) -> None:
-    row = {field.name: "x" * 300 for field in RUNS if field.type == pa.string()}
+    row = {field.name: "x" * 300 for field in ANALYSES["runs"].columns if field.type == pa.string()}
     before = disk_bytes(store.connection.folder("runs").parent)  # type: ignore[union-attr]
     for number in range(20):
         for state in ("running", "completed"):

@@ -161,7 +161,7 @@ def test_small_noise_between_two_answers_is_no_other_model(stub, store, corpus) 
     encode(store, corpus, spec)
     stub.changed = 1e-4
     assert changed_probes(store, load_encoder(spec), WatchRule(), run="watch") == []
-    assert json.loads(store.encoders()["spec"][0].as_py())["options"]["url"] == stub.url
+    assert json.loads(store.encoders()[0].spec)["options"]["url"] == stub.url
 
 
 def test_a_batch_size_is_not_found_by_trying_where_trying_is_paid_for(stub, store, corpus) -> None:
