@@ -64,6 +64,7 @@ deploy: export PREFECT_SERVER_ANALYTICS_ENABLED ?= false
 deploy: $(VENV)/.demo
 	$(BIN)/python -m capim.deployments.automations
 	$(BIN)/prefect --no-prompt deploy --prefect-file deployments/prefect.yaml --all
+	$(BIN)/python -m capim.deployments.turns
 
 # requirements.txt follows pyproject.toml: exact versions, no addresses
 requirements: $(VENV)/.ready

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from pathlib import Path
 from typing import Any, cast
 
 import yaml
@@ -25,10 +24,9 @@ from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.templating import apply_values
 
+from capim.deployments.turns import FILE, take_turns
 from capim.flows.config import FORM_VARIABLE, WORKSPACE_VARIABLE
 from capim.store.errors import RequestError
-
-FILE = Path(__file__).with_name("prefect.yaml")
 
 
 def runner_deployments() -> list[RunnerDeployment]:
@@ -69,6 +67,9 @@ def main() -> int:
         if not PREFECT_API_URL.value():
             raise RequestError("PREFECT_API_URL is not set; run: export PREFECT_API_URL=http://127.0.0.1:4200/api")
         served = runner_deployments()
+        for deployment in served:
+            deployment.apply()
+        take_turns([each.name for each in served if each.concurrency_limit])
     except RequestError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import asdict, replace
+from typing import Any, Literal, NamedTuple, get_args
 
 from capim.flows.config import RunConfig
 from capim.flows.embed import check_request, embed_step, evaluations_of, paired
 from capim.flows.execution import (
-    Failed,
     IncompleteError,
     after,
     announce,
     call,
     call_each,
     map_collecting_failures,
+    reason_of,
     record_end,
     record_note,
     recorded_run,
@@ -32,26 +32,16 @@ from capim.flows.execution import (
 from capim.flows.inspection import device_faults
 from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, WorkError
+from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
+from capim.tasks.derive import Derived
 from capim.tasks.metrics.custom import CustomMetric, load_metric
-from capim.tasks.reference.changes import Verdict, WatchFinding, WatchRule
-from capim.tasks.report import diagnose_corpus, publish_report, show_report
+from capim.tasks.reference.changes import Verdict, WatchedFigures, WatchFinding, WatchRule
+from capim.tasks.report import diagnose_corpus, publish_report
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.references import (
-    AnalysisRef,
-    CompareRef,
-    EmbedRef,
-    EvaluationRef,
-    MetricRef,
-    Missing,
-    RankingRef,
-    SetsRef,
-    by_corpus,
-    encoder_name,
-)
+from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, SetsRef, by_corpus, encoder_name
 from capim.tasks.runtime.task import artifact_key, show_table
 
 log = logging.getLogger(__name__)
@@ -64,6 +54,9 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     """Score the newest sets of the run's encoders and corpora (all where none is named); one reference per pair.
 
     Encoders that have outcomes only get the metrics that these lack.
+
+    Args:
+        config: What to score, and under which protocols.
 
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
@@ -100,7 +93,7 @@ def evaluate_step(
         map_collecting_failures(scoring.score_part, [{**piece, **where, **how} for piece in pieces])
     settings = {"n_parts": n_parts, **how, **_settings(config, run)}
     attempts = map_collecting_failures(scoring.score, [{"sets": pair, **settings} for pair in sets])
-    failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Failed)}
+    failed = {pair: one for pair, one in zip(sets, attempts, strict=True) if isinstance(one, Exception)}
     if failed and len(failed) == len(sets):
         refuse_all(list(failed.values()))
     if config.distractors:
@@ -109,8 +102,10 @@ def evaluate_step(
         how |= {"corpora": config.distractors, **task_settings(config, run)}
         scored = [pair for pair in sets if pair not in failed and pair.corpus not in config.distractors]
         call_each(score_distractors, [{"sets": pair, **how} for pair in scored])
-    missing = [Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=one.reason) for pair, one in failed.items()]
-    return tuple(one for one in attempts if not isinstance(one, Failed)), tuple(missing)
+    missing = [
+        Missing(subject=f"{pair.encoder} on {pair.corpus}", reason=reason_of(one)) for pair, one in failed.items()
+    ]
+    return tuple(one for one in attempts if not isinstance(one, Exception)), tuple(missing)
 
 
 def _check_scoring(config: RunConfig, sets: tuple[SetsRef, ...]) -> None:
@@ -125,7 +120,7 @@ def _settings(config: RunConfig, run: str) -> dict[str, Any]:
 
 
 @run_flow("custom-metric", hours=24, title=lambda config, metric, **_: f"{metric} {config.title}")
-def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: bool = True) -> tuple[MetricRef, ...]:
+def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: bool = True) -> tuple[Derived, ...]:
     """Evaluate a user's metric on stored evaluations, compare encoders by it, and slice it.
 
     ``metric`` is ``FILE.py:NAME``, or the loaded metric. Without ``results`` only the comparisons and slices. One
@@ -154,23 +149,14 @@ def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: b
 PROTOCOLS_AT_ONCE = 4  # in one task: enough that opening the store is little of it, few enough to spread
 
 
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """What a run compared: one reference per corpus and a few of its protocols, and the ranking.
-
-    ``renewed`` are evaluations of which another version of a metric had made results.
-    """
-
-    comparisons: tuple[CompareRef, ...]
-    ranking: RankingRef
-    renewed: tuple[EvaluationRef, ...] = ()
-
-
 @run_flow("compare", hours=24)
-def compare(config: RunConfig) -> Compared:
+def compare(config: RunConfig) -> list[Derived]:
     """Compare the run's encoders on its corpora, by its protocols; all that were evaluated where none is named.
 
-    Results by another version of a metric than the one that compares are computed anew first.
+    Results by another version of a metric than the one that compares are computed again first.
+
+    Returns:
+        Lines about results that were computed again; the comparisons, in several parts; and the ranking.
     """
     check_analyses(config.analyses)
     evaluations = evaluations_of(config)
@@ -181,7 +167,9 @@ def compare(config: RunConfig) -> Compared:
         compared = compare_step(config, run, evaluations)
         if config.analyses:
             analyse_step(config, run, evaluations)
-        return replace(compared, renewed=outdated)
+        again = "results of an older version of a metric were recomputed"
+        lines = tuple(f"{each.sets.encoder} on {each.sets.corpus}: {again}" for each in outdated)
+        return [Derived(lines=lines), *compared]
 
 
 @run_flow("analyse", hours=24)
@@ -190,11 +178,13 @@ def analyse(config: RunConfig) -> dict[str, int]:
     check_analyses(config.analyses)
     evaluations = evaluations_of(config)
     with recorded_run(config, "analyse") as run:
-        return {each.corpus: each.n_slices for each in analyse_step(config, run, evaluations)}
+        done = analyse_step(config, run, evaluations)
+    corpora = (group[0].sets.corpus for group in by_corpus(evaluations))
+    return {corpus: each.n_rows for corpus, each in zip(corpora, done, strict=True)}
 
 
-def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> Compared:
-    """Compare these evaluations corpus by corpus, and rank the encoders over the corpora."""
+def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> list[Derived]:
+    """Compare these evaluations corpus by corpus, and rank the encoders over the corpora; the ranking comes last."""
     arguments = task_settings(config, run)
     groups = by_corpus(evaluations)
     compared = call_each(
@@ -202,11 +192,10 @@ def compare_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
         [{"evaluations": group, "protocols": part, **arguments} for group in groups for part in _families(group)],
     )
     compared += call_each(compare_combined, [{"evaluations": group, **arguments} for group in groups])
-    ranking = call(rank_suite, evaluations, **arguments)
-    return Compared(comparisons=tuple(compared), ranking=ranking)
+    return [*compared, call(rank_suite, evaluations, **arguments)]
 
 
-def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> list[AnalysisRef]:
+def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, ...]) -> list[Derived]:
     """Slice these evaluations, corpus by corpus, by the analyses that are named, or all."""
     arguments = task_settings(config, run) | {"analyses": config.analyses}
     return call_each(diagnose_corpus, [{"evaluations": group, **arguments} for group in by_corpus(evaluations)])
@@ -257,25 +246,24 @@ def publish_step(
     """The report of these encoders, corpora and protocols; of all that the store has, or that the run used."""
     where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run, "of_run": of_run}
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
+    where |= {"reports_url": os.environ.get(REPORTS_VARIABLE)}
     [page] = call_each(publish_report, [{**where, **chosen}])
+    announce("capim.report", config.workspace, run=run, path=without_credentials(page))
     if not can_draw():
         log.warning("the report is %s", NO_CHARTS)
         record_note(config, run, f"the report is {NO_CHARTS}")
-    show_report(page, store_uri=config.store_uri, run=run, reports_url=os.environ.get(REPORTS_VARIABLE))
     return page
 
 
-@dataclass(frozen=True, kw_only=True)
-class BenchmarkRef:
-    """The run id, the embedding sets and the report of a benchmark run; no path if none was written."""
+class Benchmarked(NamedTuple):
+    """The embedding sets and the report of a benchmark run; no path if none was written."""
 
-    run: str
     embedded: tuple[EmbedRef, ...]
     report: str
 
 
 @run_flow("benchmark", hours=96)
-def benchmark(config: RunConfig, report: Literal["run", "all", "none"] = "run") -> BenchmarkRef:
+def benchmark(config: RunConfig, report: Literal["run", "all", "none"] = "run") -> Benchmarked:
     """Run the whole pipeline; without encoders, evaluate what is stored.
 
     Args:
@@ -307,19 +295,10 @@ def benchmark(config: RunConfig, report: Literal["run", "all", "none"] = "run") 
         record_end(EmbeddingStore.open(config.store_uri), run, missing)
         with after(shown):
             page = "" if report == "none" else publish_step(config, run, of_run=report == "run")
-        done = BenchmarkRef(run=run, embedded=embedded, report=page)
+        done = Benchmarked(embedded, page)
         if missing:
             raise IncompleteError(done, missing)
     return done
-
-
-@dataclass(frozen=True, kw_only=True)
-class WatchRef:
-    """The findings of a watch, and in ``summary`` what was compared with which run; one line each."""
-
-    run: str
-    findings: tuple[WatchFinding, ...]
-    summary: tuple[str, ...]
 
 
 class RegressionError(WorkError):
@@ -349,7 +328,7 @@ class RegressionError(WorkError):
 
 
 @run_flow("watch", hours=24)
-def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa: B008 - frozen; the form shows it
+def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchedFigures:  # noqa: B008 - frozen; the form shows it
     """Compare with the pinned run.
 
     Args:
@@ -400,4 +379,4 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchRef:  # noqa
             announce("capim.regression", config.workspace, n_regressions=len(failed), first=first, subjects=subjects)
         if failed or (rule.strict and any(finding.verdict == "pinned" for finding in findings)):
             raise RegressionError(tuple(findings), figures.summary)
-    return WatchRef(run=run, findings=tuple(findings), summary=figures.summary)
+    return replace(figures, findings=tuple(findings))

@@ -573,7 +573,11 @@ def located(entry: object, folder: Path) -> object:
         return value
 
     if isinstance(entry, Mapping):
-        names = _NAMES | ({"checkpoint"} if entry.get("adapter") == "http" else frozenset())  # a model of a service
+        from capim.tasks.encoders.adapters import ADAPTERS
+
+        adapter = str(entry.get("adapter"))
+        remote = adapter in ADAPTERS and ADAPTERS[adapter].is_remote
+        names = _NAMES | ({"checkpoint"} if remote else frozenset())
         found = {key: value if key in names else beside(value) for key, value in entry.items()}
         # a file of the user's, or a function in it
         file, dot, function = str(entry.get("adapter", "")).partition(".py")

@@ -79,13 +79,13 @@ def check_request(
     if faults:
         raise RequestError(faults)
     say(*columns)
-    missing = tuple(missing_encoder(name, execution.Failed(error=error)) for name, error in unanswered.items())
+    missing = tuple(missing_encoder(name, error) for name, error in unanswered.items())
     return Request(encoders=encoders, missing=missing)
 
 
-def missing_encoder(name: str, failure: execution.Failed) -> Missing:
+def missing_encoder(name: str, error: Exception) -> Missing:
     """An encoder that failed, with the reason without its name."""
-    return Missing(subject=name, reason=failure.reason.removeprefix(f"encoder {name!r}: "))
+    return Missing(subject=name, reason=execution.reason_of(error).removeprefix(f"encoder {name!r}: "))
 
 
 def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
@@ -144,7 +144,7 @@ def _title(config: RunConfig, shard: int | None = None, **_: object) -> str:
     return config.title if shard is None else f"{config.title}, shard {shard} of {config.shards}"
 
 
-@execution.run_flow("embed", hours=72, title=_title, beside="shard")
+@execution.run_flow("embed", hours=72, title=_title)
 def embed(
     config: RunConfig, shard: int | None = None, only: Literal["images", "captions"] | None = None
 ) -> tuple[EmbedRef, ...]:
@@ -253,7 +253,7 @@ def embed_step(
                 if work.spec.name not in failed:
                     parts = encoded.get(work.spec.fingerprint, [])
                     references = execution.attempt(partial(execution.call, encoding.embed_corpora, work, parts))
-                    if isinstance(references, execution.Failed):
+                    if isinstance(references, Exception):
                         failed[work.spec.name] = references
                     else:
                         done += references
@@ -261,7 +261,7 @@ def embed_step(
                     advance(1)
     if failed and len(failed) == len(works):
         execution.refuse_all(list(failed.values()))
-    return tuple(done), (*request.missing, *(missing_encoder(name, failure) for name, failure in failed.items()))
+    return tuple(done), (*request.missing, *(missing_encoder(name, error) for name, error in failed.items()))
 
 
 def paired(embedded: tuple[EmbedRef, ...]) -> tuple[EmbedRef, ...]:
@@ -278,7 +278,7 @@ def paired(embedded: tuple[EmbedRef, ...]) -> tuple[EmbedRef, ...]:
 
 def _encode_shards(
     config: RunConfig, works: list[EncodeWork], shard: int | None
-) -> tuple[dict[str, list[Encoded]], dict[str, execution.Failed]]:
+) -> tuple[dict[str, list[Encoded]], dict[str, Exception]]:
     """Encode shards (one or all), which take turns on the devices.
 
     ``config.shards`` shards run on the task runner. Without them, several devices get a shard and a process each.
@@ -290,7 +290,7 @@ def _encode_shards(
     devices = config.device.split(",")
     n_shards = len(devices) if config.shards == 1 and shard is None else config.shards
     encoded: dict[str, list[Encoded]] = {}
-    failed: dict[str, execution.Failed] = {}
+    failed: dict[str, Exception] = {}
     if n_shards == 1:
         return encoded, failed
     numbers = range(n_shards) if shard is None else [shard - 1]
@@ -302,8 +302,7 @@ def _encode_shards(
     if config.shards > 1:
         attempts = execution.map_collecting_failures(encoding.embed_shard, [{"work": part} for part in shards])
         ended = [
-            (part, one if isinstance(one, execution.Failed) else [one])
-            for part, one in zip(shards, attempts, strict=True)
+            (part, one if isinstance(one, Exception) else [one]) for part, one in zip(shards, attempts, strict=True)
         ]
     else:
         of_works = [[part for part in shards if part.spec == work.spec] for work in works]
@@ -312,7 +311,7 @@ def _encode_shards(
             for parts in of_works
         ]
     for work, done in ended:
-        if isinstance(done, execution.Failed):
+        if isinstance(done, Exception):
             failed[work.spec.name] = done
         else:
             encoded.setdefault(work.spec.fingerprint, []).extend(done)

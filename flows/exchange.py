@@ -80,7 +80,7 @@ def rerank_flow(config: RunConfig, first: str, second: str, depths: tuple[int, .
     """Re-rank the first results of ``first`` with ``second``, on every corpus of the run that has both."""
     groups = _together(config, (first, second))
     with recorded_run(config, "rerank") as run:
-        return [call(rerank, *pair, depths=depths, **task_settings(config, run)).encoder for pair in groups]
+        return [call(rerank, *pair, depths=depths, **task_settings(config, run)).lines[0] for pair in groups]
 
 
 @run_flow("fuse", hours=24, title=lambda config, **_: _on(config, " + ".join(config.encoders)))
@@ -88,7 +88,7 @@ def fuse_flow(config: RunConfig, weights: tuple[float, ...] = ()) -> list[str]:
     """Fuse the run's encoders by reciprocal ranks or weights, on every corpus of the run that has them all."""
     groups = _together(config, tuple(map(str, config.encoders)))
     with recorded_run(config, "fuse") as run:
-        return [call(fuse, members, weights=weights, **task_settings(config, run)).encoder for members in groups]
+        return [call(fuse, members, weights=weights, **task_settings(config, run)).lines[0] for members in groups]
 
 
 def _on(config: RunConfig, subject: str) -> str:

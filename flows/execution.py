@@ -18,14 +18,14 @@ import sys
 import traceback
 from asyncio import CancelledError
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, wraps
 from inspect import signature
 from pathlib import Path
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar, cast
+from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 import httpx
@@ -39,15 +39,14 @@ from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.store.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.removal import prune as remove
 from capim.store.schema import Run
+from capim.tasks.derive import Derived
 from capim.tasks.hub.progress import Overall, track
+from capim.tasks.runtime.encoding import EncodedSet
 from capim.tasks.runtime.prefects import (
     PREFECT_API_URL,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
     Flow,
     FlowRunContext,
-    GlobalConcurrencyLimitCreate,
-    ObjectAlreadyExists,
-    ObjectNotFound,
     PrefectHTTPStatusError,
     State,
     TagsContext,
@@ -55,18 +54,24 @@ from capim.tasks.runtime.prefects import (
     TaskRunner,
     TerminationSignal,
     ThreadPoolTaskRunner,
-    concurrency,
     deployment,
     emit_event,
     flow,
     flow_run,
     get_client,
-    get_run_logger,
     tags,
     temporary_settings,
 )
-from capim.tasks.runtime.references import Missing, library_versions, named, this_host
-from capim.tasks.runtime.task import artifact_key, hide_prefects_lines, send_logs, shown_progress, with_assets
+from capim.tasks.runtime.references import (
+    CorpusRef,
+    EmbedRef,
+    EvaluationRef,
+    Missing,
+    SetsRef,
+    library_versions,
+    this_host,
+)
+from capim.tasks.runtime.task import hide_prefects_lines, send_logs, shown_progress, with_assets
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
@@ -78,26 +83,13 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Failed:
-    """A piece of work that raised an error."""
-
-    error: Exception
-
-    @property
-    def reason(self) -> str:
-        """The error as one line of text; its type is named where the message was not written for users."""
-        known = isinstance(self.error, RequestError | WorkError)
-        return " ".join((str(self.error) if known else f"{type(self.error).__name__}: {self.error}").split())
-
-
 GENERATED = re.compile(r"[a-z0-9]+(-[a-z]+)+")  # cunning-otter: the name of a run to which nobody gave one
 
 
 def run_flow(
-    name: str, *, hours: float, title: Callable[..., str] | None = None, beside: str | None = None
-) -> Callable[[Callable[Concatenate[RunConfig, P], R]], Flow[Concatenate[RunConfig, P], R]]:
-    """Make a function of a run's configuration a Prefect flow.
+    name: str, *, hours: float, title: Callable[..., str] | None = None
+) -> Callable[[Callable[P, R]], Flow[P, R]]:
+    """Make a function a Prefect flow, which takes what to run as ``config``.
 
     On a server its run is named, shows its progress and log lines, and takes the fields that it was not given from its
     deployment: Prefect merges parameters, but not the fields of ``config``.
@@ -105,23 +97,24 @@ def run_flow(
     Args:
         name: Name of the flow.
         hours: Time limit, unless ``$CAPIM_TIMEOUT_HOURS`` gives one.
-        title: What its runs are named after, from their parameters; by default encoders and corpora.
-        beside: The parameter with which runs of deployments may go on beside others of the same workspace.
+        title: Names its runs, from their parameters; by default after encoders and corpora.
     """
 
-    def declare(function: Callable[Concatenate[RunConfig, P], R]) -> Flow[Concatenate[RunConfig, P], R]:
+    def declare(function: Callable[P, R]) -> Flow[P, R]:
         limit = timeout_seconds(hours)
 
         @wraps(function)
-        def begin(config: RunConfig, *args: P.args, **kwargs: P.kwargs) -> R:
+        def begin(*args: P.args, **kwargs: P.kwargs) -> R:
             if FlowRunContext.get() is None:
                 with one_connection():
-                    return function(config, *args, **kwargs)
+                    return function(*args, **kwargs)
+            given = signature(function).bind(*args, **kwargs)
             with within_limit(limit), one_connection():
-                config = _with_deployed(config)
-                free = deployment.id is None or flow_run.parameters.get(beside or "") is not None
-                with nullcontext() if free else _turn(config), _served(name, len(config.corpora)):
-                    return function(config, *args, **kwargs)
+                config = given.arguments.get("config")
+                if config is not None:
+                    given.arguments["config"] = _with_deployed(config)
+                with _served(name, 0 if config is None else len(config.corpora)):
+                    return function(*given.args, **given.kwargs)
 
         # Prefect looks for the types of parameters in the module of this function
         vars(begin)["__signature__"] = signature(function, eval_str=True)
@@ -130,11 +123,11 @@ def run_flow(
             if flow_run.name and not GENERATED.fullmatch(flow_run.name):
                 return str(flow_run.name)
             parameters = dict(flow_run.parameters)
-            config = _with_deployed(parameters.pop("config"))
-            return f"{name} {config.title if title is None else title(config, **parameters)}"
+            if "config" in parameters:
+                parameters["config"] = _with_deployed(parameters["config"])
+            return f"{name} {parameters['config'].title if title is None else title(**parameters)}"
 
-        declared = flow(name=name, flow_run_name=run_name, task_runner=task_runner(), timeout_seconds=limit)(begin)
-        return cast("Flow[Concatenate[RunConfig, P], R]", declared)
+        return flow(name=name, flow_run_name=run_name, task_runner=task_runner(), timeout_seconds=limit)(begin)
 
     return declare
 
@@ -169,26 +162,6 @@ def _is_late(error: BaseException, seconds: float) -> bool:
     context = FlowRunContext.get()
     late = context is not None and datetime.now(UTC) - context.start_time >= timedelta(seconds=seconds)
     return late or isinstance(error, CancelledError)
-
-
-LEASE_SECONDS = 60  # after which the place of a lost run is free
-
-
-@contextmanager
-def _turn(config: RunConfig) -> Iterator[None]:
-    """Wait until no other run of a deployment uses the workspace: nightly runs, watches and prunes take turns.
-
-    The limit on the server is named after the workspace; whoever sets it to more than 1 there lets runs overlap.
-    """
-    name = artifact_key("capim", config.store_uri)
-    with get_client(sync_client=True) as client:
-        with suppress(ObjectAlreadyExists):
-            client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=name, limit=1))
-        limit = client.read_global_concurrency_limit_by_name(name)
-    if limit.active_slots >= limit.limit:
-        get_run_logger().info("waits for another run of the workspace (concurrency limit %s)", name)
-    with concurrency(name, lease_duration=LEASE_SECONDS, raise_on_lease_renewal_failure=False):
-        yield
 
 
 @contextmanager
@@ -235,8 +208,8 @@ def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     return _each(task, calls, lambda finish: finish())
 
 
-def map_collecting_failures(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Failed]:
-    """As :func:`call_each`, but a call that fails gives its reason, and the others go on."""
+def map_collecting_failures(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Exception]:
+    """As :func:`call_each`, but a call that fails gives its error, and the others go on."""
     return _each(task, calls, attempt)
 
 
@@ -286,7 +259,24 @@ def _task_run(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[Task
     given = bound.arguments
     made = _MADE.get() or {}
     states = [made[each] for each in dict.fromkeys(named([given, _AFTER.get()])) if each in made]
-    return with_assets(_limited(task), given), {**given, "wait_for": states}
+    return with_assets(task, given), {**given, "wait_for": states}
+
+
+def named(value: object) -> Iterator[Hashable]:
+    """Yield what identifies the tasks that made a value, or a part of it."""
+    if isinstance(value, SetsRef | EncodedSet | Derived):
+        yield value
+    elif isinstance(value, CorpusRef):
+        yield value.fingerprint
+    elif isinstance(value, EmbedRef | EvaluationRef):
+        yield value.sets
+    elif isinstance(value, Mapping):
+        yield from named(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from named(each)
+    elif dataclasses.is_dataclass(value):
+        yield from named([getattr(value, each.name) for each in dataclasses.fields(value)])
 
 
 class _NoResults(dict[int, Any]):
@@ -311,8 +301,8 @@ def task_settings(config: RunConfig, run: str) -> dict[str, Any]:
     return {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
 
 
-def attempt(work: Callable[[], R]) -> R | Failed:
-    """What a piece of work returns, or the error that it raised."""
+def attempt(work: Callable[[], R]) -> R | Exception:
+    """Return what a piece of work returns, or the error that it raised."""
     try:
         return work()
     except Exception as error:  # noqa: BLE001 - whatever breaks one encoder must not stop the others
@@ -320,44 +310,29 @@ def attempt(work: Callable[[], R]) -> R | Failed:
         while link is not None:
             traceback.clear_frames(link.__traceback__)  # their variables hold the model, and the memory of its device
             link = link.__cause__ or link.__context__
-        return Failed(error=error)
+        return error
 
 
-def refuse_all(failures: Sequence[Failed]) -> NoReturn:
+def refuse_all(errors: Sequence[Exception]) -> NoReturn:
     """Raise why every part of a run failed: a request error if the request was wrong each time.
 
     Raises:
         RequestError: Every part was refused; all faults together.
         WorkError: Some part failed.
     """
-    faults = [fault for each in failures if isinstance(each.error, RequestError) for fault in each.error.faults]
-    reasons = list(dict.fromkeys(each.reason for each in failures))
+    refused = [each for each in errors if isinstance(each, RequestError)]
+    reasons = list(dict.fromkeys(map(reason_of, errors)))
     if len(reasons) == 1:
-        raise failures[0].error
-    if all(isinstance(each.error, RequestError) for each in failures):
-        raise RequestError(list(dict.fromkeys(faults)))
+        raise errors[0]
+    if len(refused) == len(errors):
+        raise RequestError(list(dict.fromkeys(fault for each in refused for fault in each.faults)))
     raise WorkError("\n  - ".join(["all encoders failed:", *reasons]))
 
 
-def _limited(task: Task[P, R]) -> Task[P, R]:
-    """The task, without its tags where the server limits none of them.
-
-    Prefect leases a place for the tags of every task run; while SQLite is busy its client waits two seconds and more
-    for each, and without a server a task with tags does not begin.
-    """
-    if task.tags and not any(map(_is_limited, task.tags)):
-        task = task.with_options()  # a copy
-        task.tags = set()
-    return task
-
-
-def _is_limited(tag: str) -> bool:
-    try:
-        with get_client(sync_client=True) as client:
-            client.read_concurrency_limit_by_tag(tag)
-    except (ObjectNotFound, httpx.TransportError, PrefectHTTPStatusError):
-        return False
-    return True
+def reason_of(error: Exception) -> str:
+    """Return an error as one line; its type is named where the message was not written for users."""
+    known = isinstance(error, RequestError | WorkError)
+    return " ".join((str(error) if known else f"{type(error).__name__}: {error}").split())
 
 
 def task_runner() -> TaskRunner[Any]:
@@ -570,7 +545,7 @@ def _mark_interrupted(store: EmbeddingStore) -> None:
     """Write that a run was interrupted if its process, on this host, is no more."""
     running = store.all(Run, state="running", host=this_host())
     if dead := [row for row in running if not _is_alive(row.pid, row.started)]:
-        ended = {"finished": datetime.now(UTC), "message": "its process died"}
+        ended: dict[str, Any] = {"finished": datetime.now(UTC), "message": "its process died"}
         store.write([dataclasses.replace(row, state="interrupted", **ended) for row in dead], replace="run")
 
 
@@ -645,15 +620,16 @@ class Pruned:
     running: tuple[str, ...]
 
 
-@run_flow("prune", hours=24, title=lambda config, **_: config.name)
-def prune(config: RunConfig, keep: int = 30, done: bool = True) -> Pruned:
+@run_flow("prune", hours=24, title=lambda keep=30, **_: f"all but {keep} runs")
+def prune(workspace: str | None = None, keep: int = 30, done: bool = True) -> Pruned:
     """Keep what reports show, the newest runs, the baselines of watches and what running runs use; remove the rest.
 
     Args:
-        config: The workspace; nothing else of it counts.
-        keep: How many of the newest runs are kept, with their reports.
-        done: False: only say what would go.
+        workspace: folder or URI that holds store/ and reports/ (default: $CAPIM_WORKSPACE of the process that runs)
+        keep: how many of the newest runs are kept, with their reports
+        done: remove it; false: only say what would go
     """
+    config = run_config({"workspace": workspace})
     store = EmbeddingStore.open(config.store_uri)
     if done:
         _mark_interrupted(store)

@@ -397,7 +397,7 @@ def prune(*, workspace: str | None, form: Form, keep: Annotated[int, "N"] = 30, 
     from capim.flows.execution import start
 
     open_store(workspace)
-    done = start(flow, run_config({"name": "prune", "workspace": workspace}), keep=keep, done=yes)
+    done = start(flow, workspace, keep=keep, done=yes)
     rows: list[dict[str, object]] = [{"what": table, "rows": n} for table, n in done.rows.items()]
     rows += [{"what": name, "rows": None} for name in (*done.tables, *done.reports)]
     Rows(rows=rows, none=lambda: "nothing to remove").print(form)
@@ -433,7 +433,7 @@ def drop(
     from capim.store import removal
 
     store = open_store(workspace)
-    fingerprint = str(corpus_in(store, corpus)["fingerprint"]) if corpus else None
+    fingerprint = corpus_in(store, corpus).fingerprint if corpus else None
     plan = removal.drop(store, encoder=encoder, corpus=fingerprint, modality=modality, dry_run=not yes)
     for table in plan.tables:
         sys.stdout.write(f"{table}\n")

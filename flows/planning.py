@@ -1,7 +1,8 @@
-"""`capim run --plan`: what a run would find stored and what it would make, by step; the store stays as it is.
+"""`capim run --plan`: what a run would find stored, what it would make, and why; the store stays as it is.
 
-The steps ask the ledger for the same derivations as the run (``wanted_…`` in ``tasks``). What is not known before the
-run, such as the outcomes of vectors that are not encoded yet, is to do.
+The steps ask the ledger for the derivations of the run, with the functions that its tasks call (``tasks.derive.Work``),
+and for the reasons as `capim why` does afterwards (``tasks.why``). What is not known before the run, such as the
+outcomes of vectors that are not encoded yet, is to do.
 """
 
 from __future__ import annotations
@@ -23,23 +24,22 @@ from capim.reports.destination import has_file
 from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import MissingStoreError, RequestError
 from capim.store.inventory import bytes_of_rows
-from capim.store.ledger import OUTCOMES_KIND
-from capim.store.schema import Batch, Derived
+from capim.store.schema import Batch
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
-from capim.tasks.compare import wanted_combined, wanted_comparisons, wanted_ranking
+from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.corpora.naming import corpus_to_read
-from capim.tasks.derive import Derivation, stored_rows
+from capim.tasks.derive import Derivation, Work, stored_rows
 from capim.tasks.encoders.checkpoint import downloads_of
 from capim.tasks.evaluate import OfEvaluation, evaluated_rows, newest_evaluations
 from capim.tasks.hub import disk, size
 from capim.tasks.ranking.protocols import select_protocols
-from capim.tasks.report import devices_of, gate_of, page_of, wanted_analyses
+from capim.tasks.report import analyses_of, devices_of, gate_of, page_of
 from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EvaluationRef, Missing, SetsRef, by_corpus, this_host
-from capim.tasks.runtime.results import wanted_figures
+from capim.tasks.runtime.results import figures_of
 from capim.tasks.runtime.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
-from capim.tasks.statistics.ranking import LEAST_CORPORA
+from capim.tasks.why import NEW_INPUT, Earlier
 
 DOWNLOADS = "files to download"
 Step: TypeAlias = Literal["embed", "evaluate", "compare", "rank", "analyse", "report"]
@@ -52,6 +52,7 @@ class Part:
     Attributes:
         seconds: That the items to do take at the rates that the store has of earlier ones; None: it has none.
         n_bytes: Of the vectors to encode, or of the files to download; None: not known, or of something else.
+        reason: Why items are to be made, as `capim why` says it afterwards.
     """
 
     step: Step
@@ -62,6 +63,7 @@ class Part:
     to_do: int
     seconds: float | None = None
     n_bytes: int | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +207,7 @@ class _Planning:
                 to_do=n,
                 seconds=self._encoding_seconds(key, n),
                 n_bytes=bytes_of_rows(spec, n) if spec.vectors == "single" else None if n else 0,
+                reason=NEW_INPUT if n else "",
             )
         )
         return n
@@ -227,7 +230,8 @@ class _Planning:
             n = len(incomplete(scored, scored.protocols, stored))
             corpus, encoder = scored.sets.corpus, scored.sets.encoder
             part = Part(step="evaluate", what="outcomes", corpus=corpus, encoder=encoder, stored=0, to_do=n)
-            self.parts.append(replace(part, stored=len(scored.protocols) - n, seconds=None if n else 0.0))
+            seconds, reason = (None, NEW_INPUT) if n else (0.0, "")
+            self.parts.append(replace(part, stored=len(scored.protocols) - n, seconds=seconds, reason=reason))
             todo = {each.subject["protocol"] for each in self._figures(scored)}
             new += [
                 OfEvaluation(**asdict(scored.sets), protocol=protocol, evaluation=evaluation)
@@ -248,10 +252,10 @@ class _Planning:
     def _figures(self, scored: ScoredSets) -> list[Derivation]:
         """Adds the figures of one encoder on one corpus; returns those to do."""
         keep, names = self.config.keep_replicates, (scored.sets.corpus, scored.sets.encoder)
-        of_one, of_several, replicates = wanted_figures(scored, self.config.resampling, keep_replicates=keep)
-        todo = self._ask("evaluate", "figures", "results", [*of_one, *of_several], *names)
-        if replicates:
-            self._ask("evaluate", "replicates", "replicates", replicates, *names)
+        _, (*figures, replicates) = figures_of(scored, self.config.resampling, keep_replicates=keep)
+        todo = self._ask("evaluate", "figures", figures, *names)
+        if replicates.wanted:
+            self._ask("evaluate", "replicates", [replicates], *names)
         if todo:
             self.scoring.add(scored.corpus.fingerprint)
         return todo
@@ -262,24 +266,22 @@ class _Planning:
         for group in groups:
             corpus = self._corpus(group)
             protocols = sorted({protocol for each in group for protocol in each.evaluations})
-            wanted = wanted_comparisons(corpus, group, protocols, resampling)
-            wanted += wanted_combined(corpus, group, resampling)
-            self._ask("compare", "comparisons", "comparisons", wanted, corpus.name)
-        if len(groups) >= LEAST_CORPORA:
-            self._ask("rank", "rankings", "rankings", [wanted_ranking(self.store, evaluations, resampling)])
+            how = (self.store, corpus, group)
+            works = [comparisons(*how, protocols, resampling), combined(*how, resampling)]
+            self._ask("compare", "comparisons", works, corpus.name)
+        if (over_corpora := ranking(self.store, evaluations, resampling)).wanted:
+            self._ask("rank", "rankings", [over_corpora])
 
     def analyse(self, evaluations: tuple[EvaluationRef, ...]) -> None:
         """Analyses by corpus; the comparison with published figures and the speed of devices count as one each."""
         resampling = self.config.resampling
         for group in by_corpus(evaluations):
             corpus = self._corpus(group)
-            wanted = wanted_analyses(self.store, corpus, group, self.config.analyses, resampling)
-            gate, _ = gate_of(self.store, corpus, group, (), resampling, "")
-            devices, _ = devices_of(self.store, corpus, "")
-            unknown = [*gate] if corpus.fingerprint in self.scoring else []
-            unknown += devices if corpus.name in self.encoding else []
-            wanted += [each for each in (*gate, *devices) if each not in unknown]
-            self._ask("analyse", "analyses", "slices", wanted, corpus.name, unknown=unknown)
+            gate, devices = gate_of(self.store, corpus, group, (), resampling), devices_of(self.store, corpus)
+            unknown = [*gate.wanted] if corpus.fingerprint in self.scoring else []
+            unknown += devices.wanted if corpus.name in self.encoding else []
+            works = [analyses_of(self.store, corpus, group, self.config.analyses, resampling), gate, devices]
+            self._ask("analyse", "analyses", works, corpus.name, unknown=unknown)
 
     def report(self) -> None:
         """The page: stored only if it shows what is stored, all of it."""
@@ -298,19 +300,20 @@ class _Planning:
         self,
         step: Step,
         what: str,
-        table: str,
-        wanted: Sequence[Derivation],
+        works: Sequence[Work],
         corpus: str = "",
         encoder: str = "",
         unknown: Sequence[Derivation] = (),
     ) -> list[Derivation]:
-        """Adds a part of derivations; returns those to do. ``unknown`` depend on what is to be made before them."""
-        stored = stored_rows(self.store, table, [each.key for each in wanted])
-        todo = [*(each for each in wanted if each.key not in stored), *unknown]
-        self.keys.update(each.key for each in wanted)
-        n_stored = len(wanted) + len(unknown) - len(todo)
+        """Adds a part of derivations; returns those to do: ``unknown`` depend on what is to be made before them."""
+        todo = []
+        for work in works:
+            stored = stored_rows(self.store, work.table, [each.key for each in work.wanted])
+            todo += [each for each in work.wanted if each.key not in stored or each in unknown]
+            self.keys.update(each.key for each in work.wanted)
+        n_stored = sum(len(work.wanted) for work in works) - len(todo)
         part = Part(step=step, what=what, corpus=corpus, encoder=encoder, stored=n_stored, to_do=len(todo))
-        self.parts.append(replace(part, seconds=self._seconds(todo)))
+        self.parts.append(replace(part, seconds=self._seconds(todo), reason=self._earlier.why(todo)))
         return todo
 
     def _seconds(self, todo: Sequence[Derivation]) -> float | None:
@@ -325,12 +328,18 @@ class _Planning:
         return [row.fingerprint for row in self.store.corpora()]
 
     @cached_property
+    def _earlier(self) -> Earlier:
+        """What everything was made of the last time."""
+        earlier = Earlier(self.store)
+        for entry in earlier.entries:
+            earlier.take(json.loads(entry.identity))
+        return earlier
+
+    @cached_property
     def _rates(self) -> dict[tuple[str, str], float]:
         """Kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
         measured = defaultdict[tuple[str, str], list[float]](list)
-        for row in self.store.all(Derived):
-            if row.kind == OUTCOMES_KIND:
-                continue
+        for row in self._earlier.entries:
             measured[_measured(row.kind, json.loads(row.identity)["subject"])].append(row.seconds)
             measured[row.kind, ""].append(row.seconds)
         return {kind: float(np.mean(seconds)) for kind, seconds in measured.items()}

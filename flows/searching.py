@@ -142,7 +142,7 @@ def _encoded(
         raise RequestError(
             f"encoder {spec.name!r} has several vectors per item: a text and an image cannot be added; give one"
         )
-    if spec.adapter == "imported":
+    if not spec.has_weights:
         raise RequestError(f"encoder {spec.name!r} was imported without its model; give the query as --vector FILE.npy")
     pictures = [read_picture(image)] if image else []
     encoder = load(spec, device)

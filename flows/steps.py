@@ -40,9 +40,10 @@ from capim.store.schema import Comparison, Ranking, Result
 from capim.tasks.runtime.references import encoder_name, rows_of
 
 if TYPE_CHECKING:
-    from capim.flows.benchmark import BenchmarkRef, Compared
+    from capim.flows.benchmark import Benchmarked
+    from capim.tasks.derive import Derived
     from capim.tasks.metrics.custom import CustomMetric
-    from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, RankingRef
+    from capim.tasks.runtime.references import EmbedRef, EvaluationRef
 
 T = TypeVar("T")
 
@@ -98,7 +99,7 @@ def run(
     show: Callable[[str], None] = terminal.print_answer,
     report: Literal["run", "all", "none"] = "run",
     plan: bool = False,
-) -> BenchmarkRef | Rows:
+) -> Benchmarked | Rows:
     """Encode, evaluate, compare and report: the whole pipeline.
 
     Stored embeddings are not encoded again. A corpus is a name (capim list corpora), a folder or file of your own
@@ -123,12 +124,12 @@ def run(
     if plan:
         return _planned(config, quiet=quiet)
 
-    def finish(done: BenchmarkRef) -> None:
+    def finish(done: Benchmarked) -> None:
         terminal.print_embedded(done.embedded)
         if done.report:
             show(done.report)
 
-    done: BenchmarkRef = _run("benchmark:benchmark", config, quiet=quiet, show=finish, report=report)
+    done: Benchmarked = _run("benchmark:benchmark", config, quiet=quiet, show=finish, report=report)
     return done
 
 
@@ -280,10 +281,10 @@ def _evaluate_metric(
 
     loaded = load_metric(metric)
     given = metric if isinstance(metric, str) else loaded  # a text can be a parameter of a Prefect run
-    done: list[MetricRef] = _run("benchmark:evaluate_custom", config, given, quiet=quiet, results=results)
+    done: list[Derived] = _run("benchmark:evaluate_custom", config, given, quiet=quiet, results=results)
     from capim.reports.rows.standing import against_best, pair_rows
 
-    left_out = [line for reference in done for line in reference.left_out]
+    left_out = [line for reference in done for line in reference.lines]
     store = EmbeddingStore.open(config.store_uri)
     figures, pairs = rows_of(store, Result, done), rows_of(store, Comparison, done)
     if left_out and not (figures or pairs):
@@ -333,16 +334,16 @@ def compare(
         from capim.reports.rows.standing import PAIR_COLUMNS
 
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
-    done: Compared = _run("benchmark:compare", config, quiet=quiet)
+    done: list[Derived] = _run("benchmark:compare", config, quiet=quiet)
+    recomputed, *_, ranking = done
     from capim.reports.elements.words import settled
     from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows, summary
     from capim.tasks.metrics import facts_of
 
-    for each in done.renewed:
-        say(f"{each.sets.encoder} on {each.sets.corpus}: results of an older version of a metric were recomputed")
+    say(*recomputed.lines)
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     store = EmbeddingStore.open(config.store_uri)
-    compared = rows_of(store, Comparison, done.comparisons)
+    compared = rows_of(store, Comparison, done)
     say(*summary(compared))
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
     pairs = pair_rows(compared, a)
@@ -357,7 +358,7 @@ def compare(
                 known = ((facts_of(row.metric), row) for row in of_headline if row.corpus == corpus)
                 if line := settled((facts, row) for facts, row in known if facts is not None):
                     say(f"{corpus}: {line}")
-        _print_ranking(store, done.ranking)
+        _print_ranking(store, ranking)
         return True
 
     return Rows(rows=pairs, columns=PAIR_COLUMNS, code=0, instead=headlines)
@@ -372,16 +373,16 @@ def compare_command(config: Annotated[RunConfig, Suite, CompareOptions], *, metr
 LIKE_THESE = "corpora like these"
 
 
-def _print_ranking(store: EmbeddingStore, reference: RankingRef) -> None:
+def _print_ranking(store: EmbeddingStore, reference: Derived) -> None:
     """Print the ranking as a table, one line per encoder.
 
     What the headlines are and which encoders are left out follows on standard error; also why there is no ranking.
     """
-    rows = store.all(Ranking, derived=reference.ranking) if reference.ranking else []
+    rows = rows_of(store, Ranking, [reference])
     if rows:
         sys.stdout.write("\n")
         Rows(rows=_lines(rows), keep=("ranks", "encoder")).print(Form())
-    for line in _words(rows) if rows else [reference.reason] * bool(reference.reason):
+    for line in _words(rows) if rows else reference.lines:
         sys.stderr.writelines(f"{part}\n" for part in terminal.folded(plain(line), sys.stderr))
 
 

@@ -111,7 +111,7 @@ def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str
 
 def unknown_texts(store: EmbeddingStore, statement: str) -> str:
     """Why a statement may have no rows: its texts that nothing in the store is called, each with the nearest name."""
-    known = {row.name for row in (*store.encoders(), *store.corpora())}
+    known = {row.name for row in store.encoders()} | {row.name for row in store.corpora()}
     known |= {
         name for column in ("encoder", "corpus", "protocol", "metric") for name in store.counts("results", column)
     }
@@ -393,7 +393,7 @@ def explain(
     if to:
         form.refuse("with --to")
     store = open_store(workspace)
-    fingerprint = str(corpus_in(store, corpus)["fingerprint"])
+    fingerprint = corpus_in(store, corpus).fingerprint
     explained = [explain_pair(store, encoder=name, corpus=fingerprint, caption=query, image=item) for name in encoder]
     if to:
         picture = store.thumbnails([explained[0].sha]).get(explained[0].sha)
@@ -520,7 +520,7 @@ def export(
         one = ("encoder", "corpus") if what == "embeddings" else ("corpus",)
         if several := [f"--{name} {','.join(named[name])}" for name in one if named[name][1:]]:
             raise RequestError(f"export {what} takes one {' and one '.join(one)}, got {' '.join(several)}")
-        of: dict[str, Any] = {"corpus": str(corpus_in(store, corpus[0])["fingerprint"]), "modality": modality}
+        of: dict[str, Any] = {"corpus": corpus_in(store, corpus[0]).fingerprint, "modality": modality}
         if what == "embeddings":
             from capim.store.sets.embedding_files import export_embeddings
 
@@ -536,7 +536,7 @@ def export(
 
         if not encoder or len(corpus) != 1 or len(protocol) > 1 or path.suffix != ".csv":
             raise RequestError("export misses needs --encoders, one --corpus and --to FILE.csv, at most one --protocol")
-        of = {"encoders": encoder, "corpus": corpus_in(store, corpus[0])["name"], "sample": sample or 300}
+        of = {"encoders": encoder, "corpus": corpus_in(store, corpus[0]).name, "sample": sample or 300}
         count = export_misses(store, path, protocol="".join(protocol), **of)
         say(f"{count:,} missed queries written to {to}: fill in the column right, yes or no, from the top")
     elif what == "outcomes":

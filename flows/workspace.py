@@ -42,7 +42,7 @@ from capim.store.types import Found
 from capim.store.vectors import Ragged
 
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
-    from capim.flows.benchmark import BenchmarkRef
+    from capim.flows.benchmark import Benchmarked
     from capim.reports.app import application
     from capim.tasks.runtime.references import EmbedRef
 
@@ -209,7 +209,7 @@ def _step(
     return cast("Callable[Concatenate[Workspace, P], R]", method)
 
 
-def _ran(done: Rows | BenchmarkRef, *_: object) -> Any:  # a path; with ``plan`` a frame
+def _ran(done: Rows | Benchmarked, *_: object) -> Any:  # a path; with ``plan`` a frame
     return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
 
 
@@ -301,7 +301,7 @@ class Workspace:
         """
         store = self.store
         part: dict[str, Any] = {"modality": modality, "language": language, "translator": translator}
-        return store.vectors(encoder=encoder, corpus=str(stored.corpus_in(store, corpus)["fingerprint"]), **part)
+        return store.vectors(encoder=encoder, corpus=stored.corpus_in(store, corpus).fingerprint, **part)
 
     @_question
     def multivectors(
@@ -319,7 +319,7 @@ class Workspace:
             shape (n_vectors, dim); and n + 1 offsets: item ``i`` has ``vectors[offsets[i] : offsets[i + 1]]``.
         """
         store = self.store
-        where: dict[str, Any] = {"corpus": stored.corpus_in(store, corpus)["fingerprint"], "modality": modality}
+        where: dict[str, Any] = {"corpus": stored.corpus_in(store, corpus).fingerprint, "modality": modality}
         every = Ragged.concatenate(store.multivectors(encoder=encoder, **where))
         ids = texts(store.item_index(store.key(encoder=encoder, **where)).ids)
         return ids, every.values, every.offsets

@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from capim.store.schema import TABLES, Comparison, Derived, Encoder, OfStates, Ranking, Result, Run, Slice, StoredCorpus
+from capim.store.schema import (
+    TABLES,
+    Comparison,
+    Encoder,
+    LedgerEntry,
+    OfStates,
+    Ranking,
+    Result,
+    Run,
+    Slice,
+    StoredCorpus,
+)
 from capim.store.types import SetKey
 
 R = TypeVar("R")
@@ -54,7 +65,7 @@ def keys_of_runs(runs: Iterable[Run]) -> list[KeysOfRun]:
     return [KeysOfRun(row.run, row.started, keys.get(row.same_as or row.run, ())) for row in ordered]
 
 
-def uses_of(derived: Iterable[Derived], runs: Iterable[KeysOfRun]) -> Uses:
+def uses_of(derived: Iterable[LedgerEntry], runs: Iterable[KeysOfRun]) -> Uses:
     """Return the uses of what is derived, from entries of the ledger and the keys that runs used."""
     last = {key: run.started for run in runs for key in run.keys}
     return {row.key: Use(row.usual, last.get(row.key) or row.created) for row in derived}

@@ -59,8 +59,8 @@ from capim.store.schema import (
     FORMAT,
     TABLE_OF,
     TABLES,
-    Derived,
     Encoder,
+    LedgerEntry,
     Result,
     Run,
     StoredCorpus,
@@ -505,7 +505,7 @@ class EmbeddingStore:
         row_type = type(rows[0])
         return self.write_rows(TABLE_OF[row_type], table_of(row_type, rows), replace=replace)
 
-    def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[Derived]) -> None:
+    def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[LedgerEntry]) -> None:
         """Write the rows of some derivations, then their entries of the ledger, which get number and digest of rows."""
         written = conformed(table, table_of(TABLES[table].row, rows))
         made, unlisted = made_rows(table, written), check(self.connection, table)
@@ -514,13 +514,13 @@ class EmbeddingStore:
         if (known := self.connection.checked.get(table)) is not None:
             self.connection.checked[table] = known._replace(unlisted=known.unlisted.difference(made))
 
-    def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[Derived]) -> None:
+    def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[LedgerEntry]) -> None:
         listed = [entry_of(table, entry, made.get(entry.key, Made(0, 0))) for entry in entries]
-        self.write_rows("derived", table_of(Derived, listed), replace="key")
+        self.write_rows("derived", table_of(LedgerEntry, listed), replace="key")
 
     def stored_outcomes(self, evaluations: Sequence[str]) -> dict[str, int]:
         """Evaluation -> number of its stored outcomes; -1 where it is not the number that was written."""
-        entries = rows_in(Derived, read(self.connection, "derived", {"key": evaluations}))
+        entries = rows_in(LedgerEntry, read(self.connection, "derived", {"key": evaluations}))
         written = {entry.key: entry.n_rows for entry in entries}
         found = self.counts("outcomes", "evaluation", evaluation=evaluations)
         return {evaluation: n if written.get(evaluation) == n else -1 for evaluation, n in found.items()}
@@ -603,7 +603,7 @@ class EmbeddingStore:
 
         ``until``: only by runs that had begun then.
         """
-        derived = rows_in(Derived, read(self.connection, "derived", columns=("key", "usual", "created")))
+        derived = rows_in(LedgerEntry, read(self.connection, "derived", columns=("key", "usual", "created")))
         return uses_of(derived, (run for run in self.runs() if until is None or run.started <= until))
 
     def rows_of_run(self, row_type: type[R], run: str) -> list[R]:

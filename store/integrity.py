@@ -20,7 +20,7 @@ from capim.store.inventory import stored_key
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, compared
 from capim.store.row_types import rows_in
 from capim.store.rows import delete, read, read_where, whole_evaluations
-from capim.store.schema import CORPUS_PARTS, TABLES, Derived, Encoder, Import, StoredCorpus, texts
+from capim.store.schema import CORPUS_PARTS, TABLES, Encoder, Import, LedgerEntry, StoredCorpus, texts
 from capim.store.sets.reading import open_set
 from capim.store.sets.rows import ItemIndex, unpack
 from capim.store.sets.seal import SealedSet, delete_rows, examine
@@ -182,7 +182,7 @@ def _damaged_outcomes(store: EmbeddingStore) -> tuple[list[str], int]:
     readable = False
     with suppress(WorkError):
         entries, readable = read_where(store.connection, "derived"), True
-    left = {entry.key for entry in rows_in(Derived, entries) if entry.table_name == "outcomes"}
+    left = {entry.key for entry in rows_in(LedgerEntry, entries) if entry.table_name == "outcomes"}
     damaged, n_rows = list[str](), 0
     for rows in whole_evaluations(store.connection):
         keys = texts(pc.unique(rows["evaluation"]))

@@ -19,7 +19,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import KEYED_BY, REMOVED, Made, about_evaluation, entry_of, made_rows
 from capim.store.row_types import rows_in
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
-from capim.store.schema import FORMAT, TABLES, Derived, Run, Slice, StoredImage
+from capim.store.schema import FORMAT, TABLES, LedgerEntry, Run, Slice, StoredImage
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
@@ -240,8 +240,8 @@ def _take_up(connection: Connection) -> Iterator[Upgraded]:
 
 def _fill_ledger(connection: Connection) -> Iterator[Upgraded]:
     """Write the ledger again, with the digest of the rows of every entry, and an entry for every evaluation."""
-    names = {field.name for field in fields(Derived)} - {"table_name", "digest"}
-    known = {row["key"]: Derived(**{name: row[name] for name in names}) for row in _rows(connection, "derived")}
+    names = {field.name for field in fields(LedgerEntry)} - {"table_name", "digest"}
+    known = {row["key"]: LedgerEntry(**{name: row[name] for name in names}) for row in _rows(connection, "derived")}
     empty = [entry for entry in known.values() if not entry.n_rows]
     entries = [entry_of(_TABLE_OF.get(entry.kind, "slices"), entry, Made(0, 0)) for entry in empty]
     created = now()

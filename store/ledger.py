@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from capim.store.errors import WorkError
 from capim.store.row_types import rows_in
-from capim.store.schema import TABLES, Derived, texts
+from capim.store.schema import TABLES, LedgerEntry, texts
 
 DERIVED_ROWS = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
 KEYED_BY = {**dict.fromkeys(DERIVED_ROWS, "derived"), "outcomes": "evaluation"}
@@ -65,18 +65,20 @@ def made_rows(table: str, rows: pa.Table) -> dict[str, Made]:
     return found
 
 
-def entry_of(table: str, entry: Derived, made: Made) -> Derived:
+def entry_of(table: str, entry: LedgerEntry, made: Made) -> LedgerEntry:
     """Return an entry of the ledger for some rows of a table, with their number and digest."""
     entry = replace(entry, table_name=table, n_rows=made.n_rows)
     return replace(entry, digest=entry_digest(entry, made))
 
 
-def about_evaluation(evaluation: str, created: datetime) -> Derived:
+def about_evaluation(evaluation: str, created: datetime) -> LedgerEntry:
     """Return the entry for the outcomes of an evaluation, which are of no derivation, without their number."""
-    return Derived(key=evaluation, kind=OUTCOMES_KIND, identity="", usual=True, seconds=0.0, run="", created=created)
+    return LedgerEntry(
+        key=evaluation, kind=OUTCOMES_KIND, identity="", usual=True, seconds=0.0, run="", created=created
+    )
 
 
-def entry_digest(entry: Derived, made: Made) -> str:
+def entry_digest(entry: LedgerEntry, made: Made) -> str:
     """Return the digest of an entry of the ledger and of the rows that it is of."""
     own = (entry.key, entry.kind, entry.usual, entry.n_rows, entry.created.timestamp(), made.sum)
     return xxhash.xxh3_64_hexdigest("\0".join(map(str, own)).encode())
@@ -135,7 +137,7 @@ def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Sequence[st
     made = made_rows(table, rows)
     of_table = entries.filter(pc.equal(entries["table_name"], pa.scalar(table))).select(_ENTRY)
     of_table = of_table.filter(pc.not_equal(of_table["digest"], pa.scalar(REMOVED)))
-    listed = {row.key: row for row in rows_in(Derived, of_table)}
+    listed = {row.key: row for row in rows_in(LedgerEntry, of_table)}
     listed = listed if keys is None else {key: listed[key] for key in keys if key in listed}
     nothing = Made(0, 0)
     damaged = (

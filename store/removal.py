@@ -34,8 +34,8 @@ from capim.store.schema import (
     TABLES,
     Batch,
     Comparison,
-    Derived,
     Encoder,
+    LedgerEntry,
     OfStates,
     Outcome,
     Ranking,
@@ -259,7 +259,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     drawn = (row.derived for row in replicates if row.evaluation in evaluations)
     made = keys.union(drawn, (row.derived for row in kept if row.derived))
     rows |= _derived(store, of_kept_run, made, named)
-    entries = [row for row in store.all(Derived) if row.table_name != "outcomes"]
+    entries = [row for row in store.all(LedgerEntry) if row.table_name != "outcomes"]
     # an entry of outcomes goes with them
     rows["derived"] = _left_out(entries, "key", made | {row.key for row in entries if row.run in newest})
     superseded = {*map(_pair, every)} - pairs

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -30,6 +30,22 @@ SPECIAL_TRUTHS = (JUDGED, LABEL, REVISITED, COMPOSED, SUBSET, EXCLUDED, SIMILARI
 
 Int32: TypeAlias = Annotated[int, pa.int32()]
 Float32: TypeAlias = Annotated[float, pa.float32()]
+
+
+def is_missed(rank_best: Any) -> Any:
+    """True where a rank at best, or an array of them, is a miss; the SQL view ``outcome_states`` says the same.
+
+    Examples:
+        >>> import numpy as np
+        >>> is_missed(1), is_missed(np.array([1, 2])).tolist()
+        (False, [False, True])
+    """
+    return rank_best > 1
+
+
+def is_found(rank_worst: Any) -> Any:
+    """True where a rank at worst, or an array of them, is a hit; the SQL view ``outcome_states`` says the same."""
+    return rank_worst == 1
 
 
 def texts(column: pa.Array | pa.ChunkedArray) -> list[str]:
@@ -365,7 +381,7 @@ class Slice(OfProtocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Derived:
+class LedgerEntry:
     """An entry of the ledger: one thing that was made from the store."""
 
     key: str  # digest of the identity
@@ -642,7 +658,7 @@ ANALYSES = {
         key=("slice",),
         shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
     ),
-    "derived": StoredTable(row=Derived, key=("key",)),
+    "derived": StoredTable(row=LedgerEntry, key=("key",)),
     "batches": StoredTable(row=Batch, key=("batch_id",), shared=False),
     "probes": StoredTable(row=Probe, key=("encoder_fingerprint", "item"), small=False),
     "imports": StoredTable(row=Import, key=("imported",)),

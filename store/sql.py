@@ -9,9 +9,10 @@ Tables: metadata and analyses by their names (``encoders``, ``corpora``, ``sets`
 that reports show, see ``store.current``; ``all_results``, ``all_captions`` and so on have those of all runs, revisions
 and states.
 
-Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``query_outcomes`` (outcomes
-with the text or image of the query), ``sourced_results`` (results with the sets they were computed from),
-``ambiguous_misses`` (one row per encoder, query and cause).
+Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``outcome_states`` (whether a
+query is ``missed``, ``found`` or ``tied``), ``query_outcomes`` (outcomes with the text or image of the query),
+``sourced_results`` (results with the sets they were computed from), ``ambiguous_misses`` (one row per encoder, query
+and cause).
 
 Only columns whose name occurs in the statement are read, so that a query about ranks reads no vector. ``SELECT *``
 gives every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats:
@@ -45,7 +46,7 @@ from capim.store.row_types import columns_of
 from capim.store.rows import one_of, read
 from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, Float32, Int32
 from capim.store.sets.reading import open_set
-from capim.store.types import digest16
+from capim.store.types import SIDES, digest16
 
 if TYPE_CHECKING:
     import duckdb
@@ -86,6 +87,7 @@ class Embedding:
     translator: str
 
 
+_BY_IMAGE = tuple(direction for direction, (queries, _) in SIDES.items() if queries == "image")
 VIEWS: dict[str, str] = {
     "items": """SELECT corpus, corpus_fingerprint, 'image' AS modality, ord, id, id AS image_id, NULL AS text,
                   NULL AS ordinal, NULL AS language, NULL AS translator, sha, width, height FROM images
@@ -94,9 +96,12 @@ VIEWS: dict[str, str] = {
                   ordinal, language, translator, NULL AS sha, NULL AS width, NULL AS height FROM captions""",
     "embedded_items": """SELECT e.*, i.image_id, i.text FROM embeddings e JOIN all_items i
            ON e.corpus_fingerprint = i.corpus_fingerprint AND e.modality = i.modality AND e.ord = i.ord""",
-    "query_outcomes": """SELECT o.*, i.modality AS query_modality, i.image_id AS query_image, i.text AS query_text
+    "outcome_states": """SELECT evaluation, encoder, corpus, protocol, query_id, query_ord, cluster,
+                  rank_best, rank_worst, rank_best > 1 AS missed, rank_worst = 1 AS found,
+                  rank_worst > rank_best AND coalesce(n_ranked, 1) > 0 AS tied FROM outcomes""",
+    "query_outcomes": f"""SELECT o.*, i.modality AS query_modality, i.image_id AS query_image, i.text AS query_text
            FROM outcomes o LEFT JOIN all_items i ON o.corpus_fingerprint = i.corpus_fingerprint AND o.query_id = i.id
-           AND i.modality = CASE WHEN o.protocol LIKE 'i2%' THEN 'image' ELSE 'caption' END""",
+           AND i.modality = CASE WHEN split_part(o.protocol, '/', 1) IN {_BY_IMAGE} THEN 'image' ELSE 'caption' END""",  # noqa: S608 - our own text
     "sourced_results": """SELECT r.*, i.set_name AS image_set, i.digest AS image_digest,
                   c.set_name AS caption_set, c.digest AS caption_digest
            FROM results r
@@ -114,7 +119,7 @@ VIEWS: dict[str, str] = {
 _CURRENT_TABLES = [name for name, table in ANALYSES.items() if table.shown_for is not None]
 ALL = {f"all_{name}": name for name in (*_CURRENT_TABLES, "outcomes", *CORPUS_PARTS)}
 """Name of the rows of all runs, revisions and states -> the name of those that are current, see ``store.current``."""
-VIEWS["all_items"] = VIEWS["items"].replace("FROM ", "FROM all_")
+VIEWS |= {f"all_{name}": VIEWS[name].replace("FROM ", "FROM all_") for name in ("items", "outcome_states")}
 
 
 MEMORY = 4 * 2**30  # bytes

@@ -84,13 +84,17 @@ def digest16(value: object) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
 
 
+IMPORTED, OF_OUTCOMES, TWO_STAGE, FUSION = "imported", "outcomes", "two-stage", "fusion"
+"""Adapters of encoders that no code loads: imported vectors, imported outcomes, and combinations of other encoders."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EncoderSpec:
     """One model at one revision, with everything that changes a vector.
 
     Attributes:
         name: Unique within a run; see :func:`name_fault`.
-        adapter: Key of ``tasks.encoders.ADAPTERS``.
+        adapter: Key of ``tasks.encoders.ADAPTERS``, or one of those that no code loads.
         checkpoint: Hub id, local folder, or what else the adapter loads.
         revision: Branch, tag or commit on the hub; ``tasks.encoders.resolve`` replaces a branch by the commit
             (for a local folder: by the digest of its files). Only a resolved spec has a fingerprint.
@@ -129,6 +133,16 @@ class EncoderSpec:
                 faults.append(f"{name} must be {' or '.join(get_args(known))}, got {getattr(self, name)!r}")
         if faults:
             raise ValueError(f"encoder {self.name!r}: {'; '.join(faults)}")
+
+    @property
+    def has_vectors(self) -> bool:
+        """True unless the encoder has outcomes only."""
+        return self.adapter not in (OF_OUTCOMES, TWO_STAGE, FUSION)
+
+    @property
+    def has_weights(self) -> bool:
+        """True if an adapter loads the model, so that it can encode."""
+        return self.has_vectors and self.adapter != IMPORTED
 
     @property
     def resolved(self) -> bool:

@@ -13,9 +13,10 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import in_order
 from capim.store.schema import Result
-from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, digest16
+from capim.store.types import FUSION, MODALITIES, TWO_STAGE, Corpus, EncoderSpec, Modality, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.analysis import Slice, slice_rows
+from capim.tasks.derive import Derived
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
@@ -38,7 +39,7 @@ from capim.tasks.ranking.two_stage import (
     weighted_sum,
 )
 from capim.tasks.results.summary import Evaluated, Source, result_rows
-from capim.tasks.runtime.references import CombinedRef, EvaluationRef, SetsRef
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import missing_sets, open_sets, stored_evaluations
 from capim.tasks.runtime.stored import read_outcomes, vectors_of
@@ -53,10 +54,10 @@ METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
 @task("fuse", run_name="fuse-{members[0].sets.corpus}")
 def fuse(
     members: tuple[EvaluationRef, ...], *, store_uri: str, weights: Sequence[float], resampling: Resampling, run: str
-) -> CombinedRef:
+) -> Derived:
     """Fuse encoders by the weighted sum of their scores, or without weights by reciprocal rank fusion.
 
-    The fused encoder is called ``A-with-B``, or ``A-with-B-weighted``.
+    The fused encoder is called ``A-with-B``, or ``A-with-B-weighted``; the reference has its name as a line.
     """
     retrieval = text_to_image(store_uri, members[0].sets, run)
     name = "-with-".join(member.sets.encoder for member in members)
@@ -69,11 +70,11 @@ def fuse(
     else:
         options = {"rule": "reciprocal-rank"}
         fused = reciprocal_rank_fusion([retrieval.outcomes(member) for member in members], retrieval.task)
-    spec = combined_spec(retrieval.store, name, "fusion", members, options)
+    spec = combined_spec(retrieval.store, name, FUSION, members, options)
     results = retrieval.results(fused, spec, resampling, members=members)
     setting = " ".join(options.values()).replace("-", " ")
-    retrieval.write_slices(spec, result_slices(results, "fusion", setting))
-    return CombinedRef(encoder=name, uses=tuple(retrieval.uses))
+    retrieval.write_slices(spec, result_slices(results, FUSION, setting))
+    return Derived(uses=tuple(retrieval.uses), lines=(name,))
 
 
 @task("rerank", run_name="rerank-{first.sets.encoder}-{second.sets.encoder}-{first.sets.corpus}")
@@ -85,7 +86,7 @@ def rerank(
     depths: Sequence[int],
     resampling: Resampling,
     run: str,
-) -> CombinedRef:
+) -> Derived:
     """Re-rank the first N results of one encoder with another, at every depth N; at most all of a smaller gallery.
 
     Accuracy and cost at every depth become slices; the largest depth is stored as the encoder ``FIRST-then-SECOND``.
@@ -109,14 +110,14 @@ def rerank(
         advance(len(depths))
     slices = []
     for depth in reached:
-        spec = combined_spec(retrieval.store, name, "two-stage", [first, second], {"depth": depth.n})
+        spec = combined_spec(retrieval.store, name, TWO_STAGE, [first, second], {"depth": depth.n})
         results = retrieval.results(
             depth.outcomes, spec, resampling, members=[first, second] if depth is reached[-1] else ()
         )
         cost = {"n": depth.n, "pairs_per_query": depth.n, "seconds_per_query": depth.seconds_per_query}
-        slices += result_slices(results, "two-stage", str(depth.n), cost)
+        slices += result_slices(results, TWO_STAGE, str(depth.n), cost)
     retrieval.write_slices(spec, slices)
-    return CombinedRef(encoder=name, uses=tuple(retrieval.uses))
+    return Derived(uses=tuple(retrieval.uses), lines=(name,))
 
 
 @task("score-distractors", run_name="distractors-{sets.encoder}-{sets.corpus}")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 
 from capim.reports.rows.standing import chance_of, counted_once, not_counted, with_chance
 from capim.store import EmbeddingStore
 from capim.store.schema import Comparison, Ranking, Result
 from capim.store.types import Corpus
-from capim.tasks.derive import Derivation, Made, derive, one_by_one
+from capim.tasks.derive import Derivation, Derived, Made, Work, derive, one_by_one
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
@@ -32,7 +32,7 @@ from capim.tasks.results.suite import (
     photographs_of,
     ranking_rows,
 )
-from capim.tasks.runtime.references import CompareRef, EvaluationRef, RankingRef, by_corpus, inputs_of
+from capim.tasks.runtime.references import EvaluationRef, by_corpus, corpus_of, inputs_of
 from capim.tasks.runtime.stored import read_all_outcomes, read_outcomes
 from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
@@ -54,24 +54,36 @@ def compare_corpus(
     store_uri: str,
     resampling: Resampling,
     run: str,
-) -> CompareRef:
-    """Store pairwise comparisons of encoders that were evaluated on one corpus, beside those of larger requests."""
+) -> Derived:
+    """Store pairwise comparisons of encoders that were evaluated on one corpus, next to those of larger requests."""
     store = EmbeddingStore.open(store_uri)
-    return derive_comparisons(store, evaluations, protocols=protocols, resampling=resampling, run=run)
+    work = comparisons(store, corpus_of(store, evaluations), evaluations, protocols, resampling, run)
+    with track(f"{evaluations[0].sets.corpus} · comparing", total=len(work.wanted), unit="figures") as advance:
+        return derive(store, work, run=run, advance=advance)
 
 
-def derive_comparisons(
+def comparisons(
     store: EmbeddingStore,
+    corpus: Corpus,
     evaluations: Sequence[EvaluationRef],
-    *,
     protocols: Sequence[str],
     resampling: Resampling,
-    run: str,
-) -> CompareRef:
-    """What :func:`compare_corpus` stores."""
-    sets = evaluations[0].sets
-    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    run: str = "",
+) -> Work:
+    """Return the comparisons of these encoders by every metric under these protocols."""
     chosen = {protocol.id: protocol for protocol in select_protocols(corpus, protocols)}
+    headline = planned_figures(protocols_of(corpus))
+    wanted = [
+        Derivation(
+            kind="comparison",
+            subject={"corpus": corpus.fingerprint, "protocol": protocol, "metric": metric.name},
+            inputs=inputs_of(evaluations, [protocol]),
+            settings=asdict(resampling) | {"headline": Figure(protocol, metric.name) in headline},
+            version=str(metric.version),
+        )
+        for protocol in chosen
+        for metric in METRICS.values()
+    ]
 
     def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
         """Comparisons under one protocol after the other: its outcomes are in memory at a time."""
@@ -90,29 +102,32 @@ def derive_comparisons(
                 made[places[each.figure.metric]] = _rows([each], corpus, resampling, run)
             yield made
 
-    wanted = wanted_comparisons(corpus, evaluations, list(chosen), resampling)
-    with track(f"{sets.corpus} · comparing", total=len(wanted), unit="figures") as advance:
-        keys = derive(store, "comparisons", wanted, compute, run=run, advance=advance)
-    return CompareRef(uses=tuple(keys))
+    return Work(table="comparisons", wanted=wanted, compute=compute)
 
 
 @task("compare-combined", run_name="compare-combined-{evaluations[0].sets.corpus}")
 def compare_combined(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
-) -> CompareRef:
+) -> Derived:
     """Store comparisons by RSUM and by means over languages, of the encoders with all protocols of such a figure."""
-    return derive_combined(EmbeddingStore.open(store_uri), evaluations, resampling=resampling, run=run)
+    store = EmbeddingStore.open(store_uri)
+    return derive(store, combined(store, corpus_of(store, evaluations), evaluations, resampling, run), run=run)
 
 
-def derive_combined(
-    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
-) -> CompareRef:
-    """What :func:`compare_combined` stores."""
-    sets = evaluations[0].sets
-    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+def combined(
+    store: EmbeddingStore, corpus: Corpus, evaluations: Sequence[EvaluationRef], resampling: Resampling, run: str = ""
+) -> Work:
+    """Return the comparisons of these encoders by metrics over several protocols, as one derivation."""
     protocols = protocols_of(corpus)
     directions = [protocol for protocol in protocols if protocol.id in MAIN]
     languages = [protocol for protocol in protocols if protocol.is_of_language]
+    comparison = Derivation(
+        kind="comparison",
+        subject={"corpus": corpus.fingerprint, "protocol": "", "metric": ""},  # figures over several of both
+        inputs=inputs_of(evaluations, [protocol.id for protocol in (*directions, *languages)]),
+        settings=asdict(resampling) | {"headline": sorted(map(list, planned_figures(protocols)))},
+        version=", ".join(f"{name} {version_of(name)}" for name in (RSUM.metric, *SUMMARISED)),
+    )
 
     def outcomes(evaluation: EvaluationRef, wanted: Sequence[Protocol]) -> Iterator[Outcomes]:
         """Of all these protocols, one after the other; nothing unless all were evaluated."""
@@ -129,8 +144,7 @@ def derive_combined(
             }
         return _rows(combined_figures(values), corpus, resampling, run)
 
-    keys = derive(store, "comparisons", wanted_combined(corpus, evaluations, resampling), one_by_one(rows_of), run=run)
-    return CompareRef(uses=tuple(keys))
+    return Work(table="comparisons", wanted=[comparison], compute=one_by_one(rows_of))
 
 
 def _rows(figures: Iterable[ComparedFigure], corpus: Corpus, resampling: Resampling, run: str) -> list[Comparison]:
@@ -140,80 +154,55 @@ def _rows(figures: Iterable[ComparedFigure], corpus: Corpus, resampling: Resampl
     return figure_rows(figures, **of, headline=headline, resampling=resampling, run=run)
 
 
-def wanted_comparisons(
-    corpus: Corpus, evaluations: Sequence[EvaluationRef], protocols: Sequence[str], resampling: Resampling
-) -> list[Derivation]:
-    """What :func:`compare_corpus` makes: comparisons of these encoders by every metric and protocol."""
-    headline = planned_figures(protocols_of(corpus))
-    return [
-        Derivation(
-            kind="comparison",
-            subject={"corpus": corpus.fingerprint, "protocol": protocol.id, "metric": metric.name},
-            inputs=inputs_of(evaluations, [protocol.id]),
-            settings=asdict(resampling) | {"headline": Figure(protocol.id, metric.name) in headline},
-            version=str(metric.version),
-        )
-        for protocol in select_protocols(corpus, protocols)
-        for metric in METRICS.values()
-    ]
-
-
-def wanted_combined(corpus: Corpus, evaluations: Sequence[EvaluationRef], resampling: Resampling) -> list[Derivation]:
-    """What :func:`compare_combined` makes: comparisons by figures over several protocols, together."""
-    protocols = protocols_of(corpus)
-    several = [p.id for p in protocols if p.id in MAIN] + [p.id for p in protocols if p.is_of_language]
-    return [
-        Derivation(
-            kind="comparison",
-            subject={"corpus": corpus.fingerprint, "protocol": "", "metric": ""},  # figures over several of both
-            inputs=inputs_of(evaluations, several),
-            settings=asdict(resampling) | {"headline": sorted(map(list, planned_figures(protocols)))},
-            version=", ".join(f"{name} {version_of(name)}" for name in (RSUM.metric, *SUMMARISED)),
-        )
-    ]
-
-
 @task("rank", makes=lambda store_uri, **_: [asset(store_uri, "ranking")])
-def rank_suite(
-    evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
-) -> RankingRef:
+def rank_suite(evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str) -> Derived:
     """Store the ranking of these encoders over their corpora, by the macro mean of the headlines.
 
-    The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`. A single
-    corpus has no ranking, and no reason for it: nobody expects one.
+    The encoders of a corpus must have been evaluated on the same queries, as for :func:`compare_corpus`. Without a
+    ranking, the reference says why; but not for a single corpus, where nobody expects one.
     """
-    return derive_ranking(EmbeddingStore.open(store_uri), evaluations, resampling=resampling, run=run)
+    store, n_corpora = EmbeddingStore.open(store_uri), len(by_corpus(evaluations))
+    ranked = derive(store, ranking(store, evaluations, resampling, run), run=run)
+    if ranked.n_rows or n_corpora == 1:
+        return ranked
+    if n_corpora < LEAST_CORPORA:
+        return replace(ranked, lines=(f"a ranking over corpora needs {LEAST_CORPORA} of them, got {n_corpora}",))
+    once = named_once(_headlines(store, evaluations))
+    copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
+    copies += not_counted(counted_headlines(once)[1])
+    why = "; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies])
+    return replace(ranked, lines=(why,))
 
 
-def derive_ranking(
-    store: EmbeddingStore, evaluations: Sequence[EvaluationRef], *, resampling: Resampling, run: str
-) -> RankingRef:
-    """What :func:`rank_suite` stores."""
-    groups = by_corpus(evaluations)
-    if len(groups) < LEAST_CORPORA:
-        few = f"a ranking over corpora needs {LEAST_CORPORA} of them, got {len(groups)}"
-        return RankingRef(reason=few if len(groups) > 1 else "")
-    reasons: list[str] = []  # why there is no ranking
+def ranking(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], resampling: Resampling, run: str = "") -> Work:
+    """Return the ranking of these encoders over their corpora; no derivation where these are too few."""
 
     def rows_of(_: Derivation) -> list[Ranking]:
-        corpora, weak = [], at_chance_of(store, evaluations)
-        with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
-            for group in groups:
-                corpora.append(_headline(store, group, weak))
-                advance(1)
-        once = named_once(corpora)
-        copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
-        copies += not_counted(counted_headlines(once)[1])
-        reasons.append("; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies]))
-        return ranking_rows(once, run=run, resampling=resampling)
+        return ranking_rows(named_once(_headlines(store, evaluations)), run=run, resampling=resampling)
 
-    ranking = wanted_ranking(store, evaluations, resampling)
-    keys = derive(store, "rankings", [ranking], one_by_one(rows_of), run=run)
-    if store.counts("rankings", "derived", derived=keys):
-        return RankingRef(ranking=ranking.key, uses=tuple(keys))
-    if not reasons:  # it is stored that there is none; why, is not
-        rows_of(ranking)
-    return RankingRef(reason=reasons[0], uses=tuple(keys))
+    wanted = []
+    if len(by_corpus(evaluations)) >= LEAST_CORPORA:
+        evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
+        of_suite = Derivation(
+            kind="ranking",
+            subject={},
+            inputs=inputs_of(evaluations, evaluated),
+            settings=asdict(resampling) | {"at_chance": at_chance_of(store, evaluations)},
+            version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
+        )
+        wanted.append(of_suite)
+    return Work(table="rankings", wanted=wanted, compute=one_by_one(rows_of))
+
+
+def _headlines(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> list[CorpusHeadline]:
+    """Return the headlines of every corpus."""
+    groups, weak = by_corpus(evaluations), at_chance_of(store, evaluations)
+    found = []
+    with track("ranking over corpora", total=len(groups), unit="corpora") as advance:
+        for group in groups:
+            found.append(_headline(store, group, weak))
+            advance(1)
+    return found
 
 
 def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> list[list[str]]:
@@ -221,21 +210,13 @@ def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) ->
 
     Of each the name and the fingerprint of its encoder, the fingerprint of its corpus, its protocol and its metric.
     """
-    columns = ("encoder", "encoder_fingerprint", "corpus_fingerprint", "protocol", "metric")
-    of = {name: sorted({getattr(each.sets, name) for each in evaluations}) for name in columns[1:3]}
-    rows = with_chance(store.current(Result, **of))
-    return sorted([row[name] for name in columns] for row in rows if chance_of(row))
-
-
-def wanted_ranking(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], resampling: Resampling) -> Derivation:
-    """What :func:`rank_suite` makes, of enough corpora."""
-    evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
-    return Derivation(
-        kind="ranking",
-        subject={},
-        inputs=inputs_of(evaluations, evaluated),
-        settings=asdict(resampling) | {"at_chance": at_chance_of(store, evaluations)},
-        version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
+    encoders = sorted({each.sets.encoder_fingerprint for each in evaluations})
+    corpora = sorted({each.sets.corpus_fingerprint for each in evaluations})
+    rows = with_chance(store.current(Result, encoder_fingerprint=encoders, corpus_fingerprint=corpora))
+    return sorted(
+        [row.encoder, row.encoder_fingerprint, row.corpus_fingerprint, row.protocol, row.metric]
+        for row in rows
+        if chance_of(row)
     )
 
 
@@ -243,8 +224,7 @@ def _headline(
     store: EmbeddingStore, evaluations: Sequence[EvaluationRef], weak: Sequence[Sequence[str]]
 ) -> CorpusHeadline:
     """The headline of one corpus by every encoder, or why an encoder has none."""
-    sets = evaluations[0].sets
-    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    sets, corpus = evaluations[0].sets, corpus_of(store, evaluations)
     evaluated = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
     protocols = {protocol.id: protocol for protocol in select_protocols(corpus, evaluated)}
     parts, planned = headline_of(protocols.values()), planned_figures(protocols_of(corpus))

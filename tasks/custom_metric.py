@@ -17,7 +17,7 @@ from capim.store.schema import TABLES, Comparison, Result, Slice
 from capim.store.types import MODALITIES, Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import diagnose, of_parts
-from capim.tasks.derive import Derivation, derive, one_by_one
+from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import is_known
@@ -32,7 +32,7 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.report import diagnosed
 from capim.tasks.results.comparison import PAIR, compared_figures, encoder_key, figure_rows
 from capim.tasks.results.summary import Evaluated, Source, replicate_rows, result_rows
-from capim.tasks.runtime.references import EvaluationRef, MetricRef, SetsRef
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import record_metrics
 from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of
 from capim.tasks.runtime.task import task
@@ -52,7 +52,7 @@ def custom_metric(
     results: bool,
     keep_replicates: bool,
     run: str,
-) -> MetricRef:
+) -> Derived:
     """Store comparisons and slices of ``FILE.py:NAME``, and with ``results`` its results; nothing if its code fails.
 
     ``protocols`` and ``analyses``: all where none is named. A protocol where it applies to no query has no rows.
@@ -87,14 +87,14 @@ def custom_metric(
                 if results or table not in ("results", "replicates"):
                     made[table][derivation] = rows
             advance(1)
-    uses: list[str] = []
-    for table, tables in made.items():  # nothing is stored before all of the user's code has run
-        compute = one_by_one(tables.__getitem__)
-        uses += derive(store, table, [*tables], compute, run=run)
+    works = [
+        Work(table=table, wanted=[*tables], compute=one_by_one(tables.__getitem__)) for table, tables in made.items()
+    ]
+    derived = derive(store, *works, run=run)  # nothing is stored before all of the user's code has run
     if made:
         record_metrics(store, [own.custom.metric()], run=run)
     own.drop_without_figure([protocol.id for protocol in chosen], having)
-    return MetricRef(left_out=tuple(own.left_out), uses=tuple(uses))
+    return replace(derived, lines=tuple(own.left_out))
 
 
 @dataclass(frozen=True, kw_only=True)

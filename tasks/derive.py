@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from capim.store import EmbeddingStore
-from capim.store.schema import TABLES, Derived, Published, Run, Slice
+from capim.store.schema import TABLES, LedgerEntry, Published, Run, Slice
 from capim.store.types import canonical_json, digest16
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.draws import Resampling
@@ -66,49 +66,89 @@ class Derivation:
 
 Made = Mapping[int, Sequence[Any]]
 """Position among what was to do -> its rows, objects of the row type of one table."""
+Compute: TypeAlias = Callable[[Sequence[Derivation]], Iterable[Made]]
 
 
-def derive(
-    store: EmbeddingStore,
-    table: str,
-    wanted: Sequence[Derivation],
-    compute: Callable[[Sequence[Derivation]], Iterable[Made]],
-    *,
-    run: str,
-    advance: Callable[[float], None] = lambda _: None,
-) -> list[str]:
-    """Make what the store lacks of some derivations, whose rows are of one table; return the keys of all.
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Derivations of one table, and the function that makes their rows.
 
-    The ledger is asked once. What is stored counts only while the table has all of its rows.
-
-    Args:
+    Attributes:
         table: Has a column ``derived``.
-        compute: Gets what is to do, and gives the rows of each of it, in commits of what was made together, so that
-            it survives a run that is interrupted. The first column of the table's key tells the rows of one derivation
-            apart; it is made unique in the table.
-        advance: Gets 1 for each derivation.
+        compute: Takes the derivations to make, and yields their rows, in commits of what was made together, so that
+            these survive a run that is interrupted. The first column of the table's key distinguishes the rows of one
+            derivation; it is made unique in the table.
     """
-    known = stored_rows(store, table, [each.key for each in wanted])
-    todo = [each for each in wanted if each.key not in known]
-    advance(len(wanted) - len(todo))
+
+    table: str
+    wanted: Sequence[Derivation]
+    compute: Compute
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """A task's reference to the rows that it made or found.
+
+    Attributes:
+        uses: The keys of their derivations.
+        n_rows: How many rows these have.
+        n_made: How many of the derivations were made by this task.
+        lines: Messages to the user.
+    """
+
+    uses: tuple[str, ...] = ()
+    n_rows: int = 0
+    n_made: int = 0
+    lines: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, int | str]:
+        """Numbers for the log and the assets of a run."""
+        digest = {"digest": digest16(sorted(self.uses))} if self.uses else {}
+        return {"rows": self.n_rows, "derivations": len(self.uses), "made": self.n_made, **digest}
+
+
+def derive(store: EmbeddingStore, *works: Work, run: str, advance: Callable[[float], None] = lambda _: None) -> Derived:
+    """Make the derivations that the store lacks, and return a reference to all.
+
+    A stored derivation counts only while its table has all of its rows. ``advance`` gets 1 for each derivation.
+    """
+    parts = [_derive(store, each, run, advance) for each in works]
+    return Derived(
+        uses=tuple(derivation.key for each in works for derivation in each.wanted),
+        n_rows=sum(n_rows for n_rows, _ in parts),
+        n_made=sum(n_made for _, n_made in parts),
+    )
+
+
+def _derive(store: EmbeddingStore, work: Work, run: str, advance: Callable[[float], None]) -> tuple[int, int]:
+    """Make what the store lacks of one table; return the number of all rows, and of the derivations made."""
+    if not work.wanted:
+        return 0, 0
+    known = stored_rows(store, work.table, [each.key for each in work.wanted])
+    todo = [each for each in work.wanted if each.key not in known]
+    n_rows, n_made = sum(known.values()), 0
+    advance(len(work.wanted) - len(todo))
     if todo:
         began = time.perf_counter()
-        for made in compute(todo):
+        for made in work.compute(todo):
             if not made:
                 continue
             seconds, began = (time.perf_counter() - began) / len(made), time.perf_counter()
             entries, keyed = [], []
             for at, rows in made.items():
-                keyed += [_keyed(table, row, todo[at]) for row in rows]
+                keyed += [_keyed(work.table, row, todo[at]) for row in rows]
                 entries.append(_entry(todo[at], seconds=seconds, run=run))
-            store.write_derived(table, keyed, entries)
+            store.write_derived(work.table, keyed, entries)
+            n_rows += len(keyed)
+            n_made += len(made)
             advance(len(made))
-    return [each.key for each in wanted]
+    return n_rows, n_made
 
 
 def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[str, int]:
     """Key -> number of its rows, of those derivations that the store has whole."""
-    expected = {entry.key: entry.n_rows for entry in store.all(Derived, key=keys)} if keys else {}
+    expected = {entry.key: entry.n_rows for entry in store.all(LedgerEntry, key=keys)} if keys else {}
     counts = store.counts(table, "derived", derived=list(expected))
     return {key: n for key, n in expected.items() if counts.get(key, 0) == n}
 
@@ -140,7 +180,7 @@ def page_key(
 
 def one_by_one(
     compute: Callable[[Derivation], Sequence[Any]], by: Callable[[Derivation], object] = lambda _: None
-) -> Callable[[Sequence[Derivation]], Iterator[Made]]:
+) -> Compute:
     """A ``compute`` that makes derivations one after the other; neighbours with the same ``by`` are one commit."""
 
     def make(todo: Sequence[Derivation]) -> Iterator[Made]:
@@ -161,8 +201,8 @@ def _keyed(table: str, row: Any, each: Derivation) -> Any:
     return replace(row, derived=each.key, **own)
 
 
-def _entry(each: Derivation, *, seconds: float, run: str) -> Derived:
-    return Derived(
+def _entry(each: Derivation, *, seconds: float, run: str) -> LedgerEntry:
+    return LedgerEntry(
         key=each.key,
         kind=each.kind,
         identity=each.identity,

@@ -17,6 +17,7 @@ from capim.store.schema import Import, Result, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
 from capim.store.types import Corpus, EncoderSpec, Storage
 from capim.tasks.corpora.files import corpus_name
+from capim.tasks.derive import Derived
 from capim.tasks.encoders import catalog
 from capim.tasks.metrics import metrics_of
 from capim.tasks.protocols import Protocol
@@ -31,7 +32,7 @@ from capim.tasks.results.imported.sources import (
 )
 from capim.tasks.results.imported.tables import FoundRows
 from capim.tasks.runtime.open_corpora import corpus_for_import
-from capim.tasks.runtime.references import EvaluationRef, ImportRef, SetsRef
+from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.runtime.task import task
@@ -161,7 +162,7 @@ def import_outcomes(
     plan: bool,
     resampling: Resampling,
     run: str,
-) -> ImportRef:
+) -> Derived:
     """Store outcomes of models without embeddings, and the figures that they determine.
 
     Everything is checked before the corpus is registered and the first row is written.
@@ -209,7 +210,7 @@ def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
 
 
 @task("import-published")
-def import_published(path: str, *, store_uri: str, source: str | None, plan: bool, run: str) -> ImportRef:
+def import_published(path: str, *, store_uri: str, source: str | None, plan: bool, run: str) -> Derived:
     """Keep figures that others published, to be shown beside ours (``capim results --against published``)."""
     rows = read_published(Path(path), source or "")
     models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
@@ -220,7 +221,7 @@ def import_published(path: str, *, store_uri: str, source: str | None, plan: boo
         store = EmbeddingStore.open(store_uri, create=True)
         store.write([dataclasses.replace(row, run=run) for row in rows], replace="published")
         lines.append("run `capim results --against published` to see them beside own figures")
-    return ImportRef(lines=tuple(lines), uses=())
+    return Derived(lines=tuple(lines))
 
 
 def _store(
@@ -233,7 +234,7 @@ def _store(
     plan: bool,
     resampling: Resampling,
     run: str,
-) -> ImportRef:
+) -> Derived:
     """Checks the outcomes of models on one corpus, tells how they were matched, and stores them."""
     plans, faults = [], []
     for (path, each), encoder in zip(found.values(), _encoders(store, [*found], identity), strict=True):
@@ -270,7 +271,7 @@ def _store(
         lines.append("nothing was written; the same command without --plan stores it")
     elif any(new for *_, new, _ in plans):
         lines.append(f"run `capim compare --corpora {subject.name}` to compare it with other models")
-    return ImportRef(lines=tuple(lines), uses=tuple(uses))
+    return Derived(lines=tuple(lines), uses=tuple(uses))
 
 
 def _encoders(store: EmbeddingStore, names: Sequence[str], identity: Identity) -> list[EncoderSpec]:

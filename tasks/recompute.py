@@ -22,14 +22,14 @@ from capim.store.integrity import StoreCheck
 from capim.store.ledger import DERIVED_ROWS, OF_THE_RUN
 from capim.store.row_types import table_of
 from capim.store.rows import delete
-from capim.store.schema import TABLES, Derived, Result
+from capim.store.schema import TABLES, LedgerEntry, Result
 from capim.store.types import canonical_json
-from capim.tasks.compare import derive_combined, derive_comparisons, derive_ranking
+from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.derive import derive
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
-from capim.tasks.report import analysing, gate_of, wanted_analyses
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
+from capim.tasks.report import analyses_of, gate_of
+from capim.tasks.runtime.references import EvaluationRef, SetsRef, corpus_of
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
@@ -51,9 +51,9 @@ class _InMemory(EmbeddingStore):
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
         """The stored rows; of the ledger none."""
-        return table_of(Derived, []) if table == "derived" else super().rows(table, **equals)
+        return table_of(LedgerEntry, []) if table == "derived" else super().rows(table, **equals)
 
-    def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[Derived]) -> None:
+    def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[LedgerEntry]) -> None:
         """Keep the rows in :attr:`made`."""
         self.made[table] += rows
         self.made["derived"] += [replace(entry, table_name=table) for entry in entries]
@@ -67,7 +67,7 @@ class _InMemory(EmbeddingStore):
 def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
     """Derive all that is current again; gives each difference, then how much was derived."""
     store = store.keeping()
-    identities = {row.key: row.identity for row in store.all(Derived)}
+    identities = {row.key: row.identity for row in store.all(LedgerEntry)}
     counts, left = Counter[str](), Counter[str]()
     groups = defaultdict[tuple[str, ...], dict[str, Identity]](dict)  # derivations that are made together
     for table in ("results", "comparisons", "slices", "rankings"):
@@ -162,17 +162,17 @@ def _over_encoders(memory: _InMemory, group: Sequence[Identity]) -> None:
     if not evaluations:  # of a user's metric
         return
     if first["kind"] == "ranking":
-        derive_ranking(memory, evaluations, resampling=resampling, run="")
+        work = ranking(memory, evaluations, resampling)
     elif first["kind"] == "analysis":
         names = [each["subject"]["analysis"] for each in group]
-        corpus = memory.corpus(evaluations[0].sets.corpus, evaluations[0].sets.corpus_fingerprint)
-        wanted = wanted_analyses(memory, corpus, evaluations, names, resampling)
-        wanted = [each for each in wanted if each.kind == "analysis"]  # a measurement is another one each time
-        derive(memory, "slices", wanted, analysing(memory, corpus, evaluations, resampling, run=""), run="")
+        work = analyses_of(memory, corpus_of(memory, evaluations), evaluations, names, resampling)
+        again = [each for each in work.wanted if each.kind == "analysis"]  # a measurement is another one each time
+        work = replace(work, wanted=again)
     elif protocol := first["subject"]["protocol"]:
-        derive_comparisons(memory, evaluations, protocols=[protocol], resampling=resampling, run="")
+        work = comparisons(memory, corpus_of(memory, evaluations), evaluations, [protocol], resampling)
     else:
-        derive_combined(memory, evaluations, resampling=resampling, run="")
+        work = combined(memory, corpus_of(memory, evaluations), evaluations, resampling)
+    derive(memory, work, run="")
 
 
 def _gate(memory: _InMemory, group: Sequence[Identity]) -> None:
@@ -185,8 +185,7 @@ def _gate(memory: _InMemory, group: Sequence[Identity]) -> None:
     resampling = Resampling()
     for row in alone[:1]:
         resampling = Resampling(replicates=row.replicates, seed=row.seed, level=row.level)
-    gate = gate_of(memory, corpus, evaluations, specs, resampling, "")
-    derive(memory, "slices", *gate, run="")
+    derive(memory, gate_of(memory, corpus, evaluations, specs, resampling), run="")
 
 
 _MAKERS: Mapping[str, Callable[[_InMemory, Sequence[Identity]], None]] = {

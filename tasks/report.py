@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, lru_cache, partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +22,18 @@ from capim.store.schema import Batch, Result, Slice
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
-from capim.tasks.derive import Derivation, Made, derive, one_by_one, page_key
+from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one, page_key
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
-from capim.tasks.runtime.references import AnalysisRef, EvaluationRef, inputs_of
+from capim.tasks.runtime.references import EvaluationRef, corpus_of, inputs_of
 from capim.tasks.runtime.stored import explain_pairs, item_reader, read_all_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, show_text, task
 from capim.tasks.statistics.draws import Resampling
+
+log = logging.getLogger(__name__)
 
 
 @task(
@@ -45,74 +48,40 @@ def diagnose_corpus(
     resampling: Resampling,
     run: str,
     analyses: Sequence[str] = (),
-) -> AnalysisRef:
+) -> Derived:
     """Store the slices of encoders that were evaluated on one corpus.
 
     ``analyses`` are keys of ``ANALYSES``; empty: all, except those that run on request only.
     """
     store = EmbeddingStore.open(store_uri)
-    sets = evaluations[0].sets
-    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    wanted = wanted_analyses(store, corpus, evaluations, analyses, resampling)
+    corpus = corpus_of(store, evaluations)
     specs = [store.encoder(each.sets.encoder_fingerprint) for each in evaluations]
-    with track(f"{sets.corpus} · diagnosing", total=len(wanted) + 2, unit="analyses") as advance:
-        gate = gate_of(store, corpus, evaluations, specs, resampling, run)
-        analysed = (wanted, analysing(store, corpus, evaluations, resampling, run))
-        work = [analysed, gate, devices_of(store, corpus, run)]
-        keys = [key for each in work for key in derive(store, "slices", *each, run=run, advance=advance)]
-    n_slices = sum(store.counts("slices", "derived", derived=keys).values())
-    return AnalysisRef(corpus=corpus.name, n_slices=n_slices, uses=tuple(keys))
+    works = [
+        analyses_of(store, corpus, evaluations, analyses, resampling, run),
+        gate_of(store, corpus, evaluations, specs, resampling, run),
+        devices_of(store, corpus, run),
+    ]
+    n_analyses = sum(len(work.wanted) for work in works)
+    with track(f"{corpus.name} · diagnosing", total=n_analyses, unit="analyses") as advance:
+        return derive(store, *works, run=run, advance=advance)
 
 
-def analysing(
-    store: EmbeddingStore, corpus: Corpus, evaluations: Sequence[EvaluationRef], resampling: Resampling, run: str
-) -> Callable[[Sequence[Derivation]], Iterable[Made]]:
-    """What makes the slices of analyses of these evaluations."""
-    fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
-    specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
-    protocols = {protocol.id: protocol for protocol in diagnosed(corpus, evaluations)}
-
-    @cache
-    def truncated() -> dict[str, NDArray[np.bool_]]:
-        return read_truncated(store, fingerprints, corpus)
-
-    @lru_cache(maxsize=1)  # outcomes of one protocol are in memory at a time
-    def whole(protocol: str) -> AnalysisInput:
-        ids = {e.sets.encoder: e.evaluations[protocol] for e in evaluations if protocol in e.evaluations}
-        return AnalysisInput(
-            corpus=corpus,
-            protocol=protocols[protocol],
-            outcomes=read_all_outcomes(store, ids, protocols[protocol]),
-            specs=specs,
-            resampling=resampling,
-            vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),
-            items=item_reader(store, fingerprints, corpus.fingerprint),
-            truncated=truncated(),
-        )
-
-    def rows_of(each: Derivation) -> list[Slice]:
-        data, encoder = whole(each.subject["protocol"]), each.subject["encoder"]
-        if encoder:
-            data = replace(data, outcomes={encoder: data.outcomes[encoder]})
-        slices = slices_of(ANALYSES[each.subject["analysis"]], data)
-        return slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
-
-    return one_by_one(rows_of, by=lambda each: each.subject["protocol"])
-
-
-def wanted_analyses(
+def analyses_of(
     store: EmbeddingStore,
     corpus: Corpus,
     evaluations: Sequence[EvaluationRef],
     analyses: Sequence[str],
     resampling: Resampling,
-) -> list[Derivation]:
-    """The analyses of these evaluations: those that are named, else all that do not run on request only."""
+    run: str = "",
+) -> Work:
+    """Return the analyses of these evaluations: those that are named, else all that do not run on request only."""
+    fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
+    protocols = {protocol.id: protocol for protocol in diagnosed(corpus, evaluations)}
     tags = defaultdict[str, list[str]](list)
     for sealed in store.sealed_sets():
         if sealed.key.corpus_fingerprint == corpus.fingerprint:
             tags[sealed.key.encoder_fingerprint].append(sealed.tag)
-    return [
+    wanted = [
         Derivation(
             kind="measurement" if analysis.measures else "analysis",
             subject={
@@ -128,10 +97,38 @@ def wanted_analyses(
             settings=asdict(resampling),
             version="; ".join([str(analysis.version), *(f"{m} {version_of(m)}" for m in SHOWN[protocol.kind])]),
         )
-        for protocol in diagnosed(corpus, evaluations)
+        for protocol in protocols.values()
         for analysis in applying(protocol, analyses)
         for group in _groups([e for e in evaluations if protocol.id in e.evaluations], analysis)
     ]
+
+    @cache
+    def truncated() -> dict[str, NDArray[np.bool_]]:
+        return read_truncated(store, fingerprints, corpus)
+
+    @lru_cache(maxsize=1)  # outcomes of one protocol are in memory at a time
+    def whole(protocol: str) -> AnalysisInput:
+        ids = {e.sets.encoder: e.evaluations[protocol] for e in evaluations if protocol in e.evaluations}
+        return AnalysisInput(
+            corpus=corpus,
+            protocol=protocols[protocol],
+            outcomes=read_all_outcomes(store, ids, protocols[protocol]),
+            specs={name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()},
+            resampling=resampling,
+            vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),
+            items=item_reader(store, fingerprints, corpus.fingerprint),
+            truncated=truncated(),
+        )
+
+    def rows_of(each: Derivation) -> list[Slice]:
+        data, encoder = whole(each.subject["protocol"]), each.subject["encoder"]
+        if encoder:
+            data = replace(data, outcomes={encoder: data.outcomes[encoder]})
+        slices = slices_of(ANALYSES[each.subject["analysis"]], data)
+        return slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
+
+    compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
+    return Work(table="slices", wanted=wanted, compute=compute)
 
 
 def diagnosed(corpus: Corpus, evaluations: Sequence[EvaluationRef]) -> list[Protocol]:
@@ -147,9 +144,6 @@ def analysed(corpus: Corpus, protocols: Sequence[Protocol]) -> list[Protocol]:
 
 MOST_SPOKEN = 40  # protocols of languages and translators that are analysed unnamed: COCO-SM has 126
 
-Work: TypeAlias = tuple[Sequence[Derivation], Callable[[Sequence[Derivation]], Iterable[Made]]]
-"""Some derivations, and what makes their rows."""
-
 
 def gate_of(
     store: EmbeddingStore,
@@ -157,9 +151,9 @@ def gate_of(
     evaluations: Sequence[EvaluationRef],
     specs: Iterable[EncoderSpec],
     resampling: Resampling,
-    run: str,
+    run: str = "",
 ) -> Work:
-    """What published figures say of these evaluations' results with these settings."""
+    """Return the comparison of these evaluations' results, with these settings, with published figures."""
     references = published()
     of_evaluations = store.all(Result, evaluation=[i for e in evaluations for i in e.evaluations.values()])
     same = resampling.replicates, resampling.seed, resampling.level
@@ -179,11 +173,11 @@ def gate_of(
     inputs = [digest16(figures), digest16([canonical_json(each._asdict()) for each in references])]
     subject = {"analysis": ANALYSIS, "corpus": corpus.fingerprint}
     gate = Derivation(kind="gate", subject=subject, inputs=inputs, settings={}, version="1")
-    return [gate], one_by_one(rows)
+    return Work(table="slices", wanted=[gate], compute=one_by_one(rows))
 
 
-def devices_of(store: EmbeddingStore, corpus: Corpus, run: str) -> Work:
-    """How fast encoders were on several devices."""
+def devices_of(store: EmbeddingStore, corpus: Corpus, run: str = "") -> Work:
+    """Return the comparison of how fast encoders were on several devices."""
     batches = store.all(Batch, corpus=corpus.name)
     inputs = [digest16(sorted(batch.batch_id for batch in batches))]
     subject = {"analysis": "hardware", "corpus": corpus.fingerprint}
@@ -194,7 +188,7 @@ def devices_of(store: EmbeddingStore, corpus: Corpus, run: str) -> Work:
 
         return device_rows(batches, corpus=corpus, run=run)
 
-    return [devices], one_by_one(rows)
+    return Work(table="slices", wanted=[devices], compute=one_by_one(rows))
 
 
 def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[EvaluationRef]]:
@@ -220,22 +214,32 @@ def publish_report(
     corpora: Sequence[str] = (),
     encoders: Sequence[str] = (),
     protocols: Sequence[str] = (),
+    reports_url: str | None = None,
 ) -> str:
-    """The report of these corpora, encoders and protocols (all where none is named); returns its path or URI.
+    """Write the report of these corpora, encoders and protocols (all where none is named); return its path or URI.
 
-    ``of_run``: only what this run used. A report that was written before is not written again: the run's folder points
-    to it.
+    A report that was written before is not written again: the run's folder points to it. Artifacts of the task show the
+    leaderboard and what the report begins with.
+
+    Args:
+        of_run: Only what this run used.
+        reports_url: Where browsers find the folder of the reports. None: the artifact has no link.
     """
     store, shown = EmbeddingStore.open(store_uri), run if of_run else None
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
     page = page_of(store, store.keys_of(run) if of_run else None, chosen)
-    if not has_file(f"{reports_uri}/{page}/report.html"):
+    if has_file(f"{reports_uri}/{page}/report.html"):
+        log.info("the report was written before")
+    else:
         from capim.reports.write import write_report  # with templates and charts
         from capim.tasks.analyses.content import caption_features
 
         how: dict[str, Any] = {"describe": caption_features, "explain": partial(explain_pairs, store), **chosen}
         write_report(store, f"{reports_uri}/{page}", run=shown, **how)
-    return f"{point(reports_uri, run, page)}/report.html"
+    path = f"{point(reports_uri, run, page)}/report.html"
+    if in_a_run():
+        _show_report(path, store, run, reports_url)
+    return path
 
 
 EVERY: Mapping[str, Sequence[str]] = {"corpora": (), "encoders": (), "protocols": ()}
@@ -247,19 +251,14 @@ def page_of(store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping
     return f"{PAGES}/{page_key(store, keys, chosen, version_of_pages())}"
 
 
-def show_report(page: str, *, store_uri: str, run: str, reports_url: str | None) -> None:
-    """Show the leaderboard and the report as artifacts of the flow run that calls this.
-
-    ``reports_url`` is where browsers find the folder of the reports: None: what the report begins with, without a link.
-    """
-    if not in_a_run():
-        return
+def _show_report(page: str, store: EmbeddingStore, run: str, reports_url: str | None) -> None:
+    """Show the leaderboard and the report as artifacts."""
     about = "the planned figures of every corpus, best first, in percent with 95 % intervals"
-    show_table(artifact_key("leaderboard", store_uri), leaderboard(EmbeddingStore.open(store_uri)), about)
+    show_table(artifact_key("leaderboard", store.uri), leaderboard(store), about)
     place = f"reports/{run}/report.html"
     link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
     answer = next(iter(results_of(page).get("answer", ())), "")
-    show_text(artifact_key("report", store_uri), f"{first_screen(page)}\n\n{link}", answer)
+    show_text(artifact_key("report", store.uri), f"{first_screen(page)}\n\n{link}", answer)
 
 
 def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from capim.tasks.reference.changes import (
     Falls,
     FigureChange,
     FigureKey,
+    WatchedFigures,
     WatchFinding,
     WatchRule,
     cosines,
@@ -167,21 +168,6 @@ def watch_libraries(baselines: Sequence[str], *, store_uri: str) -> list[WatchFi
 # large drops are named, and cannot fail a watch.
 
 
-@dataclass(frozen=True, kw_only=True)
-class WatchedFigures:
-    """What a watch found in its figures.
-
-    Attributes:
-        findings: Drops, and figures that cannot be compared.
-        summary: What was compared with which run, the alarm level, and what to do next; one line each.
-        baselines: The runs that figures were compared with.
-    """
-
-    findings: tuple[WatchFinding, ...]
-    summary: tuple[str, ...]
-    baselines: tuple[str, ...]
-
-
 class Pinned(NamedTuple):
     """The pinned run of a figure, and the evaluation that it had there."""
 
@@ -283,7 +269,7 @@ def watch_metrics(
             n_units = int(stored_row.n_effective or 0)
             units[figure.sets.corpus] = min(n_units, units.get(figure.sets.corpus, n_units))
     summary = _summary_lines(len(figures), Counter(states.values()), since, units, run=run, level=level, rule=rule)
-    return WatchedFigures(findings=tuple(findings), summary=summary, baselines=tuple(runs))
+    return WatchedFigures(run=run, findings=tuple(findings), summary=summary, baselines=tuple(runs))
 
 
 def pinned_baselines(

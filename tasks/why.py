@@ -1,4 +1,4 @@
-"""What a run made and why: each derivation of it beside the newest earlier one of the same thing, in the ledger."""
+"""What a run made, or would make, and why: each derivation next to the newest earlier one of the same thing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from capim.store import EmbeddingStore
 from capim.store.ledger import OUTCOMES_KIND
-from capim.store.schema import Batch, Derived, Result
+from capim.store.schema import Batch, LedgerEntry, Result
+from capim.tasks.derive import Derivation
 
 COLUMNS = ("what", "corpus", "encoder", "reason", "n", "seconds", "detail")
+NEW_INPUT = "new input"
 _SHOWN = 3  # differences in one cell
 _VERSIONS = ("version", "statistics")  # of an identity: what it says of code
 
@@ -38,88 +40,95 @@ class _Group:
 
 
 def reasons(store: EmbeddingStore, run: str) -> list[dict[str, Any]]:
-    """One row per kind, corpus, encoder and reason: what the run encoded, derived, and found stored.
+    """Return one row per kind, corpus, encoder and reason: what the run encoded, derived, and found stored.
 
     Reasons are ``new input``, ``other setting`` and ``newer code``, several where several differ from the newest
     earlier entry of the same corpus, encoder and figure; ``stored``: found, and not made again.
     """
-    entries = _entries(store)
     groups = defaultdict[tuple[str, str, str, str], _Group](_Group)
-    batches = store.all(Batch, run=run)
-    for row in batches:
-        group = groups["embedding", row.corpus, row.encoder, "new input"]
+    for row in store.all(Batch, run=run):
+        group = groups["embedding", row.corpus, row.encoder, NEW_INPUT]
         group.add(row.n_items, row.seconds, [f"{row.modality}s that had no vectors"])
-    used, newest = store.keys_of(run), dict[tuple[str, ...], Entry]()
-    for entry in sorted(entries, key=lambda entry: entry.row.created):
-        about = entry.row.kind, entry.corpus, entry.encoder
-        if entry.row.run == run:
-            found = [*_differences(newest.get((*about, entry.figure)), entry)]
+    used, earlier = store.keys_of(run), Earlier(store)
+    for entry in earlier.entries:
+        identity = json.loads(entry.identity)
+        kind, corpus, encoder, _ = earlier.about(identity)
+        if entry.run == run:
+            found = earlier.differences(identity)
             reason = ", ".join(dict.fromkeys(name for name, _ in found))
-            groups[*about, reason].add(1, entry.row.seconds, (detail for _, detail in found))
+            groups[kind, corpus, encoder, reason].add(1, entry.seconds, (detail for _, detail in found))
         else:
-            newest[*about, entry.figure] = entry
-            if entry.row.key in used:
-                groups[*about, "stored"].add(1, None, [])
+            earlier.take(identity)
+            if entry.key in used:
+                groups[kind, corpus, encoder, "stored"].add(1, None, [])
     return [
         dict(zip(COLUMNS, (*names, group.n, group.seconds, group.detail), strict=True))
         for names, group in groups.items()
     ]
 
 
-class Entry(NamedTuple):
-    """An entry of the ledger with names for fingerprints and evaluations.
+Identity: TypeAlias = Mapping[str, Any]
+"""What a derivation is made of (``tasks.derive.Derivation.identity``)."""
+
+
+class Earlier:
+    """What each thing was made of the last time, as far as it was taken from the ledger.
 
     Attributes:
-        row: The entry as it is stored.
-        identity: Its identity, from JSON.
-        figure: The protocol, metric or analysis.
+        entries: The ledger, oldest first, without outcomes.
     """
 
-    row: Derived
-    identity: Mapping[str, Any]
-    corpus: str
-    encoder: str
-    figure: str
+    def __init__(self, store: EmbeddingStore) -> None:
+        results = store.all(Result)
+        self._evaluations = {row.evaluation: (row.corpus, row.encoder) for row in results}
+        self._corpora = {row.corpus_fingerprint: row.corpus for row in results}
+        entries = [row for row in store.all(LedgerEntry) if row.kind != OUTCOMES_KIND]
+        self.entries = sorted(entries, key=lambda entry: entry.created)
+        self._newest: dict[tuple[str, ...], Identity] = {}
 
+    def take(self, identity: Identity) -> None:
+        """Note what a thing was made of."""
+        self._newest[self.about(identity)] = identity
 
-def _entries(store: EmbeddingStore) -> list[Entry]:
-    """Return the ledger, without the outcomes of evaluations."""
-    results = store.all(Result)
-    evaluations = {row.evaluation: (row.corpus, row.encoder) for row in results}
-    corpora = {row.corpus_fingerprint: row.corpus for row in results}
-    found: list[Entry] = []
-    for row in store.all(Derived):
-        if row.kind == OUTCOMES_KIND:
-            continue
-        identity = json.loads(row.identity)
-        subject, first = dict(identity["subject"]), next(iter(identity["inputs"]), "").partition(" ")[0]
-        of_corpus, of_encoder = subject.pop("corpus", None), subject.pop("encoder", None)
-        corpus, encoder = evaluations.get(first, ("", "")) if of_corpus is None else (of_corpus, "")
-        if of_encoder is None:
-            of_encoder = encoder if row.kind in ("result", "replicates") else ""
-        figure = ", ".join(filter(None, subject.values()))
-        found.append(Entry(row, identity, corpora.get(corpus, corpus), of_encoder, figure))
-    return found
+    def about(self, identity: Identity) -> tuple[str, str, str, str]:
+        """Return kind, corpus and encoder by name, and the figure: the protocol, metric or analysis."""
+        kind, subject, first = (
+            identity["kind"],
+            identity["subject"],
+            next(iter(identity["inputs"]), "").partition(" ")[0],
+        )
+        corpus, encoder = self._evaluations.get(first, ("", "")) if "corpus" not in subject else ("", "")
+        if "corpus" in subject:
+            corpus = self._corpora.get(subject["corpus"], subject["corpus"])
+        encoder = subject.get("encoder", encoder if kind in ("result", "replicates") else "")
+        figure = ", ".join(value for name, value in subject.items() if value and name not in ("corpus", "encoder"))
+        return kind, corpus, encoder, figure
 
+    def differences(self, now: Identity) -> list[tuple[str, str]]:
+        """Return reason and detail of each difference from what the same thing was made of the last time."""
+        kind, corpus, encoder, figure = about = self.about(now)
+        then = self._newest.get(about)
+        if then is None:
+            of = (encoder and f"by {encoder}", corpus and f"on {corpus}")
+            return [(NEW_INPUT, " ".join(filter(None, ("the first", kind, *of))))]
+        found = []
+        if then["inputs"] != now["inputs"]:
+            details = [*_input_differences(then["inputs"], now["inputs"], figure)]
+            found += [(NEW_INPUT, detail) for detail in details or ["the same encoders in another order"]]
+        for name in sorted({*then["settings"], *now["settings"]}):
+            old, new = (_shown(each["settings"].get(name)) for each in (then, now))
+            if old != new:
+                found.append(("other setting", f"{name}: {old} -> {new}"))
+        code = now["subject"].get("metric") or now["subject"].get("analysis") or kind
+        for name in _VERSIONS:
+            if then[name] != now[name]:
+                found.append(("newer code", f"{code if name == 'version' else name}: {then[name]} -> {now[name]}"))
+        return found
 
-def _differences(then: Entry | None, now: Entry) -> Iterator[tuple[str, str]]:
-    """Reason and detail of each thing that differs from the newest earlier entry."""
-    if then is None:
-        of = (now.encoder and f"by {now.encoder}", now.corpus and f"on {now.corpus}")
-        yield "new input", " ".join(filter(None, ("the first", now.row.kind, *of)))
-        return
-    before, after = then.identity, now.identity
-    if before["inputs"] != after["inputs"]:
-        details = [*_input_differences(before["inputs"], after["inputs"], now.figure)]
-        yield from (("new input", detail) for detail in details or ["the same encoders in another order"])
-    for name in sorted({*before["settings"], *after["settings"]}):
-        old, new = (_shown(each["settings"].get(name)) for each in (before, after))
-        if old != new:
-            yield "other setting", f"{name}: {old} -> {new}"
-    figure = after["subject"].get("metric") or after["subject"].get("analysis") or now.row.kind
-    for name in _VERSIONS:
-        if before[name] != after[name]:
-            yield "newer code", f"{figure if name == 'version' else name}: {before[name]} -> {after[name]}"
+    def why(self, todo: Iterable[Derivation]) -> str:
+        """Return the reasons for which these are to be made, without details."""
+        found = (self.differences(json.loads(each.identity)) for each in todo)
+        return ", ".join(dict.fromkeys(reason for differences in found for reason, _ in differences))
 
 
 def _input_differences(before: Iterable[str], after: Iterable[str], figure: str) -> Iterator[str]:

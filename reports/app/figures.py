@@ -40,7 +40,7 @@ from capim.reports.sections import differences
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.schema import Comparison, Derived, Run
+from capim.store.schema import Comparison, LedgerEntry, Run
 from capim.tasks.protocols import Protocol
 
 SECTIONS = ("answer", "weaknesses")  # of a report, on the first page; all others are in the report itself
@@ -49,17 +49,16 @@ _FIGURES = """SELECT corpus, protocol, metric, encoder, a.value AS old, b.value 
 FROM all_results a JOIN all_results b USING (corpus, protocol, metric, encoder)
 WHERE concat(a.result, ' ', b.result) IN (SELECT unnest(?))
 ORDER BY corpus, protocol, metric, encoder"""
-_BOTH = "all_outcomes a JOIN all_outcomes b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
+_BOTH = "a JOIN all_outcome_states b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
 _CHANGED = "(a.rank_best <> b.rank_best OR a.rank_worst <> b.rank_worst)"
 _COUNTS = f"""SELECT a.evaluation AS old, b.evaluation AS new, count(*) AS n, count(*) FILTER ({_CHANGED}) AS changed,
-       count(*) FILTER (a.rank_worst > 1 AND b.rank_worst = 1) AS found,
-       count(*) FILTER (a.rank_worst = 1 AND b.rank_worst > 1) AS lost
-FROM {_BOTH}
+       count(*) FILTER (b.found AND NOT a.found) AS found, count(*) FILTER (a.found AND NOT b.found) AS lost
+FROM all_outcome_states {_BOTH}
 WHERE concat(a.evaluation, ' ', b.evaluation) IN (SELECT unnest(?))
 GROUP BY a.evaluation, b.evaluation"""  # noqa: S608 - our own text
 _QUERIES = f"""SELECT a.query_id, a.query_ord, i.text, a.rank_best AS old_rank,
        a.rank_worst AS old_rank_worst, b.rank_best AS new_rank, b.rank_worst AS new_rank_worst
-FROM {_BOTH}
+FROM all_outcomes {_BOTH}
   LEFT JOIN all_items i ON i.corpus_fingerprint = a.corpus_fingerprint AND i.id = a.query_id
     AND i.modality = CASE WHEN a.protocol LIKE 'i2%' THEN 'image' ELSE 'caption' END
 WHERE a.evaluation = ? AND b.evaluation = ? AND {_CHANGED}
@@ -221,7 +220,7 @@ def _changes(state: State, old: str, new: str) -> _Changes:
 
 def _runs(store: EmbeddingStore) -> list[tuple[str, str, bool]]:
     """Every run, newest first: in words, and whether it evaluated, so that it made results or found them stored."""
-    results = store.all(Derived, kind="result")
+    results = store.all(LedgerEntry, kind="result")
     protocols = {row.key: json.loads(row.identity)["subject"]["protocol"] for row in results}
     made, used = grouped(results, lambda row: row.run), {each.run: each.keys for each in store.runs()}
     found = []

@@ -52,6 +52,12 @@ _ITEMS: Mapping[str, tuple[str, str, str]] = {
 }
 """What a query is -> its text, its language, and the table of queries (alias ``i``)."""
 
+_OF_ENCODER = {
+    "best": "max(rank_best)",
+    "worst": "max(rank_worst)",
+    "missed": "bool_or(missed)",
+    "found": "bool_or(found)",
+}
 _RANGE = re.compile(r"([^:]+):([1-9]\d{0,8})-([1-9]\d{0,8})")
 
 
@@ -183,8 +189,8 @@ def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
     ranks, columns = [], []
     number = {name: at for at, name in enumerate(names, 1)}
     for name, at in number.items():
-        ranks += [f"max(rank_{end}) FILTER (encoder = ?) AS {end}_{at}" for end in ("best", "worst")]
-        values += [name, name]
+        ranks += [f"{made} FILTER (encoder = ?) AS {column}_{at}" for column, made in _OF_ENCODER.items()]
+        values += [name] * len(_OF_ENCODER)
         columns += [f'o.best_{at} AS "{name}"', f'o.worst_{at} AS "{name} (worst)"']
     every = [one for name in names for one in evaluated.evaluations[name]]
     where = list(_conditions(wanted, evaluated, number))
@@ -195,7 +201,7 @@ def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
   SELECT {"protocol" if several else "? AS protocol"}, query_id, any_value(query_ord) AS query_ord,
          any_value(cluster) AS cluster,
          {ranks_sql}
-  FROM outcomes
+  FROM outcome_states
   WHERE evaluation IN ({placeholders(every)})
   GROUP BY {"protocol, query_id" if several else "query_id"}
 )
@@ -259,8 +265,8 @@ def _narrow(wanted: QueryFilter, evaluated: EvaluatedTask) -> QueryFilter:
 
 def _conditions(wanted: QueryFilter, evaluated: EvaluatedTask, number: Mapping[str, int]) -> Iterator[Condition]:
     text, language, _ = _ITEMS[evaluated.protocol.queries]
-    yield from ((f"o.best_{number[name]} > 1", ()) for name in wanted.wrong)
-    yield from ((f"o.worst_{number[name]} = 1", ()) for name in wanted.right)
+    yield from ((f"o.missed_{number[name]}", ()) for name in wanted.wrong)
+    yield from ((f"o.found_{number[name]}", ()) for name in wanted.right)
     if wanted.language:
         yield f"{language} = ?", (wanted.language,)
     if wanted.text:

@@ -41,7 +41,7 @@ from capim.reports.rows.report_data import CAUSES, grouped
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
-from capim.store.schema import Outcome, texts
+from capim.store.schema import Outcome, is_found, is_missed, texts
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, language_name
 
@@ -120,11 +120,10 @@ def rank_cell(row: Answer | None) -> tuple[str, str, str]:
     """
     if row is None:
         return show.ABSENT, "muted", "not evaluated"
-    best, worst = int(row["rank_best"]), int(row["rank_worst"])
-    text = show.ranks(best, worst)
-    if best > 1:
+    text = show.ranks(row["rank_best"], row["rank_worst"])
+    if is_missed(row["rank_best"]):
         return text, "bad", "missed"
-    return (text, "good", "found") if worst == 1 else (text, "warn", "tied")
+    return (text, "good", "found") if is_found(row["rank_worst"]) else (text, "warn", "tied")
 
 
 def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.rows.report_data import detail_of, grouped
 from capim.store import EmbeddingStore
 from capim.store.row_types import rows_in
-from capim.store.schema import LABEL, Outcome, Result, Slice
+from capim.store.schema import LABEL, Outcome, Result, Slice, is_found, is_missed
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import (
@@ -109,12 +109,12 @@ class RankedList:
     @property
     def missed(self) -> bool:
         """Whether something scores above the best relevant item."""
-        return self.rank_best > 1
+        return bool(is_missed(self.rank_best))
 
     @property
     def found(self) -> bool:
         """Whether the best relevant item alone is first."""
-        return self.rank_worst == 1
+        return bool(is_found(self.rank_worst))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,7 +325,7 @@ class _Sheet:
 
     def totals(self) -> Totals:
         """The numbers of all queries of the task."""
-        names, missed, found = list(self.tables), self.low > 1, self.high == 1
+        names, missed, found = list(self.tables), is_missed(self.low), is_found(self.high)
         return Totals(
             corpus=self.task.corpus,
             direction=self.task.direction,
@@ -341,7 +341,7 @@ class _Sheet:
 
 def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[str, NDArray[np.intp]]]:
     """Per kind (and encoder, for the kinds about one or two) the rows of its queries, hardest first."""
-    missed, first = low > 1, high == 1
+    missed, first = is_missed(low), is_found(high)
     candidates = [("missed by all", _by(low.min(axis=0), np.all(missed, axis=0)))]
     if len(low) > 1:
         for i in range(len(low)):
@@ -355,7 +355,7 @@ def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[s
             ("missed by one, found by another", _by(low[a], missed[a] & first[b]))
             for a, b in permutations(range(len(low)), 2)
         ]
-    tied, near = (low == 1) & (high > 1), missed & (low <= 10)
+    tied, near = ~missed & ~first, missed & (low <= 10)
     candidates.append(("decided by a tie", _by((high - low).max(axis=0), np.any(tied, axis=0))))
     return [*candidates, ("near miss", _by(-low.sum(axis=0), np.any(near, axis=0)))]
 

@@ -19,7 +19,7 @@ from capim.store import EmbeddingStore
 from capim.store.current import States, current_results
 from capim.store.errors import RequestError, unknown
 from capim.store.files import file_system
-from capim.store.schema import Batch, Comparison, Derived, Result, Run
+from capim.store.schema import Batch, Comparison, LedgerEntry, Result, Run
 from capim.store.types import MetricFacts
 from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
 
@@ -147,7 +147,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
     uses = store.uses(until=end)
     current = current_results(written, States.of(written, uses=uses), uses)
     keys, stored = store.keys_of(run), store.counts("results", "derived")
-    known = store.all(Derived, kind="result")
+    known = store.all(LedgerEntry, kind="result")
     gone = [row for row in known if row.key not in stored and (row.run == run or row.key in keys)]
     removed = [json.loads(row.identity)["subject"]["protocol"] for row in gone for _ in range(row.n_rows)]
     runs = sorted(store.all(Run), key=lambda row: row.started)

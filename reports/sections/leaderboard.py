@@ -18,7 +18,6 @@ from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks, intervals_of, planned_of
 from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell
 from capim.store.schema import Ranking
-from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
 from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, TREC_SHOWN, headline_of
 from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MEANS, MICRO, READING_ORDER, Protocol, by_language
@@ -102,7 +101,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
 
     def identity(name: str) -> Cell:
         spec = data.specs[name]
-        precision = f", {spec.precision}" if spec.adapter != IMPORTED else ""  # that forward pass was not capim's
+        precision = f", {spec.precision}" if spec.has_weights else ""  # that forward pass was not capim's
         about = without_paths(f"{spec.checkpoint} at {spec.revision}, {spec.adapter}")
         return Cell(text=name, title=f"{about}, {spec.dim} components{precision}")
 

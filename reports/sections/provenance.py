@@ -14,7 +14,6 @@ from capim.reports.elements.tables import estimate, measures, numbers, pivot, te
 from capim.reports.rows.report_data import ReportData, detail_of, figure_of, goodness, grouped, without_paths
 from capim.store.row_types import rows_in
 from capim.store.schema import Published, Run, Skipped, Slice
-from capim.store.sets.importing import ADAPTER as IMPORTED
 from capim.store.sets.importing import matched_text
 from capim.store.types import MODALITIES, EncoderSpec
 from capim.tasks.protocols import Protocol
@@ -101,7 +100,7 @@ def encoders(data: ReportData) -> Table:
         texts("Adapter", lambda s: without_paths(f"{s.adapter} v{s.adapter_version}")),
         texts("Vectors", of_vectors(lambda s: s.vectors)),
         numbers("Dim", of_vectors(lambda s: str(s.dim))),
-        texts("Precision", of_vectors(lambda s: show.ABSENT if s.adapter == IMPORTED else s.precision)),
+        texts("Precision", of_vectors(lambda s: s.precision if s.has_weights else show.ABSENT)),
         texts("Stored as", of_vectors(lambda s: s.storage)),
         texts("Options", lambda s: ", ".join(f"{k}={v}" for k, v in sorted(s.options.items())) or show.ABSENT),
         texts("Licence", lambda s: s.licence),

@@ -29,7 +29,17 @@ from capim.store.sets.rows import ItemIndex, digest
 from capim.store.sets.seal import SealedSet
 from capim.store.sets.vector_files import TABLES
 from capim.store.sets.writing import block_checksums, check_block
-from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey, Storage, VectorKind, is_fingerprint
+from capim.store.types import (
+    IMPORTED,
+    MODALITIES,
+    Corpus,
+    EncoderSpec,
+    Modality,
+    SetKey,
+    Storage,
+    VectorKind,
+    is_fingerprint,
+)
 from capim.store.vectors import Rounding, rounding_of
 
 
@@ -61,7 +71,6 @@ class ImportRow:
 # --- The encoder that imported files belong to: what the user says it is, and equal for all imports under one name.
 
 
-ADAPTER = "imported"
 UNVERSIONED = "unversioned"
 
 
@@ -90,7 +99,7 @@ class ImportFile:
 
 def stored_revision(store: EmbeddingStore, name: str) -> str:
     """The revision of the import that was registered last under this name, else ``unversioned``."""
-    imports = [spec for spec in namesakes(store, name) if spec.adapter == ADAPTER]
+    imports = [spec for spec in namesakes(store, name) if spec.adapter == IMPORTED]
     return imports[-1].revision if imports else UNVERSIONED
 
 
@@ -109,7 +118,7 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
             raise RequestError(faults)
         return stored
     for spec in registered:
-        if spec.adapter != ADAPTER:
+        if spec.adapter != IMPORTED:
             raise RequestError(
                 f"encoder name {name!r} belongs to a model without imported embeddings (adapter {spec.adapter}, "
                 f"fingerprint {spec.fingerprint}); give the import another name with --encoder, or --same-as {name} "
@@ -130,7 +139,7 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
         raise RequestError(faults)
     finest: Storage = "float32" if any(file.storage == "float32" for file in files) else "float16"
     form: dict[str, Any] = {"dim": first.dim, "vectors": first.vectors, "storage": storage or finest}
-    return known or declared_encoder(name, ADAPTER, first.revision, *notes, **form)
+    return known or declared_encoder(name, IMPORTED, first.revision, *notes, **form)
 
 
 def declared_encoder(name: str, adapter: str, revision: str, note: str | None = None, **form: Any) -> EncoderSpec:

@@ -144,11 +144,7 @@ def score_margins(data: AnalysisInput) -> Iterator[Slice]:
             continue
         margin = score_margin(outcomes, outcomes.top_scores)
         known = np.isfinite(margin)
-        parts = {
-            ("all", ""): known,
-            ("hits", ""): known & (outcomes.rank_worst == 1),
-            ("misses", ""): known & (outcomes.rank_best > 1),
-        }
+        parts = {("all", ""): known, ("hits", ""): known & outcomes.found, ("misses", ""): known & outcomes.missed}
         details = {
             name: {"quartiles": np.quantile(margin[inside], (0.25, 0.5, 0.75)).tolist()}
             for name, inside in parts.items()

@@ -155,7 +155,7 @@ def _worst(
     outcomes: Outcomes, top_ords: NDArray[np.int32], counts: NDArray[np.int64], ids: list[str]
 ) -> list[dict[str, object]]:
     """The items that are most often wrongly in first place."""
-    wrong = top_ords[outcomes.rank_best > 1, 0]
+    wrong = top_ords[outcomes.missed, 0]
     first = np.bincount(wrong[wrong >= 0], minlength=len(counts))
     order = np.lexsort((-counts, -first))[:N_LISTED]
     return [{"id": ids[i], "wrongly_first": int(first[i]), f"n_{K}": int(counts[i])} for i in order if first[i]]

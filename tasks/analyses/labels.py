@@ -39,10 +39,9 @@ def classes(data: AnalysisInput) -> Iterator[Slice]:
         if outcomes.protocol.sides[1] != "caption":
             continue
         given = [groups[first] for first in top_ords[:, 0].tolist()]
-        wrong = outcomes.rank_best > 1
         pairs = [
             (of_query[0], answer) if missed else None
-            for of_query, answer, missed in zip(labels, given, wrong, strict=True)
+            for of_query, answer, missed in zip(labels, given, outcomes.missed, strict=True)
         ]
         for pair, _ in Counter(filter(None, pairs)).most_common(CONFUSIONS):
             rows.append(QueryValues(encoder, pair[0], np.array([each == pair for each in pairs]), level_name=pair[1]))

@@ -59,7 +59,7 @@ def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
     kept, shares = [], []
     for cause, marked in {**causes, "either": np.any(list(causes.values()), axis=0)}.items():
         for at, (name, outcomes) in enumerate(known.outcomes.items()):
-            missed = outcomes.rank_best > 1
+            missed = outcomes.missed
             detail: dict[str, object] = {"ambiguous": int(marked[at].sum()), "misses": int(missed.sum())}
             if cause in CAUSES:
                 detail["queries"] = [str(query) for query in outcomes.query_ids[marked[at]]]
@@ -100,7 +100,7 @@ def causes_of(data: AnalysisInput) -> tuple[dict[str, NDArray[np.bool_]], dict[s
 
     A cause is absent where it cannot be known: no other annotation, or fewer than ``FEWEST`` encoders.
     """
-    missed = np.stack([outcomes.rank_best > 1 for outcomes in data.outcomes.values()])
+    missed = np.stack([outcomes.missed for outcomes in data.outcomes.values()])
     sources = {name: first_is_right(outcomes, data.corpus) for name, outcomes in data.outcomes.items()}
     causes = {}
     if all(sources.values()):
@@ -204,7 +204,7 @@ def confusable_images(data: AnalysisInput) -> Iterator[Slice]:
         first = top_ords[:, 0].astype(np.int64)
         if data.protocol.direction == "i2t":
             first = layout_of(data.corpus).caption_images.astype(np.int64)[first]
-        first = np.where(outcomes.rank_best > 1, first, -1)
+        first = np.where(outcomes.missed, first, -1)
         pairs = mutual_confusions(outcomes.clusters, first, len(ids))
         mutual = {(p.first, p.second) for p in pairs}
         confused = [
@@ -289,7 +289,7 @@ def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] 
     ``false negative`` is then absent. ``hub`` is absent without result lists.
     """
     n_items = len(corpus.items(outcomes.protocol.sides[1]))
-    tests = {"hit": outcomes.rank_worst == 1, "tie": outcomes.rank_best == 1}
+    tests = {"hit": outcomes.found, "tie": ~outcomes.missed}
     if first_right is not None:
         tests["false negative"] = first_right
     tests["near miss"] = outcomes.rank_best <= NEAR
@@ -317,8 +317,8 @@ def disagreement(data: AnalysisInput) -> Iterator[Slice]:
     together with all others. A single encoder has only the last.
     """
     names = data.encoders
-    right = np.stack([outcomes.rank_worst == 1 for outcomes in data.outcomes.values()])
-    wrong = np.stack([outcomes.rank_best > 1 for outcomes in data.outcomes.values()])
+    right = np.stack([outcomes.found for outcomes in data.outcomes.values()])
+    wrong = np.stack([outcomes.missed for outcomes in data.outcomes.values()])
     rank = np.stack([outcomes.rank_best for outcomes in data.outcomes.values()])
 
     def row(

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import Plugin, PluginTable
+from capim.store.types import FUSION, TWO_STAGE
 from capim.tasks.protocols import Direction, Kind, Protocol
 
 Section: TypeAlias = Literal["slices", "ablations"]
@@ -130,8 +131,8 @@ def _own(name: str, function: str | None, tables: str | Mapping[str, str], **fac
 _ablation = partial(_own, section="ablations", of_languages=False)
 _OF_OTHER_COMMANDS = {
     "hardware": "Other hardware",
-    "two-stage": "Retrieve with one, re-rank with another",
-    "fusion": "Fused scores",
+    TWO_STAGE: "Retrieve with one, re-rank with another",
+    FUSION: "Fused scores",
     "distractors": "More images in the gallery, relevant to nothing",
 }
 _FORMS = {

@@ -15,7 +15,15 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec, Option, Precision, Storage, VectorKind
 from capim.tasks.encoders import of_mteb
-from capim.tasks.encoders.adapters import ADAPTERS, OWN_CODE_FORM, PIN, adapter_faults, adapter_named, is_own_code
+from capim.tasks.encoders.adapters import (
+    ADAPTERS,
+    OWN_CODE_FORM,
+    OWN_FILE,
+    PIN,
+    adapter_faults,
+    adapter_named,
+    is_own_code,
+)
 
 log = logging.getLogger(__name__)
 _COUNT = "a whole number from 1 on"
@@ -118,12 +126,12 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
     faults = []
     adapter = row.get("adapter")
     if isinstance(adapter, str) and adapter.endswith(".py"):  # a file with functions or a model is its own checkpoint
-        row = {**row, "adapter": "module", "checkpoint": row.get("checkpoint", adapter)}
+        row = {**row, "adapter": OWN_FILE, "checkpoint": row.get("checkpoint", adapter)}
     elif isinstance(adapter, str):
         options = row.get("options", {})
         faults = adapter_faults(adapter, options if isinstance(options, Mapping) else {})
         # the code of a package or of the user may be the model itself
-        if not faults and adapter == of_mteb.ADAPTER and isinstance(row.get("checkpoint"), str):
+        if not faults and adapter_named(adapter).library and isinstance(row.get("checkpoint"), str):
             row = {**of_mteb.row_of(str(row["checkpoint"])), **row}
         if not faults and not row.get("checkpoint") and (is_own_code(adapter) or adapter_named(adapter).release):
             row = {**row, "checkpoint": adapter}
@@ -132,7 +140,7 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
     except ValidationError as error:
         faults += _plain(error)
     named = str(row.get("adapter"))
-    if "files" in row and named in ADAPTERS and named != "module" and not ADAPTERS[named].release:
+    if "files" in row and named in ADAPTERS and not (ADAPTERS[named].is_file or ADAPTERS[named].release):
         faults.append(f"files belong to code of your own, {OWN_CODE_FORM}; of any other model all files count")
     if faults:
         raise RequestError([f"encoder {name!r}: {fault}" for fault in faults])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -20,10 +20,9 @@ from typing import Any
 
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters import ADAPTERS, PIN, adapter_named, pins_of, require_libraries
+from capim.tasks.encoders.adapters import PIN, ReadJson, adapter_named, pins_of, require_libraries
 from capim.tasks.hub import folder_at, to_download
 
-ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 PACKAGE = Path(__file__).parent
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 # only a checkpoint of this form is worth importing open_clip, which takes seconds
@@ -39,7 +38,6 @@ _HEAVY = (
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".onnx_data", ".gguf", ".tflite",
     ".mlmodel", ".npz", ".tar", ".zip",
 )  # fmt: skip
-_WITH_BASE = ("colvision", "mteb")  # adapters whose checkpoints may be LoRA over the weights of another repository
 _COMMIT = re.compile("[0-9a-f]{40}")
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
 _OWN_CODE = 'if you saved it yourself, call save_pretrained, or load it in code of your own (adapter = "module")'
@@ -146,20 +144,9 @@ def related_repositories(adapter: str, read: ReadJson) -> list[str]:
         >>> related_repositories("colvision", lambda name: files.get(name, {}))
         ['vidore/base']
     """
-    names: list[str | None] = []
-    if adapter in _WITH_BASE:
-        names = [read("adapter_config.json").get("base_model_name_or_path")]
-    elif adapter == "openclip":
-        text = read("open_clip_config.json").get("model_cfg", {}).get("text_cfg", {})
-        names = [text.get("hf_model_name")]
-        # a checkpoint with its own tokenizer still names another repository, but does not need it
-        if not read("tokenizer_config.json"):
-            names.append(text.get("hf_tokenizer_name"))
-    elif adapter == "jina":
-        config = read("config.json")
-        names = [reference.split("--")[0] for reference in config.get("auto_map", {}).values() if "--" in reference]
-        names.append(config.get("text_config", {}).get("hf_model_name_or_path"))
-    return list(dict.fromkeys(name for name in names if name))
+    known = adapter_named(adapter)
+    base = [read("adapter_config.json").get("base_model_name_or_path")] if known.lora else []
+    return list(dict.fromkeys(name for name in (*base, *known.related(read)) if name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +184,7 @@ def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
     """
     named, of_file = (pattern.fullmatch(spec.checkpoint) for pattern in (_OPEN_CLIP_NAME, _OPEN_CLIP_FILE))
     form = named or of_file
-    if spec.adapter != "openclip" or form is None or Path(spec.checkpoint).exists():
+    if not adapter_named(spec.adapter).open_clip or form is None or Path(spec.checkpoint).exists():
         return None
     require_libraries(spec)
     import open_clip
@@ -218,7 +205,7 @@ def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
     return OpenClipTag(
         architecture=architecture,
         repository=repository,
-        weights=(*filter(None, [filename]), *ADAPTERS["openclip"].weights),
+        weights=(*filter(None, [filename]), *adapter_named(spec.adapter).weights),
         config=config,
         preprocess={k: weights[k] for k in ("mean", "std", "interpolation", "resize_mode") if k in weights},
         key=(of_file["key"] if of_file else "") or "",
@@ -229,10 +216,10 @@ def chosen_weights(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """The files of each folder that match the first pattern with any match there.
 
     Examples:
-        >>> chosen_weights(["model.safetensors", "open_clip_pytorch_model.bin"], ADAPTERS["openclip"].weights)
+        >>> chosen_weights(["model.safetensors", "open_clip_pytorch_model.bin"], adapter_named("openclip").weights)
         ['open_clip_pytorch_model.bin']
         >>> files = ["model.safetensors", "pytorch_model.bin", "2_Dense/model.safetensors"]
-        >>> chosen_weights(files, ADAPTERS["sentence_transformers"].weights)
+        >>> chosen_weights(files, adapter_named("sentence_transformers").weights)
         ['2_Dense/model.safetensors', 'model.safetensors']
     """
     chosen: dict[str, list[str]] = {}
@@ -263,7 +250,7 @@ def needed_files(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """All files of a repository except weights in other formats.
 
     Examples:
-        >>> needed_files(["config.json", "model.safetensors", "pytorch_model.bin"], ADAPTERS["hf_dual"].weights)
+        >>> needed_files(["config.json", "model.safetensors", "pytorch_model.bin"], adapter_named("hf_dual").weights)
         ['config.json', 'model.safetensors']
     """
     chosen = set(chosen_weights(files, patterns))
@@ -287,11 +274,13 @@ def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
 
 def downloads_of(spec: EncoderSpec) -> dict[str, int]:
     """The files, as ``repository/file``, and their bytes that loading a resolved spec would download from the hub."""
-    if adapter_named(spec.adapter).endpoint or spec.checkpoint == spec.adapter or local_path(spec.checkpoint):
+    if adapter_named(spec.adapter).is_remote or spec.checkpoint == spec.adapter or local_path(spec.checkpoint):
         return {}
     repository, weights = source_of(spec)
     needed = [(repository, spec.revision, weights)]
-    of_base = weights if spec.adapter in _WITH_BASE else ()  # other related repositories hold code or a configuration
+    of_base = (
+        weights if adapter_named(spec.adapter).lora else ()
+    )  # other related repositories hold code or a configuration
     needed += [(name, commit, of_base) for name, commit in pins_of(spec).items() if _COMMIT.fullmatch(commit)]
     return {
         f"{name}/{file}": n_bytes
@@ -300,8 +289,10 @@ def downloads_of(spec: EncoderSpec) -> dict[str, int]:
     }
 
 
-def complete_folder(spec: EncoderSpec) -> Path:
+def complete_folder(spec: EncoderSpec, *, may_be_blind: bool = False) -> Path:
     """The folder of a resolved spec in the layout of ``save_pretrained``, with every kind of file that a model needs.
+
+    ``may_be_blind``: a model of text alone is complete without image preprocessing.
 
     Raises:
         RequestError: The configuration, the weights, the image preprocessing or the tokenizer is missing; the message
@@ -319,9 +310,8 @@ def complete_folder(spec: EncoderSpec) -> Path:
     models = [file for file in sorted(folder.rglob("config.json")) if "model_type" in json_file(file)]
     home = models[0].parent if models else folder
     sees = any({"vision_config", "vlm_config"} & json_file(file).keys() for file in models)
-    text_only = spec.adapter == "sentence_transformers" and not sees
     preprocesses = any("image_processor" in json_file(file) for file in folder.rglob("processor_config.json"))
-    if "preprocessor_config.json" not in last and not text_only and not preprocesses:
+    if "preprocessor_config.json" not in last and (sees or not may_be_blind) and not preprocesses:
         raise RequestError(
             f"{where} has no preprocessor_config.json, which says how images are resized and normalised; "
             + _fetching(spec, home, "preprocessor_config.json")

@@ -182,7 +182,7 @@ def declared_resize(encoder: Encoder) -> Literal["crop", "squash"] | None:
     file = next(iter(sorted(folder.rglob("preprocessor_config.json"))), folder / "preprocessor_config.json")
     config = json_file(file) or json_file(folder / "processor_config.json").get("image_processor", {})
     if not config:
-        return "crop" if encoder.spec.adapter == "uform" else None
+        return adapter_named(encoder.spec.adapter).resize
     if "resize_mode" in config or config.get("do_center_crop"):
         return "crop" if config.get("do_center_crop") or config["resize_mode"] == "shortest" else "squash"
     size = config.get("size")
@@ -352,7 +352,8 @@ def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: boo
     def load() -> Encoder:
         return load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code, compiled=compiled)
 
-    if adapter_named(spec.adapter).endpoint:
+    adapter = adapter_named(spec.adapter)
+    if adapter.is_remote:
         detail = f"not verified: {spec.checkpoint} runs at {spec.options['url']}"
         return load(), CheckResult("loads offline", "skip", detail)
     try:
@@ -364,7 +365,7 @@ def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: boo
         encoder = load()
         return encoder, CheckResult("loads offline", "fail", f"only with the hub: {error}")
     loaded = f"{spec.checkpoint} at {encoder.spec.revision}"
-    if spec.adapter == "module" or is_own_code(spec.adapter):
+    if adapter.is_file or is_own_code(spec.adapter):
         detail = f"not verified: a module may fetch files in any way; loaded {loaded} with the hub switched off"
         return encoder, CheckResult("loads offline", "skip", detail)
     return encoder, CheckResult("loads offline", "pass", loaded)
@@ -384,7 +385,8 @@ def _hub_switched_off() -> Iterator[None]:
 
 def _agreement(spec: EncoderSpec, found: Sequence[Embeddings], device: str, trust_remote_code: bool) -> CheckResult:
     """Whether another precision on the CPU gives nearly the same vectors."""
-    if adapter_named(spec.adapter).endpoint or spec.adapter == "mteb":
+    adapter = adapter_named(spec.adapter)
+    if adapter.is_remote or adapter.library:
         return CheckResult("agrees with another precision", "skip", "the service, or mteb's loader, chooses it")
     other: Precision = "float32" if spec.precision != "float32" else "bfloat16"
     name = f"agrees with {other} on the CPU"

@@ -22,11 +22,10 @@ from typing import Any
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import of_mteb
-from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, adapter_named, is_own_code, pins_of
+from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, ReadJson, adapter_named, is_own_code, pins_of
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.catalog import catalog, spec_of
 from capim.tasks.encoders.checkpoint import (
-    ReadJson,
     digest_of,
     json_file,
     local_path,
@@ -58,11 +57,12 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
             adapter is of another version.
         WorkError: The hub cannot be reached and the cache does not know the revision.
     """
-    if spec.adapter == "http":
+    adapter = adapter_named(spec.adapter)
+    if adapter.is_remote:
         from capim.tasks.encoders.adapters.endpoint import resolve_endpoint  # torch
 
         return resolve_endpoint(spec)
-    if spec.adapter == of_mteb.ADAPTER:
+    if adapter.library:
         spec = of_mteb.resolved(spec)
     spec = _with_code(spec)
     if spec.checkpoint == spec.adapter:  # the code is the model
@@ -73,7 +73,7 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
         repository, _ = source_of(spec)
         revision = commit_of(repository, spec.revision)
         read: ReadJson = tag.read if tag else _reader(repository, revision)
-    elif spec.adapter == "module" and path.is_file():
+    elif adapter.is_file and path.is_file():
         return _with_files(replace(spec, revision=_module_revision(spec, path)), path)
     else:
         revision = _known_digest(spec, path, spec.revision if spec.resolved else "")
@@ -99,8 +99,8 @@ def _known_digest(spec: EncoderSpec, path: Path, known: str) -> str:
 def _with_code(spec: EncoderSpec) -> EncoderSpec:
     """The spec with the state of its adapter's code, unless that is capim's, whose adapters have version numbers."""
     adapter = adapter_named(spec.adapter)
-    if spec.adapter == of_mteb.ADAPTER:
-        name, state = of_mteb.ADAPTER, version(of_mteb.ADAPTER)
+    if adapter.library:
+        name, state = adapter.library, version(adapter.library)
     elif adapter.release or is_own_code(spec.adapter):
         name, state = (adapter.package, adapter.release) if adapter.release else state_of(spec.adapter)
         spec = _with_files(spec, own_module(spec.adapter), code=name)
@@ -166,28 +166,31 @@ def _with_related(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
 
 def _with_prompts(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
     """The spec with the roles and prompts that the checkpoint's files give captions and images."""
-    described = [read]  # a LoRA adapter leaves the architecture to its base model
-    base = read("adapter_config.json").get("base_model_name_or_path") if spec.adapter == "colvision" else None
-    if base:
+    adapter = adapter_named(spec.adapter)
+    if not adapter.prompts:
+        return spec
+    described = [read]
+    if adapter.lora and (base := read("adapter_config.json").get("base_model_name_or_path")):
+        # a LoRA adapter leaves the architecture to its base model
         described.append(_reader(str(base), str(spec.options.get(PIN + base, spec.revision))))
     return replace(spec, options={**prompts_of(spec, described), **spec.options})
 
 
 def prompts_of(spec: EncoderSpec, described: Sequence[ReadJson]) -> dict[str, str]:
-    """The options that hold the roles and prompts of captions and images; none for a family without them.
+    """The options that hold the roles and prompts of captions and images, for an adapter that has prompts.
 
     Args:
-        spec: Of any adapter.
+        spec: The model.
         described: Read the JSON files of the checkpoint and, for a LoRA adapter, of its base model.
 
     Raises:
         RequestError: A role of the spec's options is unknown.
     """
-    if spec.adapter == "sentence_transformers":
+    if adapter_named(spec.adapter).prompts == "saved":
         return _of_sentence_transformers(spec, _first(described, "config_sentence_transformers.json"))
     # the base model names the architecture; the adapter may too, as a class that only its author knows
     family = FAMILIES.get(str(described[-1]("config.json").get("model_type")))
-    if spec.adapter != "colvision" or family is None:
+    if family is None:
         return {}  # the adapter refuses an unknown family with the reason
     template = family.query_template(_first(described, "tokenizer_config.json"), spec.vectors)
     return {"caption_template": template, "image_prompt": family.image_prompt}
@@ -225,11 +228,11 @@ def roles_line(spec: EncoderSpec) -> str:
         >>> roles_line(spec)
         "captions as query with 'Query: {caption}', images as document with 'Describe this image'"
     """
-    parts = []
-    if spec.adapter == of_mteb.ADAPTER:
+    adapter, parts = adapter_named(spec.adapter), []
+    if adapter.library:
         roles = ", ".join(f"{modality}s as {spec.options[f'{modality}_role']}" for modality in ROLES)
-        return f"{roles}, with mteb's prompts for {spec.options['task']}"
-    for modality, usual in ROLES.items() if adapter_named(spec.adapter).roles else ():
+        return f"{roles}, with {adapter.library}'s prompts for {spec.options['task']}"
+    for modality, usual in ROLES.items() if adapter.roles else ():
         role = spec.options.get(f"{modality}_role", usual)
         given = [spec.options.get(f"{modality}_{name}") for name in ("prompt", "template")]
         texts = " and ".join(repr(text) for text in given if text) or "nothing added to the processor's own form"
@@ -302,7 +305,13 @@ def identity_gap(spec: EncoderSpec) -> str | None:
     Any other model is all the files of its folder or repository, or of its package.
     """
     in_file = spec.checkpoint == spec.adapter and ".py:" in spec.adapter
-    path = own_module(spec.adapter) if in_file else local_path(spec.checkpoint) if spec.adapter == "module" else None
+    path = (
+        own_module(spec.adapter)
+        if in_file
+        else local_path(spec.checkpoint)
+        if adapter_named(spec.adapter).is_file
+        else None
+    )
     if path is None or pins_of(spec).keys() - {path.name} or declared_files(path) is not None:
         return None
     return (

@@ -76,7 +76,7 @@ def load_encoder(
             f"encoder {spec.name!r}: {spec.checkpoint} at {resolved.revision} cannot be loaded "
             f"({type(error).__name__}: {_one_line(error)}); {advice}"
         ) from error
-    if compiled and not adapter.endpoint:
+    if compiled and not adapter.is_remote:
         for modality, forward in encoder.forwards.items():
             encoder.forwards[modality] = _compiled(forward, modality, spec)
     return encoder

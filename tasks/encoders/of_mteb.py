@@ -12,9 +12,8 @@ from typing import Any
 
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters import ADAPTERS
+from capim.tasks.encoders.adapters import ADAPTERS, MTEB
 
-ADAPTER = "mteb"
 TASK = "Flickr30kT2IRetrieval"
 """The task whose prompts are taken unless an option names another: captions search among photographs."""
 _KINDS = {"dense": "single", "late-interaction": "multi"}
@@ -26,8 +25,8 @@ def model_meta(name: str) -> Any:
     Raises:
         RequestError: mteb is not installed, has no such model, or has one that gives no vectors here; says which.
     """
-    if missing := ADAPTERS[ADAPTER].missing:
-        raise RequestError(f"adapter 'mteb' needs {', '.join(missing)}; install it with: {ADAPTERS[ADAPTER].install}")
+    if missing := ADAPTERS[MTEB].missing:
+        raise RequestError(f"adapter {MTEB!r} needs {', '.join(missing)}; install it with: {ADAPTERS[MTEB].install}")
     known = {meta.name: meta for meta in _metas()}
     if name not in known:
         raise RequestError(unknown("model of mteb for images", name, known) + " (capim list encoders --all)")

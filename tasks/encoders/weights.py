@@ -416,7 +416,7 @@ def stored_tensors(spec: EncoderSpec) -> Iterator[StoredTensor]:
     """The tensors of all weight files of a resolved spec, those of a LoRA adapter before those of its base model."""
     tag = open_clip_tag(spec)
     for file in weight_files(spec):
-        if spec.adapter == "openclip":
+        if adapter_named(spec.adapter).open_clip:
             named = weights_in(file, tag.key if tag else "", mapped=True)
             yield from (StoredTensor(file, name, tensor) for name, tensor in named.items())
             continue

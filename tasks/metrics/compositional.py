@@ -76,9 +76,8 @@ def _examples_won(outcomes: Outcomes, score: Score, ties: Ties) -> NDArray[np.bo
 
 def _all_won(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
     """Whether every comparison of a set was won; a tie is lost, by the definition."""
-    rank = outcomes.rank_best if ties == "won" else outcomes.rank_worst
-    won: NDArray[np.float64] = (rank == 1).astype(np.float64)
-    return won
+    won = ~outcomes.missed if ties == "won" else outcomes.found
+    return won.astype(np.float64)
 
 
 WINOGROUND_TEXT = _winoground("text", "For both images, the right caption scores higher", 1 / 4)

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.files import read_judgements
 from capim.store.plugins import loaded_module, shown_path, what_failed
-from capim.store.schema import texts
+from capim.store.schema import is_found, texts
 from capim.store.types import Corpus, digest16
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, checked_values, decided
@@ -523,7 +523,7 @@ def with_judgements(file: str | Path) -> CustomMetric:
         queries = outcomes.query_id.to_pylist()
         sides = (queries, first) if outcomes.protocol.direction == "t2i" else (first, queries)
         judged = np.array([pair in pairs for pair in zip(*sides, strict=True)], dtype=bool)
-        return np.asarray((outcomes.rank_worst == 1) | judged, dtype=np.float64)
+        return np.asarray(is_found(outcomes.rank_worst) | judged, dtype=np.float64)
 
     title = f"R@1 with the judgements of {path.name}"
     return CustomMetric(name=f"{path.stem}:R@1", function=found_first, title=title, file=str(path))

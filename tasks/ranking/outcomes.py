@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.row_types import columns_of
-from capim.store.schema import Outcome
+from capim.store.schema import Outcome, is_found, is_missed
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.protocols import Protocol
 
@@ -110,6 +110,16 @@ class Outcomes:
     def query_of_relevant(self) -> NDArray[np.int64]:
         """The position of the query of each relevant item, in the order of ``relevant_rank_best``."""
         return np.repeat(np.arange(len(self)), self.n_relevant)
+
+    @property
+    def missed(self) -> NDArray[np.bool_]:
+        """True where something scores above the best relevant item (or a comparison is lost)."""
+        return np.asarray(is_missed(self.rank_best))
+
+    @property
+    def found(self) -> NDArray[np.bool_]:
+        """True where the best relevant item alone is first (or every comparison is won); a tie is not found."""
+        return np.asarray(is_found(self.rank_worst))
 
     @property
     def tied(self) -> NDArray[np.bool_]:

@@ -183,27 +183,26 @@ class WatchFinding(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WatchRule:
-    """When a difference is a regression.
+    """When a difference is a regression. The form of a deployment shows the texts below its fields."""
 
-    Attributes:
-        sample: Items per set that are encoded again.
-        fail_cosine: Lowest cosine between new and stored vector of an item that does not fail. Storage as float16
-            alone leaves a cosine above 0.999999.
-        warn_cosine: Lowest cosine that does not warn.
-        fail_drop: Smallest drop of a figure that fails if it is significant and warns if it is not (a fraction: 0.01 is
-            one point); smaller significant drops warn.
-        strict: Also fails: a drop of ``fail_drop`` where so few images cannot show that any drop is significant, and
-            an encoder and corpus that have nothing to be compared with.
-        alpha: Highest probability that the watches of a year find any significant drop where nothing changed. Below
-            one in twenty, with room for what the test leaves out: the images of a corpus share a gallery.
-    """
+    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012 - as pydantic reads it
 
     sample: int = 16
+    """Items per set that are encoded again."""
     fail_cosine: float = 0.999
+    """Lowest cosine between new and stored vector of an item that does not fail. Storage as float16 alone leaves a
+    cosine above 0.999999."""
     warn_cosine: float = 0.9999
+    """Lowest cosine that does not warn."""
     fail_drop: float = 0.01
+    """Smallest drop of a figure that fails if it is significant and warns if it is not (a fraction: 0.01 is one point);
+    smaller significant drops warn."""
     strict: bool = False
+    """Also fails: a drop of ``fail_drop`` where so few images cannot show that any drop is significant, and an encoder
+    and corpus that have nothing to be compared with."""
     alpha: float = 0.03
+    """Highest probability that the watches of a year find any significant drop where nothing changed. Below one in
+    twenty, with room for what the test leaves out: the images of a corpus share a gallery."""
 
     def __post_init__(self) -> None:
         if self.sample < 1:
@@ -233,6 +232,23 @@ class WatchRule:
             (0.03, True)
         """
         return self.alpha * min(max(days, 1.0), MOST_DAYS) / DAYS_PER_YEAR
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchedFigures:
+    """The result of a watch of some figures.
+
+    Attributes:
+        run: The run that watched.
+        findings: Drops, and figures that cannot be compared.
+        summary: What was compared with which run, the alarm level, and what to do next; one line each.
+        baselines: The runs that figures were compared with.
+    """
+
+    run: str
+    findings: tuple[WatchFinding, ...]
+    summary: tuple[str, ...]
+    baselines: tuple[str, ...]
 
 
 def units_needed(level: float) -> int:

@@ -40,7 +40,7 @@ from capim.tasks.encoders.encoder import service_of
 from capim.tasks.hub.progress import track
 from capim.tasks.reference.changes import cosines
 from capim.tasks.runtime.open_corpora import OpenCorpora
-from capim.tasks.runtime.references import CorpusRef, ShardRef, library_versions, this_host
+from capim.tasks.runtime.references import CorpusRef, library_versions, this_host
 
 if TYPE_CHECKING:
     from capim.tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork
@@ -80,7 +80,6 @@ class EncodedSet:
         batch_size: Items per forward pass at the end, after any halving; 0 where nothing was encoded.
         rounding: What the storage type changed of the vectors that were encoded.
         seconds: How long it took, with loading the model if this was its first set.
-        shard: What it is a part of.
     """
 
     n_items: int
@@ -89,7 +88,6 @@ class EncodedSet:
     batch_size: int = 0
     rounding: Rounding = field(default_factory=Rounding)
     seconds: float = 0.0
-    shard: ShardRef | None = None
 
 
 class SetEncoder:
@@ -225,7 +223,7 @@ class SetEncoder:
 
 def device_for(spec: EncoderSpec, device: str) -> str:
     """The device on which a model is loaded; of an endpoint, which needs none, the CPU."""
-    return choose_device("cpu" if adapter_named(spec.adapter).endpoint else device)
+    return choose_device("cpu" if adapter_named(spec.adapter).is_remote else device)
 
 
 def hardware_of(encoder: Encoder) -> str:
@@ -291,14 +289,10 @@ def encode_work(work: EncodeWork) -> Encoded:
     """Encode what is missing of the work's shard, by corpus and modality; without shards, also seal the sets."""
     store = EmbeddingStore.open(work.store_uri, create=True)
     store.write_encoder(work.spec)
-    own = ShardRef(encoder_fingerprint=work.spec.fingerprint, shard=work.shard)
     with closing(SetEncoder(work.spec, store, work.settings, work.run)) as encoder:
         encoded: Encoded = [
             {
-                side: replace(
-                    encoder.encode(work.opened.get(store, reference), side, shard=own.shard, n_shards=work.n_shards),
-                    shard=own,
-                )
+                side: encoder.encode(work.opened.get(store, reference), side, shard=work.shard, n_shards=work.n_shards)
                 for side in modalities_of(reference, work.modalities)
             }
             for reference in work.corpora

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import read_row_file, write_row_file
-from capim.store.schema import texts
+from capim.store.schema import is_missed, texts
 from capim.store.types import Corpus, Modality, digest16
 from capim.tasks.metrics.custom import CustomMetric, QueryOutcomes
 from capim.tasks.metrics.retrieval import expected_hit
@@ -70,7 +70,7 @@ def misses_of(store: EmbeddingStore, encoders: Sequence[str], corpus: str, proto
 def _first(outcomes: QueryOutcomes) -> tuple[NDArray[np.bool_], NDArray[np.object_]]:
     """Which queries are misses, and the item in first place of each query."""
     ords = outcomes.top_ords[:, 0]
-    return np.asarray((outcomes.rank_best > 1) & (ords >= 0)), np.asarray(outcomes.items)[ords]
+    return np.asarray(is_missed(outcomes.rank_best) & (ords >= 0)), np.asarray(outcomes.items)[ords]
 
 
 def export_misses(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +15,8 @@ from capim.store.types import Modality, SetKey, digest16
 
 if TYPE_CHECKING:
     from capim.store import EmbeddingStore
+    from capim.store.types import Corpus
+    from capim.tasks.derive import Derived
 
 T = TypeVar("T")
 LIBRARIES = (
@@ -47,6 +49,11 @@ class CorpusRef:
     encodable: tuple[Modality, ...]  # of which every item has a file or a text
     note: str = ""  # why it has another name than its folder or file
 
+    @property
+    def facts(self) -> dict[str, int | str]:
+        """Numbers for the log of a run."""
+        return {"images": self.n_images, "captions": self.n_captions, "skipped": self.n_skipped}
+
 
 @dataclass(frozen=True, kw_only=True)
 class SetsRef:
@@ -77,13 +84,10 @@ class EmbedRef:
     lacking: tuple[Modality, ...] = ()  # cannot be encoded and are not stored
     notes: tuple[str, ...] = ()  # what the user has to know, one line each
 
-
-@dataclass(frozen=True, kw_only=True)
-class ShardRef:
-    """One shard of all corpora of a run was encoded with one encoder; ``shard`` is counted from 0."""
-
-    encoder_fingerprint: str
-    shard: int
+    @property
+    def facts(self) -> dict[str, int | str]:
+        """Numbers for the log and the assets of a run."""
+        return {"rows": self.n_items, "encoded": self.n_encoded, "truncated": self.n_truncated}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,33 +100,11 @@ class EvaluationRef:
     n_added: int = 0  # figures that stored evaluations did not have yet
     uses: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, kw_only=True)
-class ImportRef:
-    """Imported outcomes and their figures are in the store.
-
-    Attributes:
-        lines: How rows were matched with queries and what was left out, then one line per protocol.
-    """
-
-    lines: tuple[str, ...]
-    uses: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CombinedRef:
-    """The encoder of this name, made of others, has outcomes and figures in the store."""
-
-    encoder: str
-    uses: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class MetricRef:
-    """The rows of a user's metric for the encoders of one corpus are in the store."""
-
-    left_out: tuple[str, ...]  # encoders and protocols without a figure, with the reason
-    uses: tuple[str, ...]
+    @property
+    def facts(self) -> dict[str, int | str]:
+        """Numbers for the log and the assets of a run."""
+        digest = digest16(sorted(self.evaluations.values()))
+        return {"protocols": len(self.evaluations), "scored": self.n_scored, "added": self.n_added, "digest": digest}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,54 +115,10 @@ class Missing:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareRef:
-    """Comparisons of one corpus' encoders are in the store."""
-
-    uses: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnalysisRef:
-    """The slices of one corpus' encoders are in the store."""
-
-    corpus: str
-    n_slices: int
-    uses: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankingRef:
-    """The ranking of the run's encoders over its corpora is in the store; or why there is none (empty: one corpus)."""
-
-    ranking: str = ""
-    reason: str = ""
-    uses: tuple[str, ...] = ()
-
-
-def named(value: object) -> Iterator[Hashable]:
-    """What tells which task made a value, or a part of it: embedding sets, shards, corpora, other references."""
-    if isinstance(value, SetsRef | ShardRef | CompareRef | AnalysisRef | RankingRef):
-        yield value
-    elif isinstance(value, CorpusRef):
-        yield value.fingerprint
-    elif isinstance(value, EmbedRef | EvaluationRef):
-        yield value.sets
-    elif isinstance(value, Mapping):
-        yield from named(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from named(each)
-    elif is_dataclass(value):
-        yield from named([getattr(value, each.name) for each in fields(value)])
-
-
-def rows_of(
-    store: EmbeddingStore, row_type: type[T], references: Iterable[EvaluationRef | CompareRef | MetricRef]
-) -> list[T]:
+def rows_of(store: EmbeddingStore, row_type: type[T], references: Iterable[EvaluationRef | Derived]) -> list[T]:
     """Return the rows of a type whose keys the references name."""
     keys = sorted({key for reference in references for key in reference.uses})
-    return store.all(row_type, derived=keys)
+    return store.all(row_type, derived=keys) if keys else []
 
 
 def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) -> list[str]:
@@ -190,6 +128,12 @@ def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) ->
         for each in evaluations
         for protocol in protocols
     ]
+
+
+def corpus_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Corpus:
+    """Return the corpus of evaluations that are all of the same one."""
+    sets = evaluations[0].sets
+    return store.corpus(sets.corpus, sets.corpus_fingerprint)
 
 
 def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef, ...]]:

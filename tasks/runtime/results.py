@@ -12,7 +12,7 @@ from typing import Any
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.schema import MetricRow, Replicates, Result
 from capim.store.types import MetricFacts
-from capim.tasks.derive import Derivation, Made, derive, one_by_one
+from capim.tasks.derive import Derivation, Made, Work, derive, one_by_one
 from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM
@@ -58,22 +58,25 @@ def derive_figures(
         outcomes: Gives the outcomes of protocols, those that are computed together in one list; by default they are
             read from the store, one protocol after the other.
     """
-    making = _Making(scored=scored, resampling=resampling, run=run, joint=joint_protocols(scored))
-    of_one, of_several, replicates = wanted_figures(scored, resampling, keep_replicates=keep_replicates)
-    work: list[tuple[str, Sequence[Derivation], Callable[[Sequence[Derivation]], Iterable[Made]]]] = [
-        ("results", of_one, partial(making.metrics, outcomes or making.read)),
-        ("results", of_several, one_by_one(making.over_several)),
-        ("replicates", replicates, one_by_one(making.replicates)),
-    ]
-    keys = [key for each in work if each[1] for key in derive(scored.store, *each, run=run)]
+    making, works = figures_of(scored, resampling, run, keep_replicates=keep_replicates, outcomes=outcomes)
+    derived = derive(scored.store, *works, run=run)
     record_metrics(scored.store, map(facts_of, sorted(making.named)), run=run)
-    return Figures(uses=tuple(keys), added=making.added)
+    return Figures(uses=derived.uses, added=making.added)
 
 
-def wanted_figures(
-    scored: ScoredSets, resampling: Resampling, *, keep_replicates: bool
-) -> tuple[list[Derivation], list[Derivation], list[Derivation]]:
-    """The figures of one protocol each, those of several, and the bootstrap draws that are kept of the former."""
+def figures_of(
+    scored: ScoredSets,
+    resampling: Resampling,
+    run: str = "",
+    *,
+    keep_replicates: bool,
+    outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]] | None = None,
+) -> tuple[_Making, list[Work]]:
+    """Return the figures of one protocol each, those of several, and the bootstrap draws that are kept of the former.
+
+    With them comes what makes them; ``outcomes`` as in :func:`derive_figures`.
+    """
+    making = _Making(scored=scored, resampling=resampling, run=run, joint=joint_protocols(scored))
 
     def result(protocols: Sequence[Protocol], protocol: str, *metrics: str) -> Derivation:
         return Derivation(
@@ -92,9 +95,14 @@ def wanted_figures(
     ]
     of_several = [
         result(protocols, *RSUM) if kind == "sum" else result(protocols, "*", *SUMMARISED)
-        for kind, protocols in joint_protocols(scored).items()
+        for kind, protocols in making.joint.items()
     ]
-    return of_one, of_several, [replace(each, kind="replicates") for each in of_one] if keep_replicates else []
+    draws = [replace(each, kind="replicates") for each in of_one] if keep_replicates else []
+    return making, [
+        Work(table="results", wanted=of_one, compute=partial(making.metrics, outcomes or making.read)),
+        Work(table="results", wanted=of_several, compute=one_by_one(making.over_several)),
+        Work(table="replicates", wanted=draws, compute=one_by_one(making.replicates)),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

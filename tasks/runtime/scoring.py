@@ -68,11 +68,11 @@ class ScoredSets:
 def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) -> str:
     """The fault that embeddings of these modalities are missing or incomplete, with the command that makes them."""
     command = f"capim embed --corpora {key.corpus} --encoders {key.encoder}"
-    imported = store.encoder(key.encoder_fingerprint).adapter == "imported"
+    has_weights = store.encoder(key.encoder_fingerprint).has_weights
     can = encodable(store.corpus(key.corpus, key.corpus_fingerprint))
-    if len(can) == 1 and not imported:
+    if len(can) == 1 and has_weights:
         return import_advice(key.encoder, key.corpus, "caption" if can == ("image",) else "image")
-    if imported or not can:
+    if not (has_weights and can):
         files = " ".join(f"--{modality}s FILE" for modality in modalities)
         command = f"capim import --corpus {key.corpus} --encoder {key.encoder} {files}"
     what = " and ".join(f"{modality}s" for modality in modalities)

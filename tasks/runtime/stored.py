@@ -63,16 +63,13 @@ def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]
     return newest_rows(rows, "results", by=("corpus", "protocol", "encoder"), uses=store.uses())
 
 
-WITHOUT_VECTORS = frozenset({"outcomes", "two-stage", "fusion"})  # adapters of encoders that have outcomes only
-
-
 def outcome_encoders(store: EmbeddingStore) -> set[str]:
     """Names and fingerprints of the encoders that have outcomes only; of a name, what was last registered under it."""
     rows = sorted(store.encoders(), key=lambda row: row.written)
-    adapters: dict[str, str] = {}
+    specs: dict[str, EncoderSpec] = {}
     for row in rows:
-        adapters |= dict.fromkeys((row.fingerprint, row.name), EncoderSpec.from_json(row.spec).adapter)
-    return {encoder for encoder, adapter in adapters.items() if adapter in WITHOUT_VECTORS}
+        specs |= dict.fromkeys((row.fingerprint, row.name), EncoderSpec.from_json(row.spec))
+    return {encoder for encoder, spec in specs.items() if not spec.has_vectors}
 
 
 def has_vectors(store: EmbeddingStore, encoder: str, corpus: str) -> bool:
@@ -102,7 +99,7 @@ def vector_reader(
     def read(name: str) -> StoredVectors | None:
         encoder = fingerprints[name]
         spec = store.encoder(encoder)
-        if spec.adapter in WITHOUT_VECTORS or not has_vectors(store, encoder, corpus):
+        if not spec.has_vectors or not has_vectors(store, encoder, corpus):
             return None
         if spec.vectors == "multi":
             return LateInteractionVectors(images=late(encoder, "image", MOST_IMAGES), captions=late(encoder, "caption"))
@@ -123,7 +120,7 @@ def item_reader(
     def read(name: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged | None:
         encoder = fingerprints[name]
         spec = store.encoder(encoder)
-        if spec.adapter in WITHOUT_VECTORS or not has_vectors(store, encoder, corpus):
+        if not spec.has_vectors or not has_vectors(store, encoder, corpus):
             return None
         if spec.vectors == "single":
             matrix = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix

@@ -12,8 +12,9 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial, wraps
+from inspect import signature
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -32,12 +33,16 @@ from capim.tasks.runtime.prefects import (
     PrefectException,
     Task,
     TaskRunContext,
+    add_asset_metadata,
+    concurrency,
     create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
+    get_client,
     update_progress_artifact,
 )
 
+log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -54,6 +59,8 @@ _OBJECT_STORE = ("error sending request", "timed out", "service unavailable", "s
 EVERY_SECONDS = 5.0  # a run of days must not flood the server
 CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"  # which flows/__init__.py sets for a quiet terminal
 _PREFECTS = ("prefect.flow_runs", "prefect.task_runs")
+ENCODE_LIMIT = "capim-encode"  # a global concurrency limit, if the server has one of this name
+LEASE_SECONDS = 60  # after which the place of a lost process is free
 _LOST = (httpx.TransportError, PrefectException)
 
 
@@ -72,8 +79,7 @@ def task(
     Args:
         name: Name of the task.
         makes: The keys of the assets that it materializes (:func:`asset`), from its arguments.
-        encodes: Whether ``prefect concurrency-limit create capim-encode 1`` limits it together with all others that
-            encode: it gets this tag, without which ``flows.execution`` runs it where there is no such limit.
+        encodes: True if ``prefect gcl create capim-encode --limit 1`` limits it together with all others that encode.
         run_name: Name of its runs, a template over the parameters.
         timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
             cannot interrupt others in the middle of a system call.
@@ -82,9 +88,15 @@ def task(
     def declare(function: Callable[P, R]) -> Task[P, R]:
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            if in_a_run():  # perhaps in a process of its own
-                send_logs()
-            return function(*args, **kwargs)
+            if not in_a_run():
+                return function(*args, **kwargs)
+            send_logs()  # perhaps in a process of its own
+            with place(ENCODE_LIMIT) if encodes else nullcontext():
+                begun = time.monotonic()
+                made = function(*args, **kwargs)
+            keys = makes(**signature(function).bind(*args, **kwargs).arguments) if makes is not None else ()
+            _tell(made, [*keys], time.monotonic() - begun)
+            return made
 
         if makes is not None:
             _MAKES[name] = makes
@@ -92,7 +104,6 @@ def task(
             fn=run,
             name=name,
             task_run_name=run_name,
-            tags=["capim-encode"] if encodes else None,
             cache_policy=NO_CACHE,
             persist_result=False,
             retries=len(DELAYS_SECONDS),
@@ -103,6 +114,35 @@ def task(
         )
 
     return declare
+
+
+@contextmanager
+def place(limit: str) -> Iterator[None]:
+    """Hold a place of a global concurrency limit, if the server has one of this name.
+
+    Prefect's ``concurrency`` alone says nothing while it waits, and warns in every task where there is no such limit.
+    """
+    found = None
+    with suppress(*_LOST), get_client(sync_client=True) as client:
+        found = client.read_global_concurrency_limit_by_name(limit)
+    if found is None:
+        yield
+        return
+    if found.active_slots >= found.limit:
+        log.info("waits for a place of the concurrency limit %s (%d in all)", limit, found.limit)
+    with concurrency(limit, lease_duration=LEASE_SECONDS, raise_on_lease_renewal_failure=False):
+        yield
+
+
+def _tell(made: object, assets: Sequence[str], seconds: float) -> None:
+    """Log how much a task made or found, and write it into the metadata of its assets."""
+    references = made if isinstance(made, tuple) else (made,)
+    found = [each.facts for each in references if hasattr(each, "facts")]
+    for key, facts in zip(assets, found * len(assets) if len(found) == 1 else found, strict=False):
+        add_asset_metadata(key, {**facts, "seconds": round(seconds, 1)})
+    if found and not isinstance(made, tuple):
+        counts = ", ".join(f"{n:,} {name}" for name, n in found[0].items() if isinstance(n, int))
+        log.info("%s, %.1f s", counts, seconds)
 
 
 Makes = Callable[..., Iterable[str]]

@@ -92,7 +92,7 @@ def simulated(parent: Path, nights: int) -> Iterator[Night]:
             growth = seconds / night_run(copy)
             shutil.rmtree(copy)
         if night % WEEK == WEEK - 1:
-            prune.fn(partner, keep=KEEP)
+            prune.fn(partner.workspace, keep=KEEP)
         megabytes = disk_bytes(folder / "store") / 1e6
         if night % 30 == 0:
             sys.stderr.write(f"night {night}: {seconds:.1f} s, {megabytes:.1f} MB\n")

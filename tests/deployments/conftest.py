@@ -172,6 +172,7 @@ def installation_at(home: Path, workspace: Path) -> Installation:
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         "PREFECT_RUNNER_POLL_FREQUENCY": "1",
         "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "3",
+        "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "3",
         "PREFECT_CLI_COLORS": "false",
         "PYTHONPATH": str(ROOT),
         "CAPIM_WORKSPACE": str(workspace),
@@ -201,6 +202,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation
         for pool in ("capim-cpu", "capim-gpu"):
             made.post("/work_pools/", {"name": pool, "type": "process", "base_job_template": template})
         made.prefect("deploy", "--prefect-file", "deployments/prefect.yaml", "--all")
+        made.shell(sys.executable, "-m", "capim.deployments.turns")
         yield made
     finally:
         made.stop_server()

@@ -18,6 +18,7 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -27,13 +28,14 @@ from capim.deployments.automations import main as apply_automations
 from capim.deployments.serve import main as serve_everything
 from capim.store import EmbeddingStore
 from capim.store.types import Modality
-from capim.tasks.runtime.task import artifact_key
+from capim.tasks.runtime.task import artifact_key, asset
 from tests.deployments.test_deployments import DEPLOYMENTS
 from tests.encoders.own_module import encoder_table, own_encoder
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow, pytest.mark.timeout(900)]
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
+ASSET = "prefect.asset.materialization.succeeded"
 SCENES = 80  # of the runs that are stopped in the middle
 N_ITEMS: dict[Modality, int] = {"image": SCENES, "caption": 5 * SCENES}
 ITEMS = 6 * SCENES
@@ -98,6 +100,13 @@ def tasks_of(installation: Any, run: str) -> dict[str, dict[str, Any]]:
     return {task["name"]: task for task in found}
 
 
+def events(installation: Any, name: str) -> list[dict[str, Any]]:
+    """The events of this name, once the server has some."""
+    wanted = {"filter": {"event": {"name": [name]}}, "limit": 50}
+    found = installation.until(f"the event {name}", lambda: installation.post("/events/filter", wanted)["events"])
+    return list(found)
+
+
 def test_all_deployments_are_registered_and_the_nights_ahead_are_scheduled(installation: Any) -> None:
     names = {found["name"] for found in installation.post("/deployments/filter", {})}
     assert {deployment["name"] for deployment in DEPLOYMENTS} <= names
@@ -131,7 +140,6 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
         "parameters": {"config": {**nightly["parameters"]["config"], **FEW}},
     }
     installation.post(f"/deployments/{nightly['id']}/schedules", [soon])
-    installation.post("/concurrency_limits/", {"tag": "capim-encode", "concurrency_limit": 2})
 
     def fired() -> str | None:
         due = [run for run in installation.runs("benchmark/nightly-benchmark") if run["start_time"] is not None]
@@ -143,11 +151,12 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     assert found["auto_scheduled"]
     assert {"capim", "benchmark"} <= set(found["tags"])
     assert found["name"] == "benchmark nightly: tiny-clip on few"
-    installation.delete("/concurrency_limits/tag/capim-encode")
     tasks = tasks_of(installation, run)
     assert {"embed-tiny-clip", "score-tiny-clip-few", "diagnose-few"} <= tasks.keys()
-    assert [name for name, task in tasks.items() if "capim-encode" in task["tags"]] == ["embed-tiny-clip"]
     artifacts = installation.artifacts(run)
+    of_tasks = {str(each["key"]).split("-")[0]: each["task_run_id"] for each in artifacts}
+    [publish] = [task["id"] for name, task in tasks.items() if name.startswith("publish")]
+    assert of_tasks == {"None": None, "leaderboard": publish, "report": publish}
     shown = {str(artifact["key"]).split("-")[0]: artifact["data"] for artifact in artifacts}
     board = [(*list(row.values())[:4], row["queries"]) for row in json.loads(shown["leaderboard"])]
     assert board == [("few", "i2t/any", "R@1", "tiny-clip", 8), ("few", "t2i/all", "R@1", "tiny-clip", 40)]
@@ -157,8 +166,19 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     [progress] = [artifact for artifact in artifacts if artifact["type"] == "progress"]
     assert (progress["data"], progress["task_run_id"]) == (100.0, None)
     lines = [line["message"] for line in installation.post("/logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}})]
-    encoded = re.compile(r"tiny-clip on few, images: 8 encoded, 0 reused, 0 skipped, [\d.]+ s")
-    assert any(map(encoded.fullmatch, lines))
+    for told in (
+        r"tiny-clip on few, images: 8 encoded, 0 reused, 0 skipped, [\d.]+ s",
+        r"\d+ rows, 3 derivations, 3 made, [\d.]+ s",  # the analyses
+    ):
+        assert any(re.fullmatch(told, line) for line in lines), told
+    here, store_uri = str(installation.workspace), f"{installation.workspace}/store"
+    [event] = [each["payload"] for each in events(installation, "capim.report") if each["payload"]["workspace"] == here]
+    assert event["path"] == f"{here}/reports/{event['run']}/report.html"
+    made = {each["resource"]["prefect.resource.id"]: each["payload"] for each in events(installation, ASSET)}
+    sets = made[asset(store_uri, "sets", "tiny-clip", "few")]
+    assert sets == {"rows": 48, "encoded": 48, "truncated": 0, "seconds": ANY}
+    slices = made[asset(store_uri, "slices", "few")]
+    assert slices == {"rows": ANY, "derivations": 3, "made": 3, "digest": ANY, "seconds": ANY}
     [row] = EmbeddingStore.open(f"{installation.workspace}/store").rows("runs").to_pylist()
     assert (row["flow_run"], row["deployment"]) == (run, "benchmark/nightly-benchmark")
     assert row["command"].startswith("prefect deployment run benchmark/nightly-benchmark --param ")
@@ -179,8 +199,6 @@ def test_shards_of_one_command_overlap_on_two_workers_and_a_report_follows(
         shards = installation.runs("embed/encode-shard")
         assert [installation.ended(run["id"]) for run in shards] == ["COMPLETED", "COMPLETED"]
         shards = installation.runs("embed/encode-shard")
-        # without a limit no task waits for a place of its tag
-        assert not any(task["tags"] for run in shards for task in tasks_of(installation, run["id"]).values())
         assert {run["name"] for run in shards} == {f"embed run: own on few, shard {number} of 2" for number in (1, 2)}
         assert max(run["start_time"] for run in shards) < min(run["end_time"] for run in shards), "side by side"
         reports = partial(installation.runs, "benchmark/report-after-encode")
@@ -194,7 +212,7 @@ def test_shards_of_one_command_overlap_on_two_workers_and_a_report_follows(
 def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(
     installation: Any, cpu_worker: None
 ) -> None:
-    """A run of another deployment that begins meanwhile waits for its turn in the workspace."""
+    """A run of another deployment that begins meanwhile waits for its turn, without a process."""
     reports = installation.workspace / "retried" / "reports"
     reports.parent.mkdir()
     reports.write_text("not a folder")
@@ -204,6 +222,8 @@ def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(
     run = installation.post(f"/deployments/{found['id']}/create_flow_run", asked)["id"]
     installation.until("its tasks begin", lambda: tasks_of(installation, run))
     other = installation.begin("evaluate/evaluate", {**config, "corpora": [], "encoders": [], "sample": None})
+    waits = partial(installation.get, f"/flow_runs/{other}")
+    installation.until("it waits", lambda: waits()["state_name"] == "AwaitingConcurrencySlot")
     assert installation.ended(run) == "FAILED"
     assert installation.ended(other) == "COMPLETED"
     first, second = (tasks_of(installation, each).values() for each in (run, other))

@@ -44,11 +44,12 @@ from capim.store.schema import texts
 from capim.tasks.combine import fuse, rerank, score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus
 from capim.tasks.custom_metric import custom_metric
+from capim.tasks.derive import Derived
 from capim.tasks.embed import embed_corpora, embed_on_devices, embed_shard
 from capim.tasks.evaluate import complete_figures, score
+from capim.tasks.reference.changes import WatchedFigures
 from capim.tasks.report import diagnose_corpus, publish_report
-from capim.tasks.runtime.references import AnalysisRef, CombinedRef, CompareRef, MetricRef
-from capim.tasks.watch import WatchedFigures, watch_libraries, watch_metrics, watch_vectors
+from capim.tasks.watch import watch_libraries, watch_metrics, watch_vectors
 from tests.command import command
 from tests.flows.leaf_parsers import leaf_parsers
 
@@ -330,16 +331,16 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for task in (embed_corpora, embed_shard, embed_on_devices, score, score_distractors):
         watched(task, "fn")
     nothing: dict[Any, Any] = {
-        compare_corpus: CompareRef(uses=()),
-        compare_combined: CompareRef(uses=()),
-        custom_metric: MetricRef(left_out=(), uses=()),
-        diagnose_corpus: AnalysisRef(corpus="", n_slices=0, uses=()),
+        compare_corpus: Derived(),
+        compare_combined: Derived(),
+        custom_metric: Derived(),
+        diagnose_corpus: Derived(),
         publish_report: "report.html",
         watch_libraries: [],
         watch_vectors: [],
-        watch_metrics: WatchedFigures(findings=(), summary=(), baselines=()),
-        rerank: CombinedRef(encoder="reranked", uses=()),
-        fuse: CombinedRef(encoder="fused", uses=()),
+        watch_metrics: WatchedFigures(run="", findings=(), summary=(), baselines=()),
+        rerank: Derived(lines=("reranked",)),
+        fuse: Derived(lines=("fused",)),
     }
     for task, returned in nothing.items():
         watched(task, "fn", lambda *_, returned=returned, **__: returned)

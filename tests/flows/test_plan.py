@@ -38,6 +38,11 @@ def planned(words: str, workspace: Path) -> dict[str, int]:
     return todo
 
 
+def reasons_of(words: str, workspace: Path, what: str) -> set[str]:
+    """The reasons for which some of this is to do."""
+    return {row["reason"] for row in json_rows(f"{words} --plan", workspace) if row["what"] == what and row["to_do"]}
+
+
 def made(store: EmbeddingStore, run: str) -> dict[str, int]:
     """What a run wrote into the ledger, by the same names."""
     kinds = store.counts("derived", "kind", run=run)
@@ -58,6 +63,7 @@ def grown(small_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     workspace = tmp_path_factory.mktemp("grown") / "workspace"
     shutil.copytree(small_demo, workspace, symlinks=True)
     before = files(workspace)
+    assert reasons_of(THREE, workspace, "figures") == reasons_of(THREE, workspace, "images") == {"new input"}
     plan = planned(THREE, workspace)
     assert files(workspace) == before
     with pytest.MonkeyPatch.context() as patch:
@@ -106,11 +112,13 @@ def test_other_settings_and_newer_code_are_planned_with_seconds_at_the_rates_of_
     grown: tuple[Path, dict[str, int], dict[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace, *_ = grown
+    assert reasons_of(f"{THREE} --margin 3", workspace, "comparisons") == {"other setting"}
     other = planned(f"{THREE} --margin 3", workspace)
     assert other["figures"] == other["images"] == other["outcomes"] == 0
     assert other["comparisons"] > 0 and other["rankings"] == 1
     monkeypatch.setitem(METRICS, "MRR", replace(METRICS["MRR"], version="another"))
     rows = [row for row in json_rows(f"{THREE} --plan", workspace) if row["to_do"]]
+    assert {row["reason"] for row in rows if row["what"] in ("figures", "comparisons")} == {"newer code"}
     assert {row["step"] for row in rows} == {"evaluate", "compare", "rank", "analyse", "report"}
     assert all(row["seconds"] > 0 for row in rows if row["step"] in ("evaluate", "compare", "rank"))
 

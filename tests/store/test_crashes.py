@@ -22,7 +22,7 @@ from capim.store.inventory import info
 from capim.store.removal import drop_set
 from capim.store.row_types import rows_in
 from capim.store.rows import delete
-from capim.store.schema import Derived, Result
+from capim.store.schema import LedgerEntry, Result
 from tests.random_store import rows_of
 from tests.store.toy import fill, make_corpus, make_spec, states
 
@@ -139,7 +139,7 @@ def test_two_processes_that_derive_the_same_at_once_and_their_reader_see_no_dama
                 "outcomes", rows_of("outcomes", *({"evaluation": f"e{n}", "query_id": each} for each in "ab"))
             )
             rows = rows_of("results", *({"result": f"{n}{each}", "derived": f"d{n}", "run": run} for each in "ab"))
-            entries = rows_in(Derived, rows_of("derived", {"key": f"d{n}", "run": run}))
+            entries = rows_in(LedgerEntry, rows_of("derived", {"key": f"d{n}", "run": run}))
             own.write_derived("results", rows_in(Result, rows), entries)
 
     with ThreadPoolExecutor(2) as pool:
@@ -156,7 +156,7 @@ def test_two_processes_that_derive_the_same_at_once_and_their_reader_see_no_dama
 def test_rows_whose_entry_was_not_written_are_not_read_and_are_written_again(store, monkeypatch):
     rows, entries = (
         rows_in(Result, rows_of("results", {"derived": "d"})),
-        rows_in(Derived, rows_of("derived", {"key": "d"})),
+        rows_in(LedgerEntry, rows_of("derived", {"key": "d"})),
     )
     moment = "capim.store.embedding_store.EmbeddingStore._write_entries"
     dies(monkeypatch, moment, lambda: store.write_derived("results", rows, entries))

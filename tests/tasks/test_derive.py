@@ -15,16 +15,16 @@ from capim.store import EmbeddingStore
 from capim.store.rows import delete
 from capim.store.schema import TABLES
 from capim.tasks import compare
-from capim.tasks.derive import Derivation, derive, one_by_one, page_key, stored_rows
+from capim.tasks.derive import Compute, Derivation, Derived, Work, derive, one_by_one, page_key, stored_rows
 from capim.tasks.metrics.table import METRICS
-from capim.tasks.runtime.references import CompareRef, EvaluationRef
+from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.why import reasons
 
 
 def compared(
     store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str, margin: float = 1.0
-) -> tuple[CompareRef, CompareRef]:
+) -> tuple[Derived, Derived]:
     how = {"store_uri": store.uri, "resampling": Resampling(replicates=50, margin=margin), "run": run}
     each = compare.compare_corpus.fn(evaluations, protocols=["t2i/all", "i2t/any"], **how)  # type: ignore[arg-type]
     return each, compare.compare_combined.fn(evaluations, **how)  # type: ignore[arg-type]
@@ -88,6 +88,10 @@ def _columns() -> tuple[list[str], list[pa.DataType]]:
     return columns.names, columns.types
 
 
+def work(wanted: Sequence[Derivation], compute: Compute) -> Work:
+    return Work(table="slices", wanted=wanted, compute=compute)
+
+
 @pytest.fixture
 def empty(tmp_path: Path) -> EmbeddingStore:
     return EmbeddingStore.open(tmp_path / "empty", create=True)
@@ -102,13 +106,13 @@ def test_what_the_store_has_whole_is_not_made_again(empty: EmbeddingStore) -> No
         return slices_of(each)
 
     a, b, c = map(derivation, "abc")
-    assert derive(empty, "slices", [a, b], one_by_one(compute), run="1", advance=steps.append) == [a.key, b.key]
+    first = derive(empty, work([a, b], one_by_one(compute)), run="1", advance=steps.append)
+    assert first == Derived(uses=(a.key, b.key), n_rows=4, n_made=2)
     assert (asked, steps) == (["a", "b"], [0, 2])
-    assert derive(empty, "slices", [a, c, b], one_by_one(compute), run="2", advance=steps.append) == [
-        *(a.key, c.key, b.key)
-    ]
+    second = derive(empty, work([a, c, b], one_by_one(compute)), run="2", advance=steps.append)
+    assert second == Derived(uses=(a.key, c.key, b.key), n_rows=6, n_made=1)
     assert (asked, steps) == (["a", "b", "c"], [0, 2, 2, 1])
-    derive(empty, "slices", [a], one_by_one(compute), run="3", advance=steps.append)
+    derive(empty, work([a], one_by_one(compute)), run="3", advance=steps.append)
     assert asked == ["a", "b", "c"]
     rows, entries = empty.rows("slices").to_pylist(), empty.rows("derived").to_pylist()
     assert Counter(row["derived"] for row in rows) == {a.key: 2, b.key: 2, c.key: 2}
@@ -123,7 +127,7 @@ def test_what_the_store_has_whole_is_not_made_again(empty: EmbeddingStore) -> No
 
 def test_what_the_store_has_in_part_is_made_again(empty: EmbeddingStore) -> None:
     a, b = map(derivation, "ab")
-    derive(empty, "slices", [a, b], one_by_one(slices_of), run="1")
+    derive(empty, work([a, b], one_by_one(slices_of)), run="1")
     delete(empty.connection, "slices", "slice", [a.row_key("second")])
     assert stored_rows(empty, "slices", [a.key, b.key]) == {b.key: 2}
 
@@ -137,7 +141,7 @@ def test_neighbours_of_one_group_are_one_commit_and_what_gives_nothing_is_left_o
     def one_of_two(todo: Sequence[Derivation]) -> list[dict[int, pa.Table]]:
         return [{}, {1: slices_of(todo[1])}]
 
-    derive(empty, "slices", todo[:2], one_of_two, run="1", advance=steps.append)
+    derive(empty, work(todo[:2], one_of_two), run="1", advance=steps.append)
     assert (stored_rows(empty, "slices", [each.key for each in todo]), steps) == ({todo[1].key: 2}, [0, 1])
 
 
@@ -153,7 +157,7 @@ def test_the_key_of_a_page_changes_with_what_it_shows(empty: EmbeddingStore) -> 
 
     a, b = map(derivation, "ab")
     none = key()
-    derive(empty, "slices", [a, b], one_by_one(slices_of), run="1")
+    derive(empty, work([a, b], one_by_one(slices_of)), run="1")
     assert key() == none  # no run asked for it
     keys = [none, key([]), key([a.key]), key([a.key, b.key]), key([a.key], corpora=["x"])]
     assert len({*keys}) == len(keys)

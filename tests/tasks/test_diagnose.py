@@ -32,7 +32,7 @@ def corpus() -> Corpus:
 
 def diagnose(store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...], run: str) -> int:
     how = {"store_uri": store.uri, "resampling": Resampling(replicates=100), "run": run}
-    return diagnose_corpus.fn(evaluations, **how).n_slices  # type: ignore[arg-type]
+    return diagnose_corpus.fn(evaluations, **how).n_rows  # type: ignore[arg-type]
 
 
 def test_slices_of_a_store_grown_encoder_by_encoder_are_those_of_one_made_at_once(

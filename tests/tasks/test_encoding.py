@@ -11,13 +11,14 @@ import pytest
 
 from capim.flows.config import RunConfig, run_config
 from capim.flows.embed import encode_settings
+from capim.flows.execution import named
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus, SetKey
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import entry_from, load_encoder, pipeline, resolve, spec_of
 from capim.tasks.runtime.encoding import EncodeSettings, EncodeWork, SetEncoder, encode_work
-from capim.tasks.runtime.references import CorpusRef, named
+from capim.tasks.runtime.references import CorpusRef
 
 OWN = {"name": "own", "adapter": "hf_dual", "checkpoint": "package:tiny/clip", "dim": 64}
 
@@ -121,5 +122,5 @@ def test_each_shard_names_itself_to_the_task_that_seals_the_sets(store, corpus) 
     )  # fmt: skip
     shards = [encode_work(replace(work, shard=shard)) for shard in range(2)]
     of_shards = [set(named(encoded)) for encoded in shards]
-    assert [len(each) for each in of_shards] == [1, 1] and of_shards[0] != of_shards[1]
+    assert [len(each) for each in of_shards] == [2, 2] and of_shards[0].isdisjoint(of_shards[1])
     assert of_shards[0] | of_shards[1] <= set(named({"work": work, "shards": shards}))

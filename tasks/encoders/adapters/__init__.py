@@ -11,15 +11,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import OWN, Plugin, PluginTable, loaded_module
 from capim.store.types import EncoderSpec
 
+ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 PIN = "revision:"
 """Beginning of an option that names the commit, version or digest of what a checkpoint needs beside itself."""
 UNUSED_WEIGHTS = "unused_weights"
@@ -27,6 +28,9 @@ UNUSED_WEIGHTS = "unused_weights"
 _HF_WEIGHTS = ("adapter_model.safetensors", "model*.safetensors", "adapter_model.bin", "pytorch_model*.bin")
 _LANGUAGE_HEADS = ("*lm_head.*", "projection_head.*")  # the second of ModernVBERT
 _OWN_WEIGHTS = "a module loads its own weights, from files that capim cannot know"
+OWN_FILE = "module"
+"""The adapter of a suite's row that names a Python file."""
+MTEB = "mteb"
 OWN_CODE_FORM = "my_model.py, my_adapter.py:load or my_package:load"
 _OWN_CODE = re.compile(r"(?P<where>.+\.py|[\w.]+):(?P<function>\w+)", re.ASCII)
 
@@ -49,7 +53,16 @@ class Adapter:
         unused: Patterns of the tensors of such files that no vector needs: heads that predict words or classes.
         requires: Import names of the libraries that it needs and that only an extra of capim installs.
         extra: The extra that installs them; empty if the core installation is enough.
-        endpoint: The model runs at an address, not here: see :mod:`tasks.encoders.adapters.endpoint`.
+        is_remote: The model runs at an address, not here: see :mod:`tasks.encoders.adapters.endpoint`.
+        is_file: The checkpoint is a Python file of the user.
+        library: The library that has the checkpoint in a table of its own and loads it in its own way; its version is
+            part of the model's identity.
+        open_clip: The checkpoint may be a name or file of open_clip, ``ARCHITECTURE/TAG`` or ``ARCHITECTURE@FILE``.
+        lora: The checkpoint may be a LoRA adapter over the weights of another repository.
+        related: Names the other repositories that a checkpoint needs, from its JSON files.
+        prompts: Where the roles and prompts of captions and images stand: in the files that sentence-transformers
+            saves, or in the table of late-interaction families; empty: nowhere.
+        resize: How images are resized where the checkpoint's files do not say.
         unverified: Why it cannot be known that every weight is from the checkpoint; empty: it is, or ``load_encoder``
             raises ``MissingWeightsError``.
         encoders: Of a package's adapter: its rows of the catalog by name, in the form of ``catalog.toml``, without the
@@ -67,7 +80,14 @@ class Adapter:
     unused: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     extra: str = ""
-    endpoint: bool = False
+    is_remote: bool = False
+    is_file: bool = False
+    library: str = ""
+    open_clip: bool = False
+    lora: bool = False
+    related: Callable[[ReadJson], Iterable[str | None]] = lambda read: ()
+    prompts: Literal["", "saved", "family"] = ""
+    resize: Literal["crop", "squash"] | None = None
     unverified: str = ""
     encoders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     package: str = OWN
@@ -96,6 +116,20 @@ def _of_package(plugin: Plugin, found: object) -> Adapter:
     )
 
 
+def _related_to_open_clip(read: ReadJson) -> Iterable[str | None]:
+    text = read("open_clip_config.json").get("model_cfg", {}).get("text_cfg", {})
+    yield text.get("hf_model_name")
+    # a checkpoint with its own tokenizer still names another repository, but does not need it
+    if not read("tokenizer_config.json"):
+        yield text.get("hf_tokenizer_name")
+
+
+def _related_to_jina(read: ReadJson) -> Iterable[str | None]:
+    config = read("config.json")
+    yield from (name.split("--")[0] for name in config.get("auto_map", {}).values() if "--" in name)
+    yield config.get("text_config", {}).get("hf_model_name_or_path")
+
+
 _OWN: dict[str, Adapter] = {
     "hf_dual": Adapter(
         title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP, TIPSv2",
@@ -108,6 +142,8 @@ _OWN: dict[str, Adapter] = {
         weights=_HF_WEIGHTS,
         unused=_LANGUAGE_HEADS,
         roles=True,
+        lora=True,
+        prompts="family",
         requires=("colpali_engine",),
         extra="colpali",
     ),
@@ -115,6 +151,8 @@ _OWN: dict[str, Adapter] = {
         title="open_clip: DFN, LAION, xlm-roberta, nllb-clip, MobileCLIP2, PE-Core, SigLIP",
         options=("caption_template", "max_length", "language"),
         weights=("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin"),
+        open_clip=True,
+        related=_related_to_open_clip,
         requires=("open_clip",),
         extra="openclip",
     ),
@@ -122,6 +160,7 @@ _OWN: dict[str, Adapter] = {
         title="jina-clip v1 and v2 (runs the checkpoint's own code, by consent)",
         options=("caption_template", "max_length", "truncate_dim"),
         weights=("model.safetensors", "pytorch_model.bin"),
+        related=_related_to_jina,
         requires=("einops", "timm"),
         extra="jina",
     ),
@@ -130,11 +169,13 @@ _OWN: dict[str, Adapter] = {
         title="unum-cloud/uform, versions 2 and 3",
         options=("caption_template",),
         weights=("*_encoder.safetensors", "*_encoder.pt", "torch_weight.pt"),
+        resize="crop",
         requires=("uform", "torchvision"),
         extra="uform",
     ),
-    "module": Adapter(
+    OWN_FILE: Adapter(
         title="a model in a user's Python file, in the form of COCO-SM",
+        is_file=True,
         options=("caption_template",),
         unverified=_OWN_WEIGHTS,
     ),
@@ -143,15 +184,18 @@ _OWN: dict[str, Adapter] = {
         title="sentence-transformers for images and text, MultiVectorEncoder too, each item in its role",
         options=("caption_template", "caption_role", "caption_prompt", "image_role", "image_prompt"),
         roles=True,
+        prompts="saved",
         weights=("model*.safetensors", "*/model*.safetensors", "pytorch_model*.bin", "*/pytorch_model*.bin"),
         unused=(*_LANGUAGE_HEADS, "cls.*", "*pooler.*", "vocab_*", "*predictions.*", "classifier.*", "decoder.bias"),
         requires=("sentence_transformers",),
         extra="sentence-transformers",
     ),
-    "mteb": Adapter(
+    MTEB: Adapter(
         title="any model of mteb's table that sees images, by mteb's own loader, prompts and roles",
         options=("task", "caption_role", "image_role"),
         roles=True,
+        lora=True,
+        library="mteb",
         requires=("mteb",),
         extra="mteb",
     ),
@@ -163,7 +207,7 @@ _OWN: dict[str, Adapter] = {
             *("caption_system", "last_turn", "api_key_env", "concurrency", "inputs_per_request"),
             *("requests_per_minute", "tokens_per_minute", "timeout_seconds", "body:", "caption_body:", "image_body:"),
         ),
-        endpoint=True,
+        is_remote=True,
         unverified="the weights are with the service",
     ),
 }

@@ -28,7 +28,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     """Load a sentence-transformers folder, or a late-interaction model of transformers (``…ForRetrieval``)."""
     from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 
-    folder = complete_folder(spec)
+    folder = complete_folder(spec, may_be_blind=True)
     _check_kind(spec, folder)
     model = {"single": SentenceTransformer, "multi": MultiVectorEncoder}[spec.vectors](
         str(folder),

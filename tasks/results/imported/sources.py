@@ -34,7 +34,7 @@ from capim.store.sets.columns_read import telling
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import mapped, read_contents
-from capim.store.types import Corpus, EncoderSpec, digest16
+from capim.store.types import OF_OUTCOMES, Corpus, EncoderSpec, digest16
 from capim.tasks.corpora.files import some
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
@@ -51,7 +51,6 @@ from capim.tasks.results.imported.tables import (
     read_hit_lists,
 )
 
-ADAPTER = "outcomes"
 Kind: TypeAlias = Literal["outcomes", "scores", "run", "qrels", "published"]
 
 CORPUS_COLUMNS = {"bivlc": ("caption", "negative_caption", "type", "subtype")}
@@ -264,7 +263,7 @@ def encoder_of_outcomes(
             stored model has another note.
     """
     for spec in namesakes:
-        if spec.adapter != ADAPTER:
+        if spec.adapter != OF_OUTCOMES:
             raise RequestError(
                 f"encoder {name!r} is in the store as another kind ({spec.adapter}, {spec.checkpoint}); import "
                 f"outcomes under another name, or with --same-as {name} if they are of that model"
@@ -275,7 +274,7 @@ def encoder_of_outcomes(
         if faults := note_faults(known, note):
             raise RequestError(faults)
         return known
-    return declared_encoder(name, ADAPTER, revision, note, dim=1)
+    return declared_encoder(name, OF_OUTCOMES, revision, note, dim=1)
 
 
 def evaluation_of(outcomes: Outcomes, encoder: EncoderSpec, corpus: Corpus) -> str:

@@ -1,0 +1,24 @@
+"""Decides if a command does without Prefect; `tasks.runtime.prefects` follows it when it is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_FILES = {".env": b"PREFECT_", "prefect.toml": b"", "pyproject.toml": b"[tool.prefect"}
+_SETTINGS = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+left_out = False
+
+
+def leave_prefect_out() -> None:
+    """Have this process do without Prefect, unless something names a server, or Prefect is imported.
+
+    A variable of the environment may name one, a profile, or a file in the working folder that Prefect reads. For the
+    command line, before flows are imported; elsewhere flows are Prefect's.
+    """
+    global left_out  # noqa: PLW0603 - what is imported is a state of the process
+    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
+    named = any(map(os.environ.get, _SETTINGS)) or (home / "profiles.toml").exists()
+    named = named or any(Path(file).is_file() and said in Path(file).read_bytes() for file, said in _FILES.items())
+    left_out = not named and "prefect" not in sys.modules
