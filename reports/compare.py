@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
-from capim.reports.elements import words
+from capim.reports.elements import tables, words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
 from capim.reports.elements.tables import estimate, numbers, pivot, texts, value
 from capim.reports.render import render_html, render_markdown
@@ -130,7 +130,7 @@ def _table(old: Snapshot, new: Snapshot, metrics: Metrics, moved: list[FigureCha
         texts("Encoder", lambda c: c.key[3]),
         texts("corpus", lambda c: c.key[0]),
         texts("protocol", lambda c: c.key[1]),
-        texts("metric", lambda c: metrics[c.key[2]].label),
+        tables.metrics(lambda c: metrics[c.key[2]]),
         numbers("old", lambda c: estimate(metrics[c.key[2]], old.results[c.key])),
         numbers("new", lambda c: estimate(metrics[c.key[2]], new.results[c.key])),
         numbers("difference", difference),

@@ -23,7 +23,6 @@ from capim.reports.app import filters
 from capim.reports.app.filters import QueryFilter, read_filter, shown
 from capim.reports.app.state import (
     PAGE,
-    Answer,
     EvaluatedTask,
     State,
     Statement,
@@ -41,6 +40,7 @@ from capim.reports.rows.report_data import CAUSES, grouped
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
+from capim.store.row_types import rows_in
 from capim.store.schema import Outcome, is_found, is_missed, texts
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, language_name
@@ -95,35 +95,36 @@ def _rows(
     """The queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     first = PAGE * (wanted.page - 1)
-    rows = state.rows(filters.some_of(wanted, evaluated, first=first)).to_pylist()
-    found = state.rows(filters.ranks_of(evaluated, [row["query_id"] for row in rows])).to_pylist()
-    ranks = {(row["protocol"], row["query_id"], row["encoder"]): row for row in found}
+    rows = rows_in(filters.ListedQuery, state.rows(filters.some_of(wanted, evaluated, first=first)))
+    found = rows_in(Outcome, state.rows(filters.ranks_of(evaluated, [row.query_id for row in rows])))
+    ranks = {(row.protocol, row.query_id, row.encoder): row for row in found}
     names = shown(wanted, evaluated)
-    picture = "query_ord" if evaluated.protocol.queries == "image" else "cluster"
     for at, row in enumerate(rows, first):
+        image = row.query_ord if evaluated.protocol.queries == "image" else row.cluster
         yield {
-            "id": row["query_id"],
-            "text": row["text"] or row["query_id"],
-            "language": row["language"],
-            "sha": shas[row[picture]].as_py() if evaluated.has_images and len(shas) else None,
-            "target": link(f"/query/{row['query_id']}", **wanted.but().parameters, at=at, within=row["protocol"]),
-            "ranks": [rank_cell(ranks.get((row["protocol"], row["query_id"], name))) for name in names],
+            "id": row.query_id,
+            "text": row.text or row.query_id,
+            "language": row.language,
+            "sha": shas[image].as_py() if evaluated.has_images and len(shas) else None,
+            "target": link(f"/query/{row.query_id}", **wanted.but().parameters, at=at, within=row.protocol),
+            "ranks": [rank_cell(ranks.get((row.protocol, row.query_id, name))) for name in names],
         }
 
 
-def rank_cell(row: Answer | None) -> tuple[str, str, str]:
+def rank_cell(row: Outcome | None) -> tuple[str, str, str]:
     """A rank as text, its mark, and what it means in words.
 
     Examples:
-        >>> rank_cell({"rank_best": 7, "rank_worst": 7}), rank_cell({"rank_best": 1, "rank_worst": 3}), rank_cell(None)
+        >>> from types import SimpleNamespace as Row
+        >>> rank_cell(Row(rank_best=7, rank_worst=7)), rank_cell(Row(rank_best=1, rank_worst=3)), rank_cell(None)
         (('7', 'bad', 'missed'), ('1–3', 'warn', 'tied'), ('–', 'muted', 'not evaluated'))
     """
     if row is None:
         return show.ABSENT, "muted", "not evaluated"
-    text = show.ranks(row["rank_best"], row["rank_worst"])
-    if is_missed(row["rank_best"]):
+    text = show.ranks(row.rank_best, row.rank_worst)
+    if is_missed(row.rank_best):
         return text, "bad", "missed"
-    return (text, "good", "found") if is_found(row["rank_worst"]) else (text, "warn", "tied")
+    return (text, "good", "found") if is_found(row.rank_worst) else (text, "warn", "tied")
 
 
 def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> dict[str, Any]:
@@ -270,11 +271,12 @@ def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: 
     if not at.isdecimal():
         return "", ""
     place, first = int(at), max(0, int(at) - 1)
-    found = dict(enumerate(state.rows(filters.some_of(wanted, evaluated, first=first, most=3)).to_pylist(), first))
+    listed = state.rows(filters.some_of(wanted, evaluated, first=first, most=3))
+    found = dict(enumerate(rows_in(filters.ListedQuery, listed), first))
 
     def target(of: int) -> str:
         row = found.get(of)
-        return link(f"/query/{row['query_id']}", **wanted.parameters, at=of, within=row["protocol"]) if row else ""
+        return link(f"/query/{row.query_id}", **wanted.parameters, at=of, within=row.protocol) if row else ""
 
     return target(place - 1), target(place + 1)
 

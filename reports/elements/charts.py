@@ -39,12 +39,13 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", *TRIANGLES, STA
 STYLE = Path(__file__).parents[1] / "templates" / "charts.json"
 SCRIPTS = Path("~/.cache/capim/scripts")
 WIDTH = 640
+ENCODER = "encoder"  # the field of a point that names its encoder
 Point: TypeAlias = dict[str, Any]
 """The data of one value of a chart: field to value."""
 
 
 def by_name(
-    names: Sequence[str], everyone: Sequence[str], field: str = "encoder", **options: Any
+    names: Sequence[str], everyone: Sequence[str], field: str = ENCODER, **options: Any
 ) -> tuple[alt.Color, alt.Shape]:
     """Colour and shape of every encoder of a chart; the same in all charts that are given the same ``everyone``.
 
@@ -60,8 +61,8 @@ def by_name(
 
 
 def tooltips(*fields: str) -> list[alt.Tooltip]:
-    """One line of the tooltip for every field of the data."""
-    return [alt.Tooltip(f"{field}:N") for field in fields]
+    """One line of the tooltip for the encoder, and one for every other field of the data."""
+    return [alt.Tooltip(f"{field}:N") for field in (ENCODER, *fields)]
 
 
 def interval_point(
@@ -79,7 +80,7 @@ def interval_point(
     value = math.nan if size is None else size
     low, high = ends(value, row.ci_low, row.ci_high)
     return {
-        "encoder": name,
+        ENCODER: name,
         "value": scale * value,
         "ci_low": scale * low,
         "ci_high": scale * high,
@@ -110,7 +111,7 @@ def strips(
     *,
     height: int,
     width: int = WIDTH,
-    row: str = "encoder",
+    row: str = ENCODER,
     order: Sequence[str] = (),
     size: int = 80,
     opacity: float = 0.75,
@@ -180,7 +181,7 @@ def _points(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """The data of encoders in a specification: that of the whole, or of its layers, which share it."""
     parts = (spec, *spec.get("layer", ()))
     found = (part.get("data", {}).get("values", [{}]) for part in parts)
-    return next((tuple(values) for values in found if "encoder" in values[0]), ())
+    return next((tuple(values) for values in found if ENCODER in values[0]), ())
 
 
 def _draw(spec: Mapping[str, Any], *, prefix: str) -> str:

@@ -36,6 +36,11 @@ def numbers(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", e
     return Column(heading=heading, group=group, numeric=True, explain=explain), cell
 
 
+def metrics(facts: Callable[[T], MetricFacts]) -> ColumnOf[T]:
+    """A column with the name of the metric of a row."""
+    return texts("metric", lambda row: facts(row).label)
+
+
 def measures(
     heading: str,
     number: Callable[[T], float | None],

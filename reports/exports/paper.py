@@ -114,7 +114,7 @@ def methods(data: ReportData) -> str:
     for name, corpus in sorted(data.corpora.items()):
         size = f"{corpus.images.num_rows:,} images, {corpus.captions.num_rows:,} captions"
         corpora.append(f"{breakable(name)} ({size}){_cite(*_OF_CORPORA.get(name.partition('-sample')[0], ()))}")
-    encoders = show.count(len(data.encoder_names()), "encoder")
+    encoders = show.encoders(len(data.encoder_names()))
     sentences = [
         f"We evaluate {encoders} on {show.listing(corpora)} with capim~{version('capim')}.",
         "Every image and caption is encoded once; the figures are computed from the stored embeddings by exact search.",
@@ -280,7 +280,7 @@ def _languages(data: ReportData, corpus: str) -> bytes:
 
     encoders = best_first(1)[:_MOST]
     points = [
-        {"language": code, "encoder": name, "value": value, "text": show.number(value, 0), "dark": value > 55}
+        {"language": code, charts.ENCODER: name, "value": value, "text": show.number(value, 0), "dark": value > 55}
         for (code, name), value in cells.items()
         if name in encoders
     ]

@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.reports.format import count
+from capim.reports import format as show
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
 from capim.reports.rows.report_data import Figure, ReportData, figure_of, redacted, without_paths
 from capim.reports.rows.standing import with_chance, with_one_budget
@@ -245,7 +245,7 @@ def _larger_families(
         if shown and any((*figure, encoder) not in known for encoder in compared_encoders(every))
     }
     return tuple(
-        f"On {corpus}, p-values are adjusted over the pairs of all {count(of_all, 'encoder')} that were compared, of "
+        f"On {corpus}, p-values are adjusted over the pairs of all {show.encoders(of_all)} that were compared, of "
         f"which this report shows {of_shown}."
         for corpus, (of_all, of_shown) in sizes.items()
     )

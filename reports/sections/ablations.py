@@ -137,7 +137,11 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Ablation]) -> Table:
 
 
 def _curve(
-    data: ReportData, table: Table, rows: Sequence[Ablation], costs: Sequence[str] = (*COSTS,), series: str = "encoder"
+    data: ReportData,
+    table: Table,
+    rows: Sequence[Ablation],
+    costs: Sequence[str] = (*COSTS,),
+    series: str = charts.ENCODER,
 ) -> Chart | None:
     """The value over the first cost that a series has at two settings or more; of methods, the change of the value."""
     metric = data.metric(rows[0].metric)
@@ -169,12 +173,12 @@ def _curve(
     y_title = f"change of {metric.label}, percentage points" if changes else y_title
     colour, shape = charts.by_name(names, names if changes else data.encoder_names(), series)
     x_title, scale = f"{COSTS[cost]}{' (logarithmic)' * logarithmic}", alt.Scale(nice=False, padding=20, **kind)
-    x, tooltip = alt.X("cost:Q", title=x_title, scale=scale), charts.tooltips("encoder", "setting", "text")
+    x, tooltip = alt.X("cost:Q", title=x_title, scale=scale), charts.tooltips("setting", "text")
     base = alt.Chart(alt.Data(values=points)).encode(x=x, color=colour, tooltip=tooltip)
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
     lines = [] if changes else [base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q")]
     layers = (*lines, *charts.intervals(base, y, size=60, opacity=0.6, shape=shape))
-    by_point = [f"{p['encoder']}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
+    by_point = [f"{p[charts.ENCODER]}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
     return charts.finish(
         alt.layer(*layers).properties(width=charts.WIDTH, height=260),
         name=f"{table.id}-{cost.replace('_', '-') if changes else 'curve'}",

@@ -10,7 +10,17 @@ import altair as alt
 from capim.reports import format as show
 from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, anchor, difference_cell, numbers, pivot, texts, value, verdict_cell
+from capim.reports.elements.tables import (
+    ColumnOf,
+    anchor,
+    difference_cell,
+    metrics,
+    numbers,
+    pivot,
+    texts,
+    value,
+    verdict_cell,
+)
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import claimed, contenders, decision_of, headline_tasks, intervals_of, planned_of
 from capim.store.schema import Comparison
@@ -105,13 +115,13 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
         within=(100.0 if fraction else 1.0) * (rows[0].margin or 0.0),
         words="words",
         color=alt.Color("state:N", scale=states, legend=None),
-        tooltip=charts.tooltips("encoder", "text", "words"),
+        tooltip=charts.tooltips("text", "words"),
     )
     within, name = words.margin(facts, rows[0].margin), anchor("differences", corpus, protocol, metric)
     far = [f"{r.encoder_a} ({words.difference(facts, r.difference)})" for r in every if r not in rows]
     shaded = f"Shaded: less than {within} apart, the margin of equivalence." if within else ""
     folded = f"Further off, by a test: {show.some(far, most=6)}." if far else ""
-    by_encoder = "; ".join(f"{p['encoder']}: {p['text']}, {p['words']}" for p in points)
+    by_encoder = "; ".join(f"{r.encoder_a}: {p['text']}, {p['words']}" for r, p in zip(rows, points, strict=True))
     return charts.finish(
         picture,
         name=name,
@@ -161,7 +171,7 @@ def pairs(data: ReportData, corpus: str, rows: list[Comparison], *, id_: str = "
         rows,
         texts("Pair", pair, explain="The first minus the second"),
         texts("task", lambda r: data.titled(corpus, r.protocol)),
-        texts("metric", lambda r: facts(r).label),
+        metrics(facts),
         numbers("difference", lambda r: difference_cell(facts(r), r), explain=unit),
         texts("the first is", lambda r: verdict_cell(facts(r), r)),
         texts("family", lambda r: r.family, explain="Headline: pre-declared; exploratory: all others"),

@@ -92,7 +92,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-35)),
         y=alt.Y("language:N", sort=[language_name(code) for code in codes], title=None),
-        tooltip=charts.tooltips("encoder", "language", "translator", "text"),
+        tooltip=charts.tooltips("language", "translator", "text"),
     )
     colour = alt.Color("value:Q", title="R@1, percent", scale=shades, legend=legend)
     number = base.mark_text(fontSize=11, color="currentColor").encode(text=alt.Text("value:Q", format=".0f"))
@@ -104,7 +104,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     spread = [
         f"{name}: from {show.number(min(own)[0])} in {min(own)[1]} to {show.number(max(own)[0])} in {max(own)[1]}"
         for name in encoders
-        if (own := [(p["value"], p["language"]) for p in points if p["encoder"] == name])
+        if (own := [(p["value"], p["language"]) for p in points if p[charts.ENCODER] == name])
     ]
 
     def column(name: str, way: str) -> ColumnOf[str]:

@@ -242,7 +242,7 @@ def _ranking(data: ReportData) -> Table:
         name, explain = corpus["corpus"], f"{_headline(data, corpus)}, percent: {corpus['headline']}"
         of_corpus = {encoder: json.loads(row.headlines).get(name) for encoder, row in means.items()}
         columns.append(tables.measures(name, of_corpus.get, show.percent, group="headlines", explain=explain))
-    ranked = show.count(first.n_encoders, "encoder")
+    ranked = show.encoders(first.n_encoders)
     return tables.pivot(
         "ranking-corpora",
         f"{ranked} over {show.count(first.n_corpora, 'corpus', 'corpora')}",

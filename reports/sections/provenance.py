@@ -10,7 +10,7 @@ from operator import itemgetter
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table, Text
-from capim.reports.elements.tables import estimate, measures, numbers, pivot, texts
+from capim.reports.elements.tables import estimate, measures, metrics, numbers, pivot, texts
 from capim.reports.rows.report_data import ReportData, detail_of, figure_of, goodness, grouped, without_paths
 from capim.store.row_types import rows_in
 from capim.store.schema import Published, Run, Skipped, Slice
@@ -231,7 +231,7 @@ def _of_others(data: ReportData) -> Table:
         texts("Model", lambda r: r.model),
         texts("corpus", lambda r: r.dataset),
         texts("task", lambda r: data.titled(r.dataset, r.protocol)),
-        texts("metric", lambda r: data.metric(r.metric).label),
+        metrics(lambda r: data.metric(r.metric)),
         numbers("published", lambda r: words.value(data.metric(r.metric), r.value)),
         numbers("best here", best),
         texts("protocol there", lambda r: r.difference),
@@ -276,7 +276,7 @@ def _published(data: ReportData, rows: list[Slice]) -> Table:
         texts("Encoder", lambda r: r.encoder),
         texts("corpus", lambda r: r.corpus),
         texts("task", task),
-        texts("metric", lambda r: data.metric(r.metric).label),
+        metrics(lambda r: data.metric(r.metric)),
         numbers("here", lambda r: estimate(data.metric(r.metric), r)),
         measures("published", lambda r: detail_of(r).get("published"), show.percent),
         measures("difference", difference, show.points, explain="Percentage points"),

@@ -165,17 +165,17 @@ def _contrast(group: SliceGroup, kept: list[Slice]) -> list[Chart] | list[Table]
     x = alt.X("ci_low:Q", title=x_title, scale=alt.Scale(zero=True))
     height = max(120, len(features) * (14 + 9 * len(names)))
     look = {"color": colour, "shape": shape, "yOffset": alt.YOffset("encoder:N", sort=names)}
-    tooltip = charts.tooltips("encoder", "feature", "text")
+    tooltip = charts.tooltips("feature", "text")
     picture = charts.strips(
         points, x, height=height, row="feature", order=features, size=55, within=0.0, tooltip=tooltip, **look
     )
-    clear = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
+    clear = [f"{p['feature']}, {p[charts.ENCODER]}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
         picture,
         name=group.id(),
         title=title,
         alt_text=f"Differences of {metric}, {of.title}, between queries with and without each of "
-        f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
+        f"{show.count(len(features), 'feature')}, for {show.encoders(len(names))}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
         data=table,
         note=f"Left of the line: {'lower' if facts.is_own or lower_is_better else 'harder'} with the feature.",

@@ -122,7 +122,7 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
     ]
     unbeaten = show.listing([name for name in names if frontier[name]], "or")
     claim = f" No other encoder is both {'faster' if fast else 'smaller'} and better than {unbeaten}." * shown
-    by_point = " ".join(f"{p['encoder']}: {p['text']} at {p['speed']}." for p in points)
+    by_point = " ".join(f"{name}: {p['text']} at {p['speed']}." for name, p in zip(names, points, strict=True))
     table = pivot(
         f"speed-{corpus}-data",
         f"Accuracy and {'speed' if fast else 'size'} on {corpus}",
@@ -139,11 +139,11 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
     line += " of the measured values, not all of which are shown to differ in speed" if alike and not shown else ""
     up = "down" if rows[0].lower_is_better else "up"
     return charts.finish(
-        _picture(points, f"{metric}, {of.titled}, percent", metric, data.encoder_names(), fast=fast),
+        _picture(points, names, f"{metric}, {of.titled}, percent", metric, data.encoder_names(), fast=fast),
         name=f"speed-{corpus}",
         title=f"Accuracy against {'speed' if fast else 'size'}, {corpus}",
         alt_text=f"{metric}, {of.title}, over {'images per second' if fast else 'bytes per image'} for "
-        f"{show.count(len(rows), 'encoder')}. {by_point}{claim}",
+        f"{show.encoders(len(rows))}. {by_point}{claim}",
         data=table,
         note=f"{line}; {up} and to the {'right' if fast else 'left'} is better."
         + (f" Measured on {show.listing(devices)}." if fast else "")
@@ -160,9 +160,9 @@ def _is_shown(rates: dict[str, Speed], rows: Sequence[Result], best: list[bool])
 
 
 def _picture(
-    points: list[charts.Point], y_title: str, metric: str, everyone: list[str], *, fast: bool
+    points: list[charts.Point], names: list[str], y_title: str, metric: str, everyone: list[str], *, fast: bool
 ) -> alt.LayerChart:
-    colour, shape = charts.by_name([p["encoder"] for p in points], everyone)
+    colour, shape = charts.by_name(names, everyone)
     cost = alt.Tooltip("speed:N", title="speed" if fast else "size")
     x_title = "images per second (forward pass, logarithmic)" if fast else "bytes per image (logarithmic)"
     base = alt.Chart(alt.Data(values=points)).encode(
