@@ -41,6 +41,7 @@ from capim.tasks.runtime.references import encoder_name, rows_of
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import Benchmarked
+    from capim.reports.rows.standing import AgainstBest, TestedPair
     from capim.tasks.derive import Derived
     from capim.tasks.metrics.custom import CustomMetric
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef
@@ -271,7 +272,7 @@ def _evaluate_metric(
     quiet: bool,
     results: bool,
     first: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[AgainstBest] | list[TestedPair]:
     """Store a user's metric; returns its results, each tested against the best; without ``results`` its comparisons.
 
     Raises:
@@ -398,7 +399,7 @@ def _words(rows: Sequence[Ranking]) -> list[str]:
         f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",
         *["few images: in so few, tests of skewed differences err more often than they say"] * rests_on_few(rows),
         *about_corpora(json.loads(first.corpora)),
-        *(f"{LIKE_THESE}: {reason}" for reason in sorted(like_these)),
+        *(f"{LIKE_THESE}: {reason}" for reason in sorted(filter(None, like_these))),
         *(f"{row.encoder}: {row.reason}" for row in rows if row.value is None),
     ]
 

@@ -373,7 +373,7 @@ def summary(comparisons: Sequence[Comparison]) -> list[str]:
 _PLAIN = {"wilson": "Wilson's", "t": "Student's t", "woodruff": "Woodruff's"}  # no draws
 
 
-def intervals_of(rows: Iterable[Result | Comparison | Ranking], units: str = "images") -> str:
+def intervals_of(rows: Iterable[Any], units: str = "images") -> str:
     """How the intervals of a table were made, with the draws of those that need any.
 
     Examples:
