@@ -16,7 +16,7 @@ from capim.tasks.derive import Derivation, Derived, Made, Work, derive, one_by_o
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
-from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values

@@ -265,10 +265,10 @@ def task_of(corpus: Corpus, protocol: str) -> RetrievalTask | None:
 def _qrel_lines(task: RetrievalTask, ids: NDArray[np.object_]) -> Iterator[str]:
     queries = [trec_id(query) for query in task.query_ids.tolist()]
     grades = [1] * len(task.relevant) if task.grades is None else task.grades.tolist()
-    for at, item, grade in zip(task.query_of_relevant.tolist(), ids[task.relevant].tolist(), grades, strict=True):
+    for at, item, grade in zip(task.query_of_relevant.tolist(), ids[task.relevant_ords].tolist(), grades, strict=True):
         yield f"{queries[at]} 0 {item} {grade}\n"
-    for at, item in () if task.dismissed is None else task.dismissed.tolist():
-        yield f"{queries[at]} 0 {ids[item]} 0\n"
+    for at, item in () if task.dismissed is None else task.dismissed:
+        yield f"{queries[at]} 0 {ids[task.item_space.ords_of(item)]} 0\n"
 
 
 def _run_lines(outcomes: pa.Table, ids: NDArray[np.object_], encoder: str) -> Iterator[str]:

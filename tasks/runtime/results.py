@@ -17,7 +17,7 @@ from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import MAIN, Kind, Protocol
-from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, LanguagePart, language_rows, part_of, rsum_row

@@ -23,8 +23,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.runtime.references import SetsRef
 
 if TYPE_CHECKING:
-    from capim.tasks.ranking.cosine import VectorRows
-    from capim.tasks.ranking.maxsim_products import Blocks
+    from capim.tasks.ranking.vectors import Blocks, VectorRows
 
 
 K = TypeVar("K")

@@ -73,7 +73,7 @@ def warm_captions(layout, protocol):
     """The task of the captions that name a warm colour; they search all images."""
     task = own_items(layout, protocol)
     texts = layout.corpus.captions["text"].to_pylist()
-    return task.of_queries(np.flatnonzero([any(w in texts[q] for w in ("red", "gold")) for q in task.queries]))
+    return task.of_queries(np.flatnonzero([any(w in texts[q] for w in ("red", "gold")) for q in task.query_ords]))
 
 
 WARM = ProtocolRule(
