@@ -40,7 +40,7 @@ from capim.tasks.runtime.references import encoder_name, rows_of
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import BenchmarkRef, Compared
-    from capim.tasks.metrics.custom import CustomMetric
+    from capim.tasks.metrics import Metric
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef, MetricRef, RankingRef
 
 T = TypeVar("T")
@@ -197,7 +197,7 @@ def evaluate(
     config: Annotated[RunConfig, EvaluateOptions],
     *,
     quiet: bool,
-    metric: str | CustomMetric | Callable[..., object] | None = None,
+    metric: str | Metric | Callable[..., object] | None = None,
     judgements: Annotated[str | None, "FILE.csv"] = None,
 ) -> Rows:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
@@ -247,7 +247,7 @@ def evaluate(
     return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
 
 
-def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, CustomMetric]:
+def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, Metric]:
     """The metric of a file of judgements; one of judged misses is of some encoders, one corpus and one protocol."""
     from capim.tasks.metrics.custom import with_judgements
     from capim.tasks.runtime.judged_misses import corrected_metric, read_judged_misses
@@ -264,7 +264,7 @@ def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, CustomMetri
 
 def _evaluate_metric(
     config: RunConfig,
-    metric: str | CustomMetric | Callable[..., object],
+    metric: str | Metric | Callable[..., object],
     *,
     quiet: bool,
     results: bool,
@@ -288,7 +288,7 @@ def _evaluate_metric(
     if left_out and not figures + pairs:
         raise RequestError(left_out)
     say(*(f"left out: {line}" for line in left_out))
-    say(f"{f'{len(figures)} results and ' if results else ''}{len(pairs)} comparisons by {loaded} stored")
+    say(f"{f'{len(figures)} results and ' if results else ''}{len(pairs)} comparisons by {loaded.name} stored")
     return against_best(in_order(figures), pairs) if results else pair_rows(pairs, first)
 
 
@@ -298,7 +298,7 @@ def compare(
     quiet: bool,
     a: str | None = None,
     b: str | None = None,
-    metric: str | CustomMetric | Callable[..., object] | None = None,
+    metric: str | Metric | Callable[..., object] | None = None,
 ) -> Rows:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 

@@ -211,8 +211,8 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
 
 
 def _take_up(connection: Connection) -> Iterator[Upgraded]:
-    """Move what tables of format 7 held into columns: keys of runs, seconds of slices; remove these tables."""
-    for name in sorted({"pair_facts", "timings", "uses"} & {*connection.names()}):
+    """Move what tables of older formats held into columns: keys of runs, seconds of slices; remove these tables."""
+    for name in sorted({"metrics", "pair_facts", "timings", "uses"} & {*connection.names()}):
         rows = _rows(connection, name)
         if name == "pair_facts":
             delete(connection, "derived", "kind", ["pair"])
@@ -220,7 +220,7 @@ def _take_up(connection: Connection) -> Iterator[Upgraded]:
             seconds = {row["slice"]: row["seconds_per_query"] for row in rows}
             timed = [row for row in _rows(connection, "slices") if row["slice"] in seconds]
             register(connection, "slices", [{**row, "seconds_per_query": seconds[row["slice"]]} for row in timed])
-        else:
+        elif name == "uses":
             lists = {row["uses"]: row["keys"] for row in rows}
             runs = [row for row in _rows(connection, "runs") if row["uses"]]
             keys = [sorted({key for each in row["uses"] for key in lists.get(each, [each])}) for row in runs]

@@ -337,13 +337,6 @@ PUBLISHED = _columns(
     *required(pa.string(), "source", "difference"),
     *_MADE,
 )
-METRICS = _columns(
-    *required(pa.string(), "metric", "title", "heading", "unit"),  # what `store.types.MetricFacts` says of it
-    *required(pa.bool_(), "higher_is_better"),
-    *required(pa.string(), "headline"),
-    *required(pa.bool_(), "aggregate"),
-    *_MADE,
-)
 RUNS = _columns(
     *required(pa.string(), "run", "name"),
     *required(pa.string(), "config"),  # JSON of the RunConfig, without secrets
@@ -478,7 +471,6 @@ ANALYSES = {
     "imports": StoredTable(columns=IMPORTS, key=("imported",)),
     "published": StoredTable(columns=PUBLISHED, key=("published",)),
     "weights": StoredTable(columns=WEIGHTS, key=("encoder_fingerprint",)),
-    "metrics": StoredTable(columns=METRICS, key=("metric",)),
     "runs": StoredTable(columns=RUNS, key=("run",), shared=False),
     "watched": StoredTable(
         columns=WATCHED,

@@ -18,6 +18,7 @@ from capim.tasks.analyses.analysis import Slice, slice_rows
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
+from capim.tasks.metrics.retrieval import JUDGED_RECALLS, NDCG_5, NDCG_10, RECALLS
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import dense_score_rows
 from capim.tasks.ranking.evaluate import Side, by_gallery_size
@@ -45,8 +46,8 @@ from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
+SHOWN = {metric.name for metric in (*RECALLS, NDCG_5, NDCG_10, JUDGED_RECALLS[-1])}
 TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents
-METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
 
 
 @task("fuse", run_name="fuse-{members[0].sets.corpus}")
@@ -297,5 +298,5 @@ def result_slices(
             detail=detail,
         )
         for row in results.to_pylist()
-        if row["metric"] in METRICS_SHOWN
+        if row["metric"] in SHOWN
     ]

@@ -16,6 +16,7 @@ from capim.store.schema import COMPARISONS
 from capim.store.types import Corpus
 from capim.tasks.derive import Derivation, Made, derive, one_by_one
 from capim.tasks.hub.progress import track
+from capim.tasks.metrics import Metric
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
@@ -69,8 +70,9 @@ def derive_comparisons(
     protocols: Sequence[str],
     resampling: Resampling,
     run: str,
+    metrics: Sequence[Metric] | None = None,
 ) -> CompareRef:
-    """What :func:`compare_corpus` stores."""
+    """Store what :func:`compare_corpus` stores; by ``metrics`` that a user gave, instead of the table's."""
     sets = evaluations[0].sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     chosen = {protocol.id: protocol for protocol in select_protocols(corpus, protocols)}
@@ -85,14 +87,14 @@ def derive_comparisons(
                 if protocol in e.evaluations
             }
             outcomes = read_all_outcomes(store, ids, chosen[protocol])
-            metrics = [metric for metric in compared_metrics(outcomes.values()) if metric.name in places]
-            figures = compared_figures(outcomes, metrics, drawn_clusters(corpus, chosen[protocol]))
+            compared = [metric for metric in compared_metrics(outcomes.values(), metrics) if metric.name in places]
+            figures = compared_figures(outcomes, compared, drawn_clusters(corpus, chosen[protocol]))
             made = dict.fromkeys(places.values(), COMPARISONS.empty_table())
             for each in figures:
                 made[places[each.figure.metric]] = _rows([each], corpus, resampling, run)
             yield made
 
-    wanted = wanted_comparisons(corpus, evaluations, list(chosen), resampling)
+    wanted = wanted_comparisons(corpus, evaluations, list(chosen), resampling, metrics)
     with track(f"{sets.corpus} · comparing", total=len(wanted), unit="figures") as advance:
         keys = derive(store, "comparisons", wanted, compute, run=run, advance=advance)
     return CompareRef(uses=tuple(keys))
@@ -143,20 +145,27 @@ def _rows(figures: Iterable[ComparedFigure], corpus: Corpus, resampling: Resampl
 
 
 def wanted_comparisons(
-    corpus: Corpus, evaluations: Sequence[EvaluationRef], protocols: Sequence[str], resampling: Resampling
+    corpus: Corpus,
+    evaluations: Sequence[EvaluationRef],
+    protocols: Sequence[str],
+    resampling: Resampling,
+    metrics: Sequence[Metric] | None = None,
 ) -> list[Derivation]:
-    """What :func:`compare_corpus` makes: comparisons of these encoders by every metric and protocol."""
+    """Return what :func:`compare_corpus` makes: comparisons of these encoders by every metric and protocol."""
     headline = planned_figures(protocols_of(corpus))
     return [
         Derivation(
             kind="comparison",
             subject={"corpus": corpus.fingerprint, "protocol": protocol.id, "metric": metric.name},
-            inputs=inputs_of(evaluations, [protocol.id]),
+            inputs=[
+                *inputs_of(evaluations, [protocol.id]),
+                *metric.inputs(e.evaluations[protocol.id] for e in evaluations if protocol.id in e.evaluations),
+            ],
             settings=asdict(resampling) | {"headline": Figure(protocol.id, metric.name) in headline},
             version=str(metric.version),
         )
         for protocol in select_protocols(corpus, protocols)
-        for metric in METRICS.values()
+        for metric in metrics or METRICS.values()
     ]
 
 

@@ -22,9 +22,10 @@ from capim.store.schema import texts
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
-from capim.tasks.derive import Derivation, Made, derive, one_by_one, page_key
+from capim.tasks.derive import Derivation, Made, derive, one_by_one, page_key, with_column
 from capim.tasks.hub.progress import track
-from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
+from capim.tasks.metrics import Metric
+from capim.tasks.metrics.table import RSUM, on_leaderboard, planned_figures, version_of
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, GATED, gate_rows, judge_results, published
@@ -67,9 +68,14 @@ def diagnose_corpus(
 
 
 def analysing(
-    store: EmbeddingStore, corpus: Corpus, evaluations: Sequence[EvaluationRef], resampling: Resampling, run: str
+    store: EmbeddingStore,
+    corpus: Corpus,
+    evaluations: Sequence[EvaluationRef],
+    resampling: Resampling,
+    run: str,
+    metric: Metric | None = None,
 ) -> Callable[[Sequence[Derivation]], Iterable[Made]]:
-    """What makes the slices of analyses of these evaluations."""
+    """Return what makes the slices of analyses of these evaluations; ``metric`` is one that a user gave."""
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
     specs = {name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()}
     protocols = {protocol.id: protocol for protocol in diagnosed(corpus, evaluations)}
@@ -81,23 +87,29 @@ def analysing(
     @lru_cache(maxsize=1)  # outcomes of one protocol are in memory at a time
     def whole(protocol: str) -> AnalysisInput:
         ids = {e.sets.encoder: e.evaluations[protocol] for e in evaluations if protocol in e.evaluations}
-        return AnalysisInput(
+        outcomes = read_all_outcomes(store, ids, protocols[protocol])
+        data = AnalysisInput(
             corpus=corpus,
             protocol=protocols[protocol],
-            outcomes=read_all_outcomes(store, ids, protocols[protocol]),
+            outcomes=outcomes,
             specs=specs,
             resampling=resampling,
             vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),
             items=item_reader(store, fingerprints, corpus.fingerprint),
             truncated=truncated(),
         )
+        if metric is None:
+            return data
+        given = {name: metric.per_query(of_encoder) for name, of_encoder in outcomes.items()}
+        return replace(data, metric=metric.name, given=given)
 
     def rows_of(each: Derivation) -> pa.Table:
         data, encoder = whole(each.subject["protocol"]), each.subject["encoder"]
         if encoder:
             data = replace(data, outcomes={encoder: data.outcomes[encoder]})
         slices = slices_of(ANALYSES[each.subject["analysis"]], data)
-        return slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
+        rows = slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
+        return rows if metric is None else with_column(rows, "metric_version", [str(metric.version)] * len(rows))
 
     return one_by_one(rows_of, by=lambda each: each.subject["protocol"])
 
@@ -108,8 +120,16 @@ def wanted_analyses(
     evaluations: Sequence[EvaluationRef],
     analyses: Sequence[str],
     resampling: Resampling,
+    metric: Metric | None = None,
 ) -> list[Derivation]:
-    """The analyses of these evaluations: those that are named, else all that do not run on request only."""
+    """Return the analyses of these evaluations: those that are named, else all that do not run on request only.
+
+    By a ``metric`` that a user gave, those over parts of the queries of each protocol that is analysed.
+    """
+
+    def versions(protocol: Protocol) -> list[str]:
+        return [f"{name} {version_of(name)}" for name in on_leaderboard(protocol.kind)]
+
     tags = defaultdict[str, list[str]](list)
     for sealed in store.sealed_sets():
         if sealed.key.corpus_fingerprint == corpus.fingerprint:
@@ -122,13 +142,17 @@ def wanted_analyses(
                 "corpus": corpus.fingerprint,
                 "protocol": protocol.id,
                 "encoder": "" if analysis.looks_at_all else group[0].sets.encoder,
+                **({} if metric is None else {"metric": metric.name}),
             },
             inputs=[
                 *inputs_of(group, [protocol.id]),
+                *(metric.inputs(e.evaluations[protocol.id] for e in group) if metric else ()),
                 *(tag for each in group for tag in tags[each.sets.encoder_fingerprint] if "vectors" in analysis.needs),
             ],
             settings=asdict(resampling),
-            version="; ".join([str(analysis.version), *(f"{m} {version_of(m)}" for m in SHOWN[protocol.kind])]),
+            version="; ".join(
+                [str(analysis.version), *(versions(protocol) if metric is None else [str(metric.version)])]
+            ),
         )
         for protocol in diagnosed(corpus, evaluations)
         for analysis in applying(protocol, analyses)

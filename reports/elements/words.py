@@ -43,7 +43,7 @@ def unit(metric: MetricFacts, *, difference: bool = False) -> str:
 
 def described(metric: MetricFacts) -> str:
     """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
-    return f"{metric.title.rstrip('.')} ({metric.name})" if metric.is_own else metric.label
+    return f"{metric.title.rstrip('.')} ({metric.name})" if metric.has_table else metric.label
 
 
 def figure(metric: MetricFacts, row: Row) -> str:

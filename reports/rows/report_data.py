@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -16,6 +16,7 @@ from capim.store import SealedSet
 from capim.store.errors import without_credentials
 from capim.store.files import json_value
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
+from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import Protocol
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ Row: TypeAlias = Mapping[str, Any]
 K = TypeVar("K")
 T = TypeVar("T")
 
-R1, WITHOUT = "R@1", "R@1 without ambiguous misses"
+R1 = RECALLS[0].name
+WITHOUT = f"{R1} without ambiguous misses"
 SHARE = "share of misses"
 CAUSES = ("annotation", "agreement")  # of ambiguous misses
 _OWN_UNITS = (
@@ -34,7 +36,8 @@ _OWN_UNITS = (
     *(f"mean cosine of {pair}" for pair in ("two images", "two captions", "an image and a caption")),
 )
 ANALYSIS_METRICS = {  # of slices alone; all others are shares of something
-    name: MetricFacts(name=name, title=name, heading=name.replace("log l", "log-l"), unit="own") for name in _OWN_UNITS
+    name: MetricFacts(name=name, title=name, heading=name.replace("log l", "log-l"), place="none")
+    for name in _OWN_UNITS
 }
 TABLES = ("results", "comparisons", "rankings", "slices", "batches", "runs")
 
@@ -207,7 +210,11 @@ class ReportData:
 
     def metric(self, name: str) -> MetricFacts:
         """What is stored of a metric; of one that only an analysis has, its name."""
-        return self.metrics.get(name) or ANALYSIS_METRICS.get(name) or MetricFacts(name=name, title=name)
+        return (
+            self.metrics.get(name)
+            or ANALYSIS_METRICS.get(name)
+            or MetricFacts(name=name, title=name, unit="percent", place="none")
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -279,6 +286,12 @@ def detail_of(row: Row) -> dict[str, Any]:
     detail: dict[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
     seconds = row["seconds_per_query"]
     return detail if seconds is None else {**detail, "seconds_per_query": seconds}
+
+
+def of_package(rows: Sequence[Row]) -> str:
+    """The package of an analysis with the version that made these slices; empty for an analysis of capim."""
+    package = rows[0]["analysis_version"].partition(" of ")[2]
+    return f" ({package})" if package else ""
 
 
 _PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")

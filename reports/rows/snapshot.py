@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capim.reports.rows.reading import stored_metrics
+from capim.reports.rows.reading import facts_of_metrics
 from capim.reports.rows.report_data import redact
 from capim.store import EmbeddingStore
 from capim.store.current import States, current_rows
@@ -164,7 +164,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in current},
         versions=_versions(row for row in runs if row["started"] <= end),
         devices=tuple(sorted({row["device"] for row in until("batches", "device", "created")})),
-        metrics=stored_metrics(store, {row["metric"] for row in current}),
+        metrics=facts_of_metrics(store, current),
         removed=tuple(removed),
     )
 

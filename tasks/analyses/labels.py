@@ -13,6 +13,7 @@ import numpy as np
 
 from capim.store.schema import LABEL
 from capim.tasks.analyses.analysis import (
+    METRIC,
     AnalysisInput,
     QueryValues,
     SingleVectors,
@@ -24,7 +25,6 @@ from capim.tasks.analyses.analysis import (
 from capim.tasks.metrics import METRICS
 
 CONFUSIONS = 10  # of an encoder, those with most images
-METRIC = "R@1"
 
 
 def classes(data: AnalysisInput) -> Iterator[Slice]:

@@ -19,6 +19,8 @@ import pyarrow as pa
 
 from capim.store.schema import SLICES
 from capim.store.types import EncoderSpec, canonical_json, digest16
+from capim.tasks.metrics.compositional import WINOGROUND, WINOGROUND_GROUP
+from capim.tasks.metrics.retrieval import NDCG_5, RECALLS
 
 Verdict: TypeAlias = Literal["reproduced", "other protocol", "suspect", "not compared", "no reference"]
 
@@ -42,7 +44,7 @@ _TOLERANCES = {
     "coco-sm": 0.005,
     "VidoreDocVQARetrieval": 0.01,  # by loaders of mteb whose vectors depend on the batch
 }
-_METRIC_NAMES = {"text": "winoground_text", "image": "winoground_image", "group": "winoground_group"}
+_METRIC_NAMES = {metric.heading.removesuffix(" score"): metric.name for metric in WINOGROUND}
 _RELATED = {
     # (ours, published): the range of ours minus published. The first caption is a biased draw, 2-3 points lower; the
     # ten sixth captions of COCO hardly matter
@@ -50,15 +52,16 @@ _RELATED = {
     ("i2t/any5", "i2t/any"): (-0.005, 0.005),
 }
 _FLOAT_NOISE = 1e-9
-_HEADLINES = ("R@1", "winoground_text", "winoground_image", "winoground_group")
+_R1 = RECALLS[0].name
+_HEADLINES = (_R1, *(metric.name for metric in WINOGROUND))
 
 
 _BEST_KNOWN = (
-    ("coco-karpathy", "t2i/all", "R@1"),
-    ("flickr30k-karpathy", "t2i/all", "R@1"),
-    ("winoground", "winoground", "winoground_group"),
-    ("VidoreDocVQARetrieval", "t2i/judged", "nDCG@5"),
-    ("coco-sm", "t2i/en/google", "R@1"),
+    ("coco-karpathy", "t2i/all", _R1),
+    ("flickr30k-karpathy", "t2i/all", _R1),
+    ("winoground", "winoground", WINOGROUND_GROUP.name),
+    ("VidoreDocVQARetrieval", "t2i/judged", NDCG_5.name),
+    ("coco-sm", "t2i/en/google", _R1),
 )
 """Of these the first that is published for a model stands in the list of models."""
 
@@ -189,7 +192,8 @@ def headline(checkpoint: str, references: Sequence[Published]) -> Published | No
 
 def _exchanged(value: float, checkpoint: str, corpus: str, metric: str, references: Sequence[Published]) -> str:
     """A remark where a Winoground figure is far nearer to the other column than to its own."""
-    other = {"winoground_text": "winoground_image", "winoground_image": "winoground_text"}.get(metric)
+    text, image = (of.name for of in WINOGROUND[:2])
+    other = {text: image, image: text}.get(metric)
     nearest = dict.fromkeys((metric, other), float("inf"))
     for r in references:
         if (r.model, r.dataset) == (checkpoint, corpus) and r.metric in nearest and r.source != SEED:

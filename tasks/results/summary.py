@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from capim.store.schema import REPLICATES, RESULTS
 from capim.store.types import Corpus, digest16
-from capim.tasks.metrics import Metric, bounds_of, metrics_of, version_of
-from capim.tasks.metrics.table import SHOWN
+from capim.tasks.metrics import Metric, metrics_of, version_of
+from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.ranking.layout import drawn_clusters, layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
@@ -86,8 +86,7 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
     """
     rows = []
     for each, (metric, (values, clusters)) in ((one, sample) for one in evaluated for sample in one.samples):
-        bounds = (0.0, 1.0) if metric.share else metric.bounds or bounds_of(metric)
-        interval = interval_of(values, clusters, resampling, metric.reduce, bounds=bounds, share=metric.share)
+        interval = interval_of(values, clusters, resampling, metric.reduce, bounds=metric.bounds, share=metric.share)
         if np.ptp(values) == 0 and interval.value == metric.chance(each.outcomes):
             interval = Interval(value=interval.value, reason=ANY_SCORES)
         lost, value, won = (metric.value(each.outcomes, ties) for ties in ("lost", "expected", "won"))
@@ -115,7 +114,7 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> pa.Ta
 def _beside_chance(each: Evaluated, metric: Metric, value: float, clusters: Clusters) -> dict[str, float | None]:
     """The p-value of a mean beside chance; of labels (the first hit, where lists are stored) with what chance is."""
     if each.outcomes.protocol.kind == "labels":
-        if metric.name != SHOWN["labels"][0] or each.first_hits is None:
+        if metric.name != RECALLS[0].name or each.first_hits is None:
             return {}
         return dict(zip(("chance", "p_chance"), labels_p(each.first_hits, clusters), strict=True))
     chances = metric.chances(each.outcomes)

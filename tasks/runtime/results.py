@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from capim.store.embedding_store import EmbeddingStore
-from capim.store.schema import METRICS as METRIC_ROWS
 from capim.store.schema import RESULTS, texts
-from capim.store.types import MetricFacts
 from capim.tasks.derive import Derivation, Made, derive, one_by_one, with_column
-from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
+from capim.tasks.metrics import METRICS, Metric, metrics_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
-from capim.tasks.metrics.table import RSUM
+from capim.tasks.metrics.table import RSUM, stored_facts
 from capim.tasks.protocols import MAIN, Kind, Protocol
 from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
@@ -49,53 +45,62 @@ def derive_figures(
     resampling: Resampling,
     run: str,
     keep_replicates: bool = False,
+    metrics: Sequence[Metric] | None = None,
     outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]] | None = None,
 ) -> Figures:
-    """The figures of ``scored`` that the store lacks: by every metric of the table, RSUM, means over languages.
+    """Make the results of ``scored`` that the store lacks: by every metric of the table, RSUM, means over languages.
 
     Args:
         scored: Protocols, and the evaluations with their outcomes.
         resampling: How intervals are drawn.
         run: Id of the run that makes them.
         keep_replicates: Also store every bootstrap draw.
+        metrics: Metrics that a user gave, instead of the table's.
         outcomes: Gives the outcomes of protocols, those that are computed together in one list; by default they are
             read from the store, one protocol after the other.
     """
-    making = _Making(scored=scored, resampling=resampling, run=run, joint=joint_protocols(scored))
-    of_one, of_several, replicates = wanted_figures(scored, resampling, keep_replicates=keep_replicates)
+    making = _Making(scored=scored, resampling=resampling, run=run, joint=joint_protocols(scored), table=metrics)
+    of_one, of_several, replicates = wanted_figures(scored, resampling, metrics, keep_replicates=keep_replicates)
     work: list[tuple[str, Sequence[Derivation], Callable[[Sequence[Derivation]], Iterable[Made]]]] = [
         ("results", of_one, partial(making.metrics, outcomes or making.read)),
         ("results", of_several, one_by_one(making.over_several)),
         ("replicates", replicates, one_by_one(making.replicates)),
     ]
     keys = [key for each in work if each[1] for key in derive(scored.store, *each, run=run)]
-    record_metrics(scored.store, map(facts_of, sorted(making.named)), run=run)
     return Figures(uses=tuple(keys), added=making.added)
 
 
 def wanted_figures(
-    scored: ScoredSets, resampling: Resampling, *, keep_replicates: bool
+    scored: ScoredSets, resampling: Resampling, metrics: Sequence[Metric] | None = None, *, keep_replicates: bool
 ) -> tuple[list[Derivation], list[Derivation], list[Derivation]]:
     """The figures of one protocol each, those of several, and the bootstrap draws that are kept of the former."""
+    settings = {name: getattr(resampling, name) for name in SETTINGS}
 
-    def result(protocols: Sequence[Protocol], protocol: str, *metrics: str) -> Derivation:
+    def several(protocols: Sequence[Protocol], protocol: str, *names: str) -> Derivation:
         return Derivation(
             kind="result",
-            subject={"protocol": protocol, "metric": ", ".join(metrics)},
+            subject={"protocol": protocol, "metric": ", ".join(names)},
             inputs=[scored.evaluations[one.id] for one in protocols],
-            settings={name: getattr(resampling, name) for name in SETTINGS},
-            version="; ".join(str(version_of(metric)) for metric in metrics),
+            settings=settings,
+            version="; ".join(str(version_of(name)) for name in names),
         )
 
     of_one = [
-        result([protocol], protocol.id, metric.name)
+        Derivation(
+            kind="result",
+            subject={"protocol": protocol.id, "metric": metric.name, **stored_facts(metric)},
+            inputs=[scored.evaluations[protocol.id], *metric.inputs([scored.evaluations[protocol.id]])],
+            settings=settings,
+            version=str(metric.version),
+        )
         for protocol in scored.protocols
-        for metric in METRICS.values()
+        for metric in metrics or METRICS.values()
         if metric.suits(protocol)
     ]
+    joint = {} if metrics else joint_protocols(scored)
     of_several = [
-        result(protocols, *RSUM) if kind == "sum" else result(protocols, "*", *SUMMARISED)
-        for kind, protocols in joint_protocols(scored).items()
+        several(protocols, *RSUM) if kind == "sum" else several(protocols, "*", *SUMMARISED)
+        for kind, protocols in joint.items()
     ]
     return of_one, of_several, [replace(each, kind="replicates") for each in of_one] if keep_replicates else []
 
@@ -105,7 +110,8 @@ class _Making:
     """Makes figures.
 
     Attributes:
-        added: Protocol id -> number of figures, counted on the way; ``named``: the names of their metrics.
+        added: Protocol id -> number of figures, counted on the way.
+        table: Metrics that a user gave, instead of the table's.
         languages: Protocol id -> what means over languages need of it, of the outcomes that passed.
     """
 
@@ -113,8 +119,8 @@ class _Making:
     resampling: Resampling
     run: str
     joint: Mapping[Kind, Sequence[Protocol]]
+    table: Sequence[Metric] | None = None
     added: Counter[str] = field(default_factory=Counter)
-    named: set[str] = field(default_factory=set)
     languages: dict[str, LanguagePart] = field(default_factory=dict)
 
     def read(self, protocols: Sequence[Protocol]) -> Iterator[list[Outcomes]]:
@@ -137,7 +143,6 @@ class _Making:
             for at, figure in enumerate(zip(texts(rows["protocol"]), texts(rows["metric"]), strict=True)):
                 made[places[figure]] = rows.slice(at, 1)
                 self.added[figure[0]] += 1
-                self.named.add(figure[1])
             yield made
 
     def over_several(self, each: Derivation) -> pa.Table:
@@ -155,7 +160,6 @@ class _Making:
             if not all(recalls <= {metric.name for metric in metrics_of(one)} for one in (t2i, i2t)):
                 return RESULTS.empty_table()
             rows = rsum_row(t2i, i2t, source, drawn=drawn_images(scored.corpus), resampling=self.resampling)
-        self.named.update(texts(rows["metric"]))
         return rows
 
     def replicates(self, each: Derivation) -> pa.Table:
@@ -170,7 +174,7 @@ class _Making:
     def _evaluated(self, outcomes: Outcomes, wanted: Container[tuple[str, str]]) -> Evaluated:
         """The outcomes of a protocol with those of their metrics that are wanted: pairs of protocol and metric."""
         protocol = outcomes.protocol.id
-        metrics = [metric for metric in metrics_of(outcomes) if (protocol, metric.name) in wanted]
+        metrics = [metric for metric in metrics_of(outcomes, self.table) if (protocol, metric.name) in wanted]
         source = self._source(self.scored.evaluations[protocol])
         return Evaluated.of(outcomes, self.scored.corpus, source, metrics)
 
@@ -192,19 +196,6 @@ def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
     languages = every if scored.evaluations.keys() >= {protocol.id for protocol in every} else ()
     groups: dict[Kind, tuple[Protocol, ...]] = {"sum": tuple(main), "mean": languages}
     return {kind: protocols for kind, protocols in groups.items() if protocols}
-
-
-def record_metrics(store: EmbeddingStore, metrics: Iterable[MetricFacts | None], *, run: str) -> None:
-    """Store what readers have to know of these metrics, where the store does not say it yet."""
-    given = {each.name: each.columns() for each in metrics if each is not None}
-    if not given:
-        return
-    kept = {row["metric"]: MetricFacts.of_row(row) for row in store.rows("metrics", metric=list(given)).to_pylist()}
-    new = {name: columns for name, columns in given.items() if name not in kept or kept[name].columns() != columns}
-    if new:
-        written = {"run": run, "created": datetime.now(UTC)}
-        rows = [{"metric": name, **columns, **written} for name, columns in new.items()]
-        store.write_rows("metrics", pa.Table.from_pylist(rows, schema=METRIC_ROWS), replace="metric")
 
 
 def outdated_results(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -25,7 +25,7 @@ from capim.store import EmbeddingStore, schema
 from capim.store.current import Uses
 from capim.store.sets.seal import SealedSet
 from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, canonical_json, digest16
-from capim.tasks.metrics import METRICS, facts_of
+from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import MAIN
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.chance import chance_p
@@ -33,7 +33,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import SHARERS
 
 TABLES = (
-    "results", "comparisons", "rankings", "slices", "published", "batches", "metrics", "runs", "outcomes",
+    "results", "comparisons", "rankings", "slices", "published", "batches", "derived", "runs", "outcomes",
     "imports",
 )  # fmt: skip
 SCHEMAS: dict[str, pa.Schema] = {name: getattr(schema, name.upper()) for name in TABLES}
@@ -203,9 +203,6 @@ def result(
     reason: str | None = None,
 ) -> None:
     """Adds one result row with a symmetric interval of the given half width, and what is stored of its metric."""
-    facts, known = facts_of(metric), {row["metric"] for row in store.tables["metrics"]}
-    if facts is not None and metric not in known:
-        store.tables["metrics"].append({"metric": metric, **facts.columns(), **MADE})
     key = {**identity(store, encoder, corpus_name), "protocol": protocol}
     figures = {} if value is None else {
         "ci_low": max(0.0, value - half), "ci_high": value + half, "standard_error": half / 1.96,
