@@ -36,7 +36,7 @@ from capim.flows.config import RunConfig, run_config
 from capim.reports.destination import folders_of, remove_folder, unused_pages
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
-from capim.store.errors import RequestError, WorkError, without_credentials
+from capim.store.errors import RequestError, WorkError, with_notes, without_credentials
 from capim.store.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.removal import prune as remove
 from capim.store.schema import RUNS
@@ -89,7 +89,8 @@ class Failed:
     def reason(self) -> str:
         """The error as one line of text; its type is named where the message was not written for users."""
         known = isinstance(self.error, RequestError | WorkError)
-        return " ".join((str(self.error) if known else f"{type(self.error).__name__}: {self.error}").split())
+        message = with_notes(self.error)
+        return " ".join((message if known else f"{type(self.error).__name__}: {message}").split())
 
 
 GENERATED = re.compile(r"[a-z0-9]+(-[a-z]+)+")  # cunning-otter: the name of a run to which nobody gave one

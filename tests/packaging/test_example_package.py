@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -226,6 +227,40 @@ METRIC = Metric(name="spread", title="t", directions=frozenset({"t2i"}), values=
 """
     packages("capim-spread", "1.0", {"capim.metrics": "spread = spread_metric:METRIC"}, spread_metric=metric)
     assert (listed("metrics")["spread"]["reduce"], listed("metrics")["R@1"]["reduce"]) == ("iqr", "mean")
+
+
+FAILING = """
+import numpy as np
+from capim.tasks.encoders import Adapter
+
+ROW = {"dim": 4, "title": "Fails", "licence": "CC0-1.0", "parameters": 0, "image_batch": 16, "caption_batch": 16}
+ADAPTER = Adapter(title="fails in the middle", options=(), encoders={"failing": ROW})
+
+
+class Failing:
+    n = 0
+
+    def encode_images(self, images):
+        return np.ones((len(images), 4))
+
+    def encode_captions(self, texts):
+        self.n += len(texts)
+        if self.n > 60:
+            raise ValueError("no such word")
+        return np.ones((len(texts), 4))
+
+
+def load(spec, *, device, trust_remote_code):
+    return Failing()
+"""
+
+
+def test_a_model_that_fails_in_the_middle_names_the_batch_and_what_is_stored(packages: Packages, tmp_path) -> None:
+    packages("capim-failing", "1.0", {"capim.adapters": "failing = failing_model:ADAPTER"}, failing_model=FAILING)
+    words = "embed --corpora shapes --encoders failing --device cpu --quiet"
+    said = " ".join(command(words, tmp_path, code=1).err.split())
+    where = r"ValueError: no such word, in the batch from '\S+' to '\S+'; \d+ of 1500 are stored"
+    assert re.search(where, said), said
 
 
 def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, caplog) -> None:
