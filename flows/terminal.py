@@ -191,7 +191,7 @@ class Rows:
     def read(self) -> pa.Table | list[dict[str, Any]]:
         """The rows."""
         rows = self.rows() if callable(self.rows) else self.rows
-        return rows if hasattr(rows, "to_pylist") else [*map(cells_of, rows)]  # type: ignore[return-value, arg-type]
+        return rows if hasattr(rows, "to_pylist") else [*map(cells_of, rows)]  # type: ignore[return-value]
 
     def print(self, form: Form, out: TextIO | None = None) -> int:
         """Print the rows; returns the exit code.

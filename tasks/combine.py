@@ -21,6 +21,7 @@ from capim.tasks.derive import Derived
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
+from capim.tasks.metrics.retrieval import JUDGED_RECALLS, NDCG_5, NDCG_10, RECALLS
 from capim.tasks.protocols import TEXT_TO_IMAGE, Protocol
 from capim.tasks.ranking.cosine import dense_score_rows
 from capim.tasks.ranking.evaluate import Side, by_gallery_size
@@ -50,7 +51,7 @@ from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
-METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
+SHOWN = {metric.name for metric in (*RECALLS, NDCG_5, NDCG_10, JUDGED_RECALLS[-1])}
 
 
 @task("fuse", run_name="fuse-{members[0].sets.corpus}")
@@ -304,5 +305,5 @@ def result_slices(
             detail=detail,
         )
         for row in results
-        if row.metric in METRICS_SHOWN
+        if row.metric in SHOWN
     ]

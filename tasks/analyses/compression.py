@@ -32,7 +32,7 @@ from capim.tasks.analyses.ablations import (
 )
 from capim.tasks.analyses.analysis import AnalysisInput, Matrix, Slice, as_change
 from capim.tasks.analyses.transforms import BYTES, pooled, reach, token_trees
-from capim.tasks.metrics import METRICS, bounds_of
+from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -180,7 +180,7 @@ def frontier(
     rows = list(found)
     built = [row for row in rows if not row.reason]
     values = np.stack([row.values for row in built])
-    means = [interval_of(row, clusters, resampling, bounds=bounds_of(METRICS[metric])) for row in values]
+    means = [interval_of(row, clusters, resampling, bounds=METRICS[metric].bounds) for row in values]
     changes = paired_intervals(values, clusters, [(at, 0) for at in range(len(built))], resampling)
     intervals = iter(zip(means, changes, strict=True))
     for row in rows:

@@ -12,12 +12,19 @@ from dataclasses import replace
 import numpy as np
 
 from capim.store.schema import LABEL
-from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, against_first, mean_slices, part_slices
+from capim.tasks.analyses.analysis import (
+    METRIC,
+    AnalysisInput,
+    QueryValues,
+    Slice,
+    against_first,
+    mean_slices,
+    part_slices,
+)
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.layout import IndexSpace
 
 CONFUSIONS = 10  # of an encoder, those with most images
-METRIC = "R@1"
 
 
 def classes(data: AnalysisInput) -> Iterator[Slice]:

@@ -35,7 +35,7 @@ from capim.store.sets.matching import Items, key_of, left_out_of
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import read_json_lines
-from capim.tasks.protocols import JUDGED_QUERIES, Protocol
+from capim.tasks.protocols import JUDGED_QUERIES, MAIN_OF_JUDGED, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import TREC_EVAL, build_tasks, select_protocols
 from capim.tasks.ranking.ranker import PartOutcomes
@@ -298,7 +298,7 @@ def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str
         relevance=[RelevanceRow(JUDGED, "t2i", query, *each) for query in asked for each in qrels[query].items()],
         skipped=[SkippedRow(query, UNJUDGED, "caption") for query in qrels if query not in {*asked}],
         origin=origin,
-        main_metric="nDCG@10",
+        main_metric=MAIN_OF_JUDGED,
     )
 
 

@@ -89,7 +89,9 @@ def left_behind(outcomes, ties):
     return 1 - ((bounds.rank_best + bounds.rank_worst) / 2 - 1) / (outcomes.n_gallery - 1)
 
 
-LEFT_BEHIND = Metric(name="left_behind", title="items left behind", directions=RETRIEVAL, values=left_behind)
+LEFT_BEHIND = Metric(
+    name="left_behind", title="items left behind", bounds=(0, 1), directions=RETRIEVAL, values=left_behind
+)
 
 
 def warmth(data):
