@@ -15,6 +15,7 @@ import capim
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.snapshot import state_after
 from capim.store.errors import RequestError
+from capim.store.schema import Result
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import METRICS
 from tests.command import command, json_rows
@@ -77,8 +78,8 @@ def test_a_figure_has_one_row_in_whatever_shows_figures(workspace: capim.Workspa
         records(workspace.results(wide=True)),
         records(workspace.sql("SELECT * FROM results")),
         exported(workspace, "results", tmp_path),
-        read_report_data(workspace.store).results,
-        [*state_after(workspace.store, run).results.values()],
+        [vars(row) for row in read_report_data(workspace.store).results],
+        [vars(row) for row in state_after(workspace.store, run).results.values()],
     ]
     for rows in shows:
         assert each_once(rows, *figure) == shown
@@ -91,8 +92,8 @@ def test_what_is_current_does_not_depend_on_what_is_asked_for(
 ) -> None:
     assert workspace.results(encoders="one", metrics="MRR").empty
     assert "`capim evaluate` makes those of a newer metric" in capsys.readouterr().err
-    assert not workspace.store.current("results", encoder="one", metric="MRR")
-    assert "MRR" not in {row["metric"] for row in read_report_data(workspace.store, encoders=["one"]).results}
+    assert not workspace.store.current(Result, encoder="one", metric="MRR")
+    assert "MRR" not in {row.metric for row in read_report_data(workspace.store, encoders=["one"]).results}
 
 
 def test_a_query_has_one_outcome_of_each_encoder(workspace: capim.Workspace, tmp_path: Path) -> None:
