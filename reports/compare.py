@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
-from capim.reports.elements import words
+from capim.reports.elements import tables, words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
 from capim.reports.elements.tables import estimate, numbers, pivot, texts, value
 from capim.reports.render import render_html, render_markdown
@@ -56,7 +56,7 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     counted = {"Figures in both": shared, "Changed": moved, "Significant": real, "Worse": worse}
     metrics = {**old.metrics, **new.metrics}
     removed = [_removed(*of) for of in (("earlier", old, new), ("later", new, old)) if of[1].removed]
-    made = _figures(metrics, moved, shared, removed), _causes(old, new, moved), _coverage(metrics, old, new)
+    made = _figures(old, new, metrics, moved, shared, removed), _causes(old, new, moved), _coverage(metrics, old, new)
     return Report(
         title="What changed",
         subtitle=f"from {old.name} to {new.name}",
@@ -77,7 +77,14 @@ def _removed(which: str, one: Snapshot, other: Snapshot) -> str:
     return f"{text}: nothing of {names} can be compared" if names else text
 
 
-def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureChange], removed: list[str]) -> Section:
+def _figures(
+    old: Snapshot,
+    new: Snapshot,
+    metrics: Metrics,
+    moved: list[FigureChange],
+    shared: list[FigureChange],
+    removed: list[str],
+) -> Section:
     def place(c: FigureChange) -> tuple[object, ...]:
         of = Protocol.of(c.key[1])
         return not (of.is_main or of.is_all_quadruples or of.id in MEANS), c.p_adjusted, c.key
@@ -95,7 +102,7 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
             items.append(f"and {show.count(len(worse) - NAMED, 'figure')} more, in the table")
         blocks.append(Notice(title="Significantly worse", items=tuple(items), mark="bad"))
     if moved:
-        blocks.append(_table(metrics, moved))
+        blocks.append(_table(old, new, metrics, moved))
     else:
         n, equal = show.count(len(shared), "shared figure"), shared and not removed
         blocks.append(Text(text=f"All {n} are equal to the last digit." if equal else f"None of {n} differs."))
@@ -104,7 +111,7 @@ def _figures(metrics: Metrics, moved: list[FigureChange], shared: list[FigureCha
     )
 
 
-def _table(metrics: Metrics, moved: list[FigureChange]) -> Table:
+def _table(old: Snapshot, new: Snapshot, metrics: Metrics, moved: list[FigureChange]) -> Table:
     def difference(c: FigureChange) -> Cell:
         of, size = metrics[c.key[2]], c.difference
         mark: Mark = "" if not c.significant else "bad" if c.worse else "good"
@@ -123,9 +130,9 @@ def _table(metrics: Metrics, moved: list[FigureChange]) -> Table:
         texts("Encoder", lambda c: c.key[3]),
         texts("corpus", lambda c: c.key[0]),
         texts("protocol", lambda c: c.key[1]),
-        texts("metric", lambda c: metrics[c.key[2]].label),
-        numbers("old", lambda c: estimate(metrics[c.key[2]], c.old)),
-        numbers("new", lambda c: estimate(metrics[c.key[2]], c.new)),
+        tables.metrics(lambda c: metrics[c.key[2]]),
+        numbers("old", lambda c: estimate(metrics[c.key[2]], old.results[c.key])),
+        numbers("new", lambda c: estimate(metrics[c.key[2]], new.results[c.key])),
         numbers("difference", difference),
         numbers("p", p_raw),
         numbers("adjusted p", lambda c: p_cell(c.p_adjusted, c), explain="Holm over all figures that have a p"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +17,7 @@ from capim.reports.elements.pictures import data_uris
 from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import figure_files, render_html, render_markdown
 from capim.reports.rows.reading import read_report_data
-from capim.reports.rows.report_data import ReportData, redact
+from capim.reports.rows.report_data import ReportData, columns, redact
 from capim.reports.rows.snapshot import SCHEMA
 from capim.reports.sections import (
     ablations,
@@ -32,7 +32,6 @@ from capim.reports.sections import (
     speed,
 )
 from capim.store import EmbeddingStore
-from capim.store.files import json_value
 from capim.store.plugins import Plugin, PluginTable
 
 log = logging.getLogger(__name__)
@@ -88,7 +87,7 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     ``sections`` are names of ``SECTIONS``, by default all.
     """
     encoders, corpora = data.encoder_names(), data.corpus_names()
-    newest = max(r["created"] for r in data.results)
+    newest = max(r.created for r in data.results)
     said = answer.answer(data)
     made = [section for name in sections or SECTIONS if (section := SECTIONS[name](data)).blocks]
     if not can_draw():
@@ -118,14 +117,13 @@ def _named(names: list[str], one: str, many: str = "") -> str:
 
 
 STORED = ("results", "comparisons", "rankings", "slices", "runs")  # tables of ``ReportData`` in ``results.json``
-_INTERVAL = ("ci_low", "ci_high", "interval_method", "level", "n_queries", "n_clusters")
-LONG = {  # table to the columns of its CSV: a row per figure, with the names of encoders and the interval
-    "results": ("encoder", "corpus", "protocol", "metric", "lower_is_better", "value", *_INTERVAL, "chance"),
-    "comparisons": ("encoder_a", "encoder_b", "corpus", "protocol", "metric", "lower_is_better", "family",
-                    "difference", *_INTERVAL, "p_adjusted", "margin"),
-    "slices": ("encoder", "corpus", "protocol", "analysis", "feature", "level_name", "metric", "value", "ci_low",
-               "ci_high", "p_adjusted", "n_queries", "n_clusters"),
-}  # fmt: skip
+LONG = ("results", "comparisons", "slices")  # tables with a CSV: a row per figure
+IN_CSV = frozenset({
+    "encoder", "encoder_a", "encoder_b", "corpus", "protocol", "metric", "lower_is_better", "family", "analysis",
+    "feature", "level_name", "value", "difference", "ci_low", "ci_high", "interval_method", "level", "n_queries",
+    "n_clusters", "chance", "p_adjusted", "margin",
+})  # fmt: skip
+"""Columns of these CSVs, in the order of the row types."""
 
 
 def write_report(store: EmbeddingStore, target: str | Path, **shown: Any) -> str:
@@ -150,9 +148,10 @@ def write_report(store: EmbeddingStore, target: str | Path, **shown: Any) -> str
     data = read_report_data(store, **shown)
     report = report_of(data)
     files: dict[str, str | bytes] = {f"figures/{name}": text for name, text in figure_files(report).items()}
-    for table, columns in LONG.items():
+    for table in LONG:
         if rows := getattr(data, table):
-            files[f"{table}.csv"] = csv_bytes(rows, columns)
+            names = [each.name for each in fields(rows[0]) if each.name in IN_CSV]
+            files[f"{table}.csv"] = csv_bytes([vars(row) for row in rows], names)
     numbers = json.dumps(results_json(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     files["results.json"] = f"{numbers}\n"
     files["report.md"] = render_markdown(report, page="report.html")
@@ -168,7 +167,7 @@ def results_json(data: ReportData) -> dict[str, object]:
         "digest": data.digest,
         "store": data.uri,
         "answer": [*answer.answer(data), *answer.evidence(data)],
-        **{table: json_value(getattr(data, table)) for table in STORED},
+        **{table: [columns(row) for row in getattr(data, table)] for table in STORED},
         "encoders": {
             name: {"fingerprint": spec.fingerprint, **redact(spec.identity())} for name, spec in data.specs.items()
         },
@@ -176,6 +175,6 @@ def results_json(data: ReportData) -> dict[str, object]:
             name: {"fingerprint": c.fingerprint, "images": c.images.num_rows, "captions": c.captions.num_rows}
             for name, c in data.corpora.items()
         },
-        "devices": sorted({row["device"] for row in data.batches}),
-        "metrics": {name: data.metric(name).columns() for name in sorted({row["metric"] for row in data.results})},
+        "devices": sorted({row.device for row in data.batches}),
+        "metrics": {name: data.metric(name).columns() for name in sorted({row.metric for row in data.results})},
     }

@@ -28,6 +28,7 @@ from capim.store.schema import (
     Slice,
     StoredCorpus,
 )
+from capim.store.types import SetKey
 
 R = TypeVar("R")
 S = TypeVar("S", bound=OfStates)
@@ -102,7 +103,7 @@ class States:
         meant = {row.encoder for row in found if row.encoder_fingerprint in named}
         return [row for row in found if row.encoder not in meant or row.encoder_fingerprint in named]
 
-    def has(self, row: OfStates | Comparison | Ranking) -> bool:
+    def has(self, row: OfStates | SetKey | Comparison | Ranking) -> bool:
         """True if a row is about these states; a ranking, if all of its corpora are."""
         if isinstance(row, Ranking):
             ranked = json.loads(row.corpora)

@@ -244,8 +244,8 @@ class Result(OfProtocol):
     p_chance: float | None = None  # of the chance value: two-sided, not adjusted; null: not tested
     interval_method: str  # wilson, t, woodruff, percentile, none
     level: float
-    replicates: int
-    seed: int
+    replicates: int | None = None  # of a drawn interval, as is the seed; null: it was not drawn
+    seed: int | None = None
     reason: str | None = None
     image_tag: str  # of the embedding sets that it was computed from
     caption_tag: str
@@ -313,7 +313,7 @@ class Comparison:
     n_clusters: int
     n_effective: float | None = None
     level: float
-    replicates: int
+    replicates: int | None = None  # of a drawn interval; null: it was not drawn
     permutations: int
     seed: int
     reason: str | None = None
@@ -346,7 +346,6 @@ class Ranking:
     corpora: str
     headlines: str  # JSON: corpus -> headline of this encoder
     level: float
-    replicates: int
     permutations: int
     seed: int
     reason: str | None = None  # why something is null

@@ -119,7 +119,7 @@ VIEWS: dict[str, str] = {
 _CURRENT_TABLES = [name for name, table in ANALYSES.items() if table.shown_for is not None]
 ALL = {f"all_{name}": name for name in (*_CURRENT_TABLES, "outcomes", *CORPUS_PARTS)}
 """Name of the rows of all runs, revisions and states -> the name of those that are current, see ``store.current``."""
-VIEWS["all_items"] = VIEWS["items"].replace("FROM ", "FROM all_")
+VIEWS |= {f"all_{name}": VIEWS[name].replace("FROM ", "FROM all_") for name in ("items", "outcome_states")}
 
 
 MEMORY = 4 * 2**30  # bytes

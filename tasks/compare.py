@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import groupby
 
 from capim.reports.rows.standing import chance_of, counted_once, not_counted, with_chance
@@ -78,7 +78,8 @@ def comparisons(
             kind="comparison",
             subject={"corpus": corpus.fingerprint, "protocol": protocol, "metric": metric.name},
             inputs=inputs_of(evaluations, [protocol]),
-            settings=asdict(resampling) | {"headline": Figure(protocol, metric.name) in headline},
+            settings=resampling.used(by_draws=callable(metric.reduce), tested=True)
+            | {"margin": resampling.margin, "headline": Figure(protocol, metric.name) in headline},
             version=str(metric.version),
         )
         for protocol in chosen
@@ -125,7 +126,8 @@ def combined(
         kind="comparison",
         subject={"corpus": corpus.fingerprint, "protocol": "", "metric": ""},  # figures over several of both
         inputs=inputs_of(evaluations, [protocol.id for protocol in (*directions, *languages)]),
-        settings=asdict(resampling) | {"headline": sorted(map(list, planned_figures(protocols)))},
+        settings=resampling.used(tested=True)
+        | {"margin": resampling.margin, "headline": sorted(map(list, planned_figures(protocols)))},
         version=", ".join(f"{name} {version_of(name)}" for name in (RSUM.metric, *SUMMARISED)),
     )
 
@@ -187,7 +189,7 @@ def ranking(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], resampl
             kind="ranking",
             subject={},
             inputs=inputs_of(evaluations, evaluated),
-            settings=asdict(resampling) | {"at_chance": at_chance_of(store, evaluations)},
+            settings=resampling.used(tested=True) | {"at_chance": at_chance_of(store, evaluations)},
             version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),
         )
         wanted.append(of_suite)

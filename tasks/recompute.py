@@ -184,7 +184,10 @@ def _gate(memory: _InMemory, group: Sequence[Identity]) -> None:
     specs = [memory.encoder(each.sets.encoder_fingerprint) for each in evaluations]
     resampling = Resampling()
     for row in alone[:1]:
-        resampling = Resampling(replicates=row.replicates, seed=row.seed, level=row.level)
+        resampling = replace(resampling, level=row.level)
+    for row in alone:
+        if row.replicates is not None and row.seed is not None:
+            resampling = replace(resampling, replicates=row.replicates, seed=row.seed)
     derive(memory, gate_of(memory, corpus, evaluations, specs, resampling), run="")
 
 

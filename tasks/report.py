@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -94,7 +94,7 @@ def analyses_of(
                 *inputs_of(group, [protocol.id]),
                 *(tag for each in group for tag in tags[each.sets.encoder_fingerprint] if "vectors" in analysis.needs),
             ],
-            settings=asdict(resampling),
+            settings=resampling.used(tested=True),
             version="; ".join([str(analysis.version), *(f"{m} {version_of(m)}" for m in SHOWN[protocol.kind])]),
         )
         for protocol in protocols.values()
@@ -156,8 +156,9 @@ def gate_of(
     """Return the comparison of these evaluations' results, with these settings, with published figures."""
     references = published()
     of_evaluations = store.all(Result, evaluation=[i for e in evaluations for i in e.evaluations.values()])
-    same = resampling.replicates, resampling.seed, resampling.level
-    alike = [row for row in of_evaluations if (row.replicates, row.seed, row.level) == same]
+    drawn = resampling.replicates, resampling.seed
+    alike = [row for row in of_evaluations if row.level == resampling.level]
+    alike = [row for row in alike if row.replicates is None or (row.replicates, row.seed) == drawn]
     results = newest_rows(alike, "results", by=("evaluation", "protocol", "metric"), uses=store.uses())
 
     def rows(_: Derivation) -> list[Slice]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import itemgetter
 from textwrap import shorten
 from typing import Any, NamedTuple
 
@@ -20,35 +19,48 @@ from capim.reports import format as show
 from capim.reports.app import state as app
 from capim.reports.app.filters import QueryFilter, over, read_filter, select
 from capim.reports.app.queries import count, link_of
-from capim.reports.app.state import PAGE, EvaluatedTask, State, Statement, StoreSnapshot, View, link, respond, state_of
+from capim.reports.app.state import (
+    PAGE,
+    Answer,
+    EvaluatedTask,
+    State,
+    Statement,
+    StoreSnapshot,
+    View,
+    link,
+    respond,
+    state_of,
+)
 from capim.reports.elements.page import Cell, Section, Table
 from capim.reports.elements.tables import numbers, only, pivot, texts
 from capim.reports.render import packs, render_html
-from capim.reports.rows.report_data import ReportData, Row, grouped
+from capim.reports.rows.report_data import ReportData, grouped
 from capim.reports.rows.snapshot import state_after
 from capim.reports.sections import differences
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore
-from capim.store.current import runs_with_keys
 from capim.store.errors import RequestError, unknown
+from capim.store.schema import Comparison, LedgerEntry, Run
 from capim.tasks.protocols import Protocol
 
 SECTIONS = ("answer", "weaknesses")  # of a report, on the first page; all others are in the report itself
 _RUNS = "SELECT run, name, state, started, finished, command FROM runs ORDER BY started DESC, run DESC"
 _FIGURES = """SELECT corpus, protocol, metric, encoder, a.value AS old, b.value AS new, b.value - a.value AS difference
-FROM results a JOIN results b USING (corpus, protocol, metric, encoder)
+FROM all_results a JOIN all_results b USING (corpus, protocol, metric, encoder)
 WHERE concat(a.result, ' ', b.result) IN (SELECT unnest(?))
 ORDER BY corpus, protocol, metric, encoder"""
-_BOTH = "a JOIN outcome_states b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
+_BOTH = "a JOIN all_outcome_states b ON b.query_id = a.query_id AND b.query_ord = a.query_ord"
 _CHANGED = "(a.rank_best <> b.rank_best OR a.rank_worst <> b.rank_worst)"
 _COUNTS = f"""SELECT a.evaluation AS old, b.evaluation AS new, count(*) AS n, count(*) FILTER ({_CHANGED}) AS changed,
        count(*) FILTER (b.found AND NOT a.found) AS found, count(*) FILTER (a.found AND NOT b.found) AS lost
-FROM outcome_states {_BOTH}
+FROM all_outcome_states {_BOTH}
 WHERE concat(a.evaluation, ' ', b.evaluation) IN (SELECT unnest(?))
 GROUP BY a.evaluation, b.evaluation"""  # noqa: S608 - our own text
-_QUERIES = f"""SELECT a.query_id, a.query_ord, a.query_text AS text, a.rank_best AS old_rank,
+_QUERIES = f"""SELECT a.query_id, a.query_ord, i.text, a.rank_best AS old_rank,
        a.rank_worst AS old_rank_worst, b.rank_best AS new_rank, b.rank_worst AS new_rank_worst
-FROM query_outcomes {_BOTH}
+FROM all_outcomes {_BOTH}
+  LEFT JOIN all_items i ON i.corpus_fingerprint = a.corpus_fingerprint AND i.id = a.query_id
+    AND i.modality = CASE WHEN a.protocol LIKE 'i2%' THEN 'image' ELSE 'caption' END
 WHERE a.evaluation = ? AND b.evaluation = ? AND {_CHANGED}
 ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst) DESC, a.query_ord"""  # noqa: S608 - our own text
 
@@ -88,7 +100,7 @@ def pair(request: Request) -> Response:
     counts = {name: count(state, snapshot, of, evaluated) for name, of in {"all": both, **quarters}.items()}
     tied = counts.pop("all") - sum(counts.values())  # a query that a tie decides is in none of the four
     where = (wanted.corpus, wanted.protocol)
-    metrics = sorted({row["metric"] for row in snapshot.data.of(*where)})
+    metrics = sorted({row.metric for row in snapshot.data.of(*where)})
     tested = [row for m in metrics if (row := snapshot.data.comparison(*where, m, a, b)) is not None]
     values = {
         "wanted": wanted,
@@ -109,9 +121,9 @@ def pair(request: Request) -> Response:
     return respond(request, view)
 
 
-def _tests(data: ReportData, corpus: str, rows: list[Row]) -> Table:
+def _tests(data: ReportData, corpus: str, rows: list[Comparison]) -> Table:
     shown = ("metric", "difference", "the first is", "p", "adjusted p")
-    title = f"{rows[0]['encoder_a']} minus {rows[0]['encoder_b']}: the stored tests"
+    title = f"{rows[0].encoder_a} minus {rows[0].encoder_b}: the stored tests"
     return replace(only(differences.pairs(data, corpus, rows), *shown), id="tests", caption=title)
 
 
@@ -197,28 +209,28 @@ def _changes(state: State, old: str, new: str) -> _Changes:
     store = state.snapshot().reader
     before, after = state_after(store, old), state_after(store, new)
     shared = [(key, row, after.results[key]) for key, row in sorted(before.results.items()) if key in after.results]
-    figures = [f"{row['result']} {now['result']}" for _, row, now in shared if row["value"] != now["value"]]
+    figures = [f"{row.result} {now.result}" for _, row, now in shared if row.value != now.value]
     again = {
-        (key[0], key[1], key[3]): (row["evaluation"], now["evaluation"])
+        (key[0], key[1], key[3]): (row.evaluation, now.evaluation)
         for key, row, now in shared
-        if row["evaluation"] != now["evaluation"]
+        if row.evaluation != now.evaluation
     }
     return _Changes(figures, compare.compare(before, after).sections, again, _counted(state, again, old, new))
 
 
 def _runs(store: EmbeddingStore) -> list[tuple[str, str, bool]]:
     """Every run, newest first: in words, and whether it evaluated, so that it made results or found them stored."""
-    results = store.rows("derived", kind="result").to_pylist()
-    protocols = {row["key"]: json.loads(row["identity"])["subject"]["protocol"] for row in results}
-    made = grouped(results, itemgetter("run"))
+    results = store.all(LedgerEntry, kind="result")
+    protocols = {row.key: json.loads(row.identity)["subject"]["protocol"] for row in results}
+    made, used = grouped(results, lambda row: row.run), {each.run: each.keys for each in store.runs()}
     found = []
-    for row in reversed(runs_with_keys(store.rows("runs").sort_by("run").to_pylist())):
-        own = [each["key"] for each in made.get(row["run"], ())]
-        keys = protocols.keys() & {*own, *row["uses"]}
+    for row in sorted(store.all(Run), key=lambda row: (row.started, row.run), reverse=True):
+        own = [each.key for each in made.get(row.run, ())]
+        keys = protocols.keys() & {*own, *used[row.run]}
         n = sum(name != "*" and not Protocol.of(name).is_combined for name in {protocols[key] for key in keys})
         did = f"evaluated {show.count(n, 'protocol') if n else 'nothing'}{', all stored before' * (n > 0 and not own)}"
-        label = f"{row['started']:%Y-%m-%d %H:%M:%S} {did} ({row['state']}): {shorten(row['command'], 80)}"
-        found.append((row["run"], label, n > 0))
+        label = f"{row.started:%Y-%m-%d %H:%M:%S} {did} ({row.state}): {shorten(row.command, 80)}"
+        found.append((row.run, label, n > 0))
     return found
 
 
@@ -235,21 +247,21 @@ def _counted(state: State, again: dict[tuple[str, str, str], tuple[str, str]], o
     statement = Statement(sql=_COUNTS, parameters=([" ".join(pair) for pair in again.values()],))
     counts = {(row["old"], row["new"]): row for row in state.rows(statement).to_pylist()} if again else {}
 
-    def changed(row: Row) -> Cell:
-        place = link("/runs", old=old, new=new, task=" ".join(row["task"])) + "#queries"
-        return Cell(text=f"{row['changed']}", link=place if row["changed"] else "")
+    def changed(of: tuple[tuple[str, str, str], Answer]) -> Cell:
+        place = link("/runs", old=old, new=new, task=" ".join(of[0])) + "#queries"
+        return Cell(text=f"{of[1]['changed']}", link=place if of[1]["changed"] else "")
 
     return pivot(
         "again",
         "Tasks that were evaluated again: queries of the later run against the earlier one",
-        [{**counts[pair], "task": task} for task, pair in again.items() if pair in counts],
-        texts("Encoder", lambda row: row["task"][2]),
-        texts("corpus", lambda row: row["task"][0]),
-        texts("protocol", lambda row: row["task"][1]),
-        numbers("queries", lambda row: f"{row['n']}"),
+        [(task, counts[pair]) for task, pair in again.items() if pair in counts],
+        texts("Encoder", lambda of: of[0][2]),
+        texts("corpus", lambda of: of[0][0]),
+        texts("protocol", lambda of: of[0][1]),
+        numbers("queries", lambda of: f"{of[1]['n']}"),
         numbers("another rank", changed),
-        numbers("newly found", lambda row: f"{row['found']}"),
-        numbers("newly missed", lambda row: f"{row['lost']}"),
+        numbers("newly found", lambda of: f"{of[1]['found']}"),
+        numbers("newly missed", lambda of: f"{of[1]['lost']}"),
         note="Found: the best relevant item is first alone.",
     )
 
@@ -261,7 +273,7 @@ def _changed_queries(request: Request, state: State, statement: Statement) -> di
     limited = (*statement.parameters, PAGE + 1, PAGE * (int(text) - 1))
     rows = state.rows(Statement(sql=f"{statement.sql}\nLIMIT ? OFFSET ?", parameters=limited)).to_pylist()
 
-    def now(row: Row) -> Cell:
+    def now(row: Answer) -> Cell:
         better = row["new_rank_worst"] < row["old_rank_worst"]
         return Cell(text=show.ranks(row["new_rank"], row["new_rank_worst"]), mark="good" if better else "bad")
 

@@ -218,6 +218,18 @@ ORDER BY {_order(wanted, evaluated, number)}o.query_ord, o.query_id, o.protocol"
     return Statement(sql=sql, parameters=parameters, only=only)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ListedQuery:
+    """A row of the answer to :func:`select`; the ranks are in further columns."""
+
+    protocol: str
+    query_id: str
+    query_ord: int
+    cluster: int
+    text: str | None
+    language: str | None
+
+
 def some_of(wanted: QueryFilter, evaluated: EvaluatedTask, *, first: int, most: int = PAGE) -> Statement:
     """At most so many queries of a filter from a place on (from 0), with the ranks of the encoders that it names."""
     every = select(_narrow(wanted, evaluated), evaluated)

@@ -7,7 +7,7 @@ of every encoder side by side; ``/judge``: what is right as well; ``/match``: wh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 from urllib.parse import parse_qsl
@@ -40,7 +40,8 @@ from capim.reports.rows.report_data import CAUSES, grouped
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
-from capim.store.schema import is_found, is_missed, texts
+from capim.store.row_types import rows_in
+from capim.store.schema import Outcome, is_found, is_missed, texts
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, language_name
 
@@ -94,35 +95,36 @@ def _rows(
     """The queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     first = PAGE * (wanted.page - 1)
-    rows = state.rows(filters.some_of(wanted, evaluated, first=first)).to_pylist()
-    found = state.rows(filters.ranks_of(evaluated, [row["query_id"] for row in rows])).to_pylist()
-    ranks = {(row["protocol"], row["query_id"], row["encoder"]): row for row in found}
+    rows = rows_in(filters.ListedQuery, state.rows(filters.some_of(wanted, evaluated, first=first)))
+    found = rows_in(Outcome, state.rows(filters.ranks_of(evaluated, [row.query_id for row in rows])))
+    ranks = {(row.protocol, row.query_id, row.encoder): row for row in found}
     names = shown(wanted, evaluated)
-    picture = "query_ord" if evaluated.protocol.queries == "image" else "cluster"
     for at, row in enumerate(rows, first):
+        image = row.query_ord if evaluated.protocol.queries == "image" else row.cluster
         yield {
-            "id": row["query_id"],
-            "text": row["text"] or row["query_id"],
-            "language": row["language"],
-            "sha": shas[row[picture]].as_py() if evaluated.has_images and len(shas) else None,
-            "target": link(f"/query/{row['query_id']}", **wanted.but().parameters, at=at, within=row["protocol"]),
-            "ranks": [rank_cell(ranks.get((row["protocol"], row["query_id"], name))) for name in names],
+            "id": row.query_id,
+            "text": row.text or row.query_id,
+            "language": row.language,
+            "sha": shas[image].as_py() if evaluated.has_images and len(shas) else None,
+            "target": link(f"/query/{row.query_id}", **wanted.but().parameters, at=at, within=row.protocol),
+            "ranks": [rank_cell(ranks.get((row.protocol, row.query_id, name))) for name in names],
         }
 
 
-def rank_cell(row: Mapping[str, Any] | None) -> tuple[str, str, str]:
+def rank_cell(row: Outcome | None) -> tuple[str, str, str]:
     """A rank as text, its mark, and what it means in words.
 
     Examples:
-        >>> rank_cell({"rank_best": 7, "rank_worst": 7}), rank_cell({"rank_best": 1, "rank_worst": 3}), rank_cell(None)
+        >>> from types import SimpleNamespace as Row
+        >>> rank_cell(Row(rank_best=7, rank_worst=7)), rank_cell(Row(rank_best=1, rank_worst=3)), rank_cell(None)
         (('7', 'bad', 'missed'), ('1–3', 'warn', 'tied'), ('–', 'muted', 'not evaluated'))
     """
     if row is None:
         return show.ABSENT, "muted", "not evaluated"
-    text = show.ranks(row["rank_best"], row["rank_worst"])
-    if is_missed(row["rank_best"]):
+    text = show.ranks(row.rank_best, row.rank_worst)
+    if is_missed(row.rank_best):
         return text, "bad", "missed"
-    return (text, "good", "found") if is_found(row["rank_worst"]) else (text, "warn", "tied")
+    return (text, "good", "found") if is_found(row.rank_worst) else (text, "warn", "tied")
 
 
 def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def _slices(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
     found = [f"shows:{name}" for name in _most_frequent(contents.images["objects"])]
     if queries == "caption":
         found += [f"type:{name}" for name in _most_frequent(contents.captions["query_types"])]
-    causes = {row["feature"] for row in snapshot.data.slices if row["analysis"] == "ambiguous"} & {*CAUSES}
+    causes = {row.feature for row in snapshot.data.slices if row.analysis == "ambiguous"} & {*CAUSES}
     return [*found, *(f"ambiguous:{cause}" for cause in sorted(causes))]
 
 
@@ -181,17 +183,17 @@ def query(request: Request) -> Response:
     rows = _outcomes(state, request, wanted, evaluated, query_id)
     first = next(iter(rows.values()))
     contents = snapshot.data.corpora[wanted.corpus]
-    protocol = Protocol.of(first["protocol"])
+    protocol = Protocol.of(first.protocol)
     key = ("relevant", wanted.corpus, protocol.name)
     judged = snapshot.kept(key, lambda: relevant_documents(contents, protocol.name)) if direction == "t2i" else {}
-    relevant = judged.get(first["query_ord"]) or (int(first["cluster"]),)  # of a caption without judgements its image
+    relevant = judged.get(first.query_ord) or (first.cluster,)  # of a caption without judgements its image
     selected = SelectedQuery(
         corpus=wanted.corpus,
         direction=direction,
         protocol=protocol.id,
         kind="",
         query_id=query_id,
-        query=int(first["query_ord"]),
+        query=first.query_ord,
         image=relevant[0],
         lists=tuple(RankedList.of(name, row, length=TOP) for name, row in rows.items()),
         relevant=relevant if direction == "t2i" else (),
@@ -248,15 +250,15 @@ def _keep(state: State, judgement: Judgement) -> None:
 
 def _outcomes(
     state: State, request: Request, wanted: QueryFilter, evaluated: EvaluatedTask, query_id: str
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Outcome]:
     """Encoder to its outcome of one query, in the order of the list.
 
     Raises:
         RequestError: No encoder has one.
     """
-    found = state.store.rows("outcomes", evaluation=list(evaluated.every_evaluation), query_id=query_id)
+    found = state.store.all(Outcome, evaluation=list(evaluated.every_evaluation), query_id=query_id)
     within = request.query_params.get("within")
-    rows = {row["encoder"]: row for row in found.to_pylist() if within in (None, "", row["protocol"])}
+    rows = {row.encoder: row for row in found if within in (None, "", row.protocol)}
     if not rows:
         raise RequestError(f"no encoder has an outcome of query {query_id!r} under {evaluated.protocol.id}")
     order = shown(wanted, evaluated)
@@ -269,11 +271,12 @@ def _neighbours(request: Request, state: State, wanted: QueryFilter, evaluated: 
     if not at.isdecimal():
         return "", ""
     place, first = int(at), max(0, int(at) - 1)
-    found = dict(enumerate(state.rows(filters.some_of(wanted, evaluated, first=first, most=3)).to_pylist(), first))
+    listed = state.rows(filters.some_of(wanted, evaluated, first=first, most=3))
+    found = dict(enumerate(rows_in(filters.ListedQuery, listed), first))
 
     def target(of: int) -> str:
         row = found.get(of)
-        return link(f"/query/{row['query_id']}", **wanted.parameters, at=of, within=row["protocol"]) if row else ""
+        return link(f"/query/{row.query_id}", **wanted.parameters, at=of, within=row.protocol) if row else ""
 
     return target(place - 1), target(place + 1)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from typing import Protocol as Interface
 from urllib.parse import parse_qs, quote, urlencode
 
@@ -34,6 +34,8 @@ from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, with_outcomes
 
 T = TypeVar("T")
+Answer: TypeAlias = Mapping[str, Any]
+"""A row of the answer to a statement."""
 PAGE = 50  # queries that are shown at a time
 PICTURES = 8  # of those that were searched for, in memory
 STATIC = Path(__file__).parent / "static"
@@ -177,7 +179,7 @@ class StoreSnapshot:
             for protocol in sorted(groups, key=lambda protocol: protocol.place):
                 evaluations: dict[str, dict[str, None]] = {}
                 for row in (row for id_ in groups[protocol] for row in self.data.of(corpus, id_)):
-                    evaluations.setdefault(row["encoder"], {})[row["evaluation"]] = None
+                    evaluations.setdefault(row.encoder, {})[row.evaluation] = None
                 found[corpus, protocol.id] = EvaluatedTask(
                     corpus=corpus,
                     corpus_fingerprint=self.data.corpora[corpus].fingerprint,

@@ -9,13 +9,14 @@ on both backgrounds and differ in shape and label as well.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 import vl_convert
@@ -27,6 +28,7 @@ from capim.reports.elements.page import Chart, Table
 from capim.reports.rows.report_data import ends
 from capim.store.errors import RequestError
 from capim.store.files import json_value
+from capim.store.schema import Comparison, Result, Slice
 
 # Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
 # and with four more hues that stay apart from it under deuteranopia and protanopia.
@@ -37,10 +39,13 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", *TRIANGLES, STA
 STYLE = Path(__file__).parents[1] / "templates" / "charts.json"
 SCRIPTS = Path("~/.cache/capim/scripts")
 WIDTH = 640
+ENCODER = "encoder"  # the field of a point that names its encoder
+Point: TypeAlias = dict[str, Any]
+"""The data of one value of a chart: field to value."""
 
 
 def by_name(
-    names: Sequence[str], everyone: Sequence[str], field: str = "encoder", **options: Any
+    names: Sequence[str], everyone: Sequence[str], field: str = ENCODER, **options: Any
 ) -> tuple[alt.Color, alt.Shape]:
     """Colour and shape of every encoder of a chart; the same in all charts that are given the same ``everyone``.
 
@@ -56,27 +61,31 @@ def by_name(
 
 
 def tooltips(*fields: str) -> list[alt.Tooltip]:
-    """One line of the tooltip for every field of the data."""
-    return [alt.Tooltip(f"{field}:N") for field in fields]
+    """One line of the tooltip for the encoder, and one for every other field of the data."""
+    return [alt.Tooltip(f"{field}:N") for field in (ENCODER, *fields)]
 
 
 def interval_point(
-    row: Mapping[str, Any], *, fraction: bool = True, unit: str = "percent", text: str = "", **fields: Any
-) -> dict[str, Any]:
+    row: Result | Slice | Comparison, *, fraction: bool = True, unit: str = "percent", text: str = "", **fields: Any
+) -> Point:
     """The data of one stored value with its interval in a chart; without an interval, both ends are the value.
+
+    Of a comparison it is the difference of the first encoder to the second.
 
     A ``fraction`` is drawn in percent or percentage points, its ``unit``; other numbers as they are, in no named unit.
     ``text`` is the value as displayed, by default in percent.
     """
     scale = 100.0 if fraction else 1.0
-    low, high = ends(row)
+    name, size = (row.encoder_a, row.difference) if isinstance(row, Comparison) else (row.encoder, row.value)
+    value = math.nan if size is None else size
+    low, high = ends(value, row.ci_low, row.ci_high)
     return {
-        "encoder": row["encoder"],
-        "value": scale * row["value"],
+        ENCODER: name,
+        "value": scale * value,
         "ci_low": scale * low,
         "ci_high": scale * high,
         "unit": unit if fraction else "",
-        "text": text or f"{show.percent(row['value'])} % ({show.percent_range(row['ci_low'], row['ci_high'])})",
+        "text": text or f"{show.percent(value)} % ({show.percent_range(row.ci_low, row.ci_high)})",
         **fields,
     }
 
@@ -97,12 +106,12 @@ def intervals(
 
 
 def strips(
-    points: Sequence[Mapping[str, Any]],
+    points: Sequence[Point],
     along: alt.X,
     *,
     height: int,
     width: int = WIDTH,
-    row: str = "encoder",
+    row: str = ENCODER,
     order: Sequence[str] = (),
     size: int = 80,
     opacity: float = 0.75,
@@ -172,7 +181,7 @@ def _points(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """The data of encoders in a specification: that of the whole, or of its layers, which share it."""
     parts = (spec, *spec.get("layer", ()))
     found = (part.get("data", {}).get("values", [{}]) for part in parts)
-    return next((tuple(values) for values in found if "encoder" in values[0]), ())
+    return next((tuple(values) for values in found if ENCODER in values[0]), ())
 
 
 def _draw(spec: Mapping[str, Any], *, prefix: str) -> str:
@@ -235,7 +244,7 @@ def interval_chart(rows: Sequence[Mapping[Any, Any]], *, title: str = "") -> alt
     varying = [name for name in _NAMES if len({row.get(name) for row in known}) > 1] or ["metric"]
     points = [
         {"label": " · ".join(str(row[name]) for name in varying), "value": row[figure]}
-        | dict(zip(("ci_low", "ci_high"), ends(row, figure), strict=True))
+        | dict(zip(("ci_low", "ci_high"), ends(row[figure], row["ci_low"], row["ci_high"]), strict=True))
         for row in known
     ]
     axis = alt.X("ci_low:Q", title=figure, scale=alt.Scale(zero=False))

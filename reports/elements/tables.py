@@ -13,8 +13,9 @@ from urllib.parse import urlencode
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Bar, Cell, Column, Mark, Table
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData, ShownResult
 from capim.reports.rows.standing import at_chance, contenders, decision_of
+from capim.store.schema import Comparison, Result, Slice
 from capim.store.types import MetricFacts
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, with_outcomes
 
@@ -33,6 +34,11 @@ def texts(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", exp
 def numbers(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", explain: str = "") -> ColumnOf[T]:
     """A column of numbers, aligned to the right and sorted as numbers."""
     return Column(heading=heading, group=group, numeric=True, explain=explain), cell
+
+
+def metrics(facts: Callable[[T], MetricFacts]) -> ColumnOf[T]:
+    """A column with the name of the metric of a row."""
+    return texts("metric", lambda row: facts(row).label)
 
 
 def measures(
@@ -118,19 +124,19 @@ def absent(title: str = "") -> Cell:
     return Cell(text=show.ABSENT, title=title, mark="muted")
 
 
-def estimate(metric: MetricFacts, row: Row, *, title: str = "", mark: Mark = "", state: str = "") -> Cell:
-    """A value with its interval, of any row with ``value``, ``ci_low`` and ``ci_high``."""
-    text, note = words.value(metric, row["value"]), words.interval(metric, row)
-    return value(row["value"], text, note=note, title=title, mark=mark, state=state, unit=words.unit(metric))
+def estimate(metric: MetricFacts, row: Result | Slice, *, title: str = "", mark: Mark = "", state: str = "") -> Cell:
+    """A value with its interval."""
+    text, note = words.value(metric, row.value), words.interval(metric, row)
+    return value(row.value, text, note=note, title=title, mark=mark, state=state, unit=words.unit(metric))
 
 
-def difference_cell(metric: MetricFacts, row: Row) -> Cell:
+def difference_cell(metric: MetricFacts, row: Comparison) -> Cell:
     """The difference of a comparison with its interval."""
-    text = words.difference(metric, row["difference"])
-    return value(row["difference"], text, note=words.interval(metric, row), unit=words.unit(metric, difference=True))
+    text = words.difference(metric, row.difference)
+    return value(row.difference, text, note=words.interval(metric, row), unit=words.unit(metric, difference=True))
 
 
-def verdict_cell(metric: MetricFacts, row: Row) -> Cell:
+def verdict_cell(metric: MetricFacts, row: Comparison) -> Cell:
     """What the tests of a comparison say of its first encoder, in words."""
     found = decision_of(row)
     marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
@@ -161,8 +167,8 @@ def result_column(
     def cell(encoder: str) -> Cell:
         row = data.row(corpus, protocol, metric, encoder)
         weak = "" if plain else at_chance(data, corpus, protocol, metric, encoder)
-        mark: Mark = "bad" if weak else "best" if row and best and not plain and row["value"] == best["value"] else ""
-        pair = data.comparison(corpus, protocol, metric, encoder, best["encoder"]) if tested and row and best else None
+        mark: Mark = "bad" if weak else "best" if row and best and not plain and row.value == best.value else ""
+        pair = data.comparison(corpus, protocol, metric, encoder, best.encoder) if tested and row and best else None
         state = "; ".join(filter(None, (weak, words.verdict(data.metric(metric), pair) if pair else "")))
         return result_cell(data, row, mark=mark, axis=None if plain or weak else axis, state=state)
 
@@ -170,42 +176,47 @@ def result_column(
 
 
 def result_cell(
-    data: ReportData, row: Row | None, *, mark: Mark = "", axis: tuple[float, float] | None = None, state: str = ""
+    data: ReportData,
+    row: ShownResult | None,
+    *,
+    mark: Mark = "",
+    axis: tuple[float, float] | None = None,
+    state: str = "",
 ) -> Cell:
-    """One row of ``schema.RESULTS`` as a cell; ``axis``: the ends of the axis on which to draw the interval."""
+    """One result as a cell; ``axis``: the ends of the axis on which to draw the interval."""
     if row is None:
         return absent("not evaluated")
-    if row["value"] is None:
-        return absent(row["reason"] or "no value")
-    metric = data.metric(row["metric"])
+    if row.value is None:
+        return absent(row.reason or "no value")
+    metric = data.metric(row.metric)
     interval, ties = words.interval(metric, row), words.ties(metric, row)
-    about = [f"{metric.name} = {show.exact(row['value'])}"]
+    about = [f"{metric.name} = {show.exact(row.value)}"]
     if interval:
-        about.append(f"{show.percent(row['level'], 0)} % interval {interval} ({row['interval_method']})")
-    about.append(f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}")
+        about.append(f"{show.percent(row.level, 0)} % interval {interval} ({row.interval_method})")
+    about.append(f"{show.count(row.n_queries, 'query', 'queries')} in {show.count(row.n_clusters, 'cluster')}")
     if ties:
-        about.append(f"{ties} if ties are all lost or all won; {show.percent(row['tie_share'])} % of queries tie")
+        about.append(f"{ties} if ties are all lost or all won; {show.percent(row.tie_share)} % of queries tie")
     made = estimate(metric, row, title=", ".join(about), mark=mark, state=state)
     return replace(made, bar=interval_bar(row, axis) if axis else None, link=failures_address(data, row))
 
 
-def failures_address(data: ReportData, row: Row) -> str:
+def failures_address(data: ReportData, row: Result) -> str:
     """Where the queries are that an encoder misses under a protocol; empty where there are none to look at."""
-    of = Protocol.of(row["protocol"])
+    of = Protocol.of(row.protocol)
     if data.live:
         known = of.kind != "mean" and not of.is_combined and with_outcomes([of.id])
-        given = {"corpus": row["corpus"], "protocol": of.id, "wrong": row["encoder"]}
+        given = {"corpus": row.corpus, "protocol": of.id, "wrong": row.encoder}
         return f"/queries?{urlencode(given, safe='/*,:')}" if known else ""
-    if not any((total["corpus"], total["direction"]) == (row["corpus"], of.direction) for total in data.totals):
+    if not any((total.corpus, total.direction) == (row.corpus, of.direction) for total in data.totals):
         return ""
-    given = {"corpus": row["corpus"], "direction": DIRECTION_TITLES[of.direction], "missed": row["encoder"]}
+    given = {"corpus": row.corpus, "direction": DIRECTION_TITLES[of.direction], "missed": row.encoder}
     language = of.language if of.is_of_language else ""
     return f"#cases?{urlencode(given | {'language': language} if language else given)}"
 
 
-def interval_bar(row: Row, axis: tuple[float, float]) -> Bar | None:
+def interval_bar(row: Result, axis: tuple[float, float]) -> Bar | None:
     """The interval in CSS percentages of an axis; None without an interval."""
-    low, high, centre, chance = row["ci_low"], row["ci_high"], row["value"], row["chance"]
+    low, high, centre, chance = row.ci_low, row.ci_high, row.value, row.chance
     start, end = axis
     if low is None or high is None or centre is None or end <= start:
         return None
@@ -217,8 +228,8 @@ def interval_bar(row: Row, axis: tuple[float, float]) -> Bar | None:
     return Bar(low=position(low), high=position(high), point=position(centre), chance=of_chance)
 
 
-def axis_of(rows: Sequence[Row]) -> tuple[float, float]:
+def axis_of(rows: Sequence[Result]) -> tuple[float, float]:
     """An axis from the lowest interval end to the highest, with a margin of 4 % on both sides."""
-    ends = [x for r in rows for x in (r["ci_low"], r["ci_high"], r["value"]) if x is not None]
+    ends = [x for r in rows for x in (r.ci_low, r.ci_high, r.value) if x is not None]
     margin = 0.04 * (max(ends) - min(ends)) if ends else 0.0
     return (min(ends) - margin, max(ends) + margin) if ends else (0.0, 1.0)

@@ -6,12 +6,13 @@ Units, decimals and names are those of the metric (``store.types.MetricFacts``, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
+from operator import itemgetter
 
 from capim.reports import format as show
 from capim.reports.rows import standing
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Task, decision_of, planned
+from capim.store.schema import Comparison, Result, Slice
 from capim.store.types import MetricFacts
 from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import ON_COMMON, images_needed, unequal_weights
@@ -22,10 +23,14 @@ def value(metric: MetricFacts, number: float | None) -> str:
     return show.percent(number) if metric.unit == "percent" else show.number(number, metric.decimals)
 
 
-def interval(metric: MetricFacts, row: Row, low: str = "ci_low", high: str = "ci_high") -> str:
+def interval(metric: MetricFacts, row: Result | Slice | Comparison) -> str:
     """The interval of a row in the unit of its metric; empty without one."""
-    as_text = show.percent_range if metric.unit == "percent" else partial(show.span, decimals=metric.decimals)
-    return as_text(row[low], row[high])
+    return span(metric, row.ci_low, row.ci_high)
+
+
+def span(metric: MetricFacts, low: float | None, high: float | None) -> str:
+    """Two values as displayed with a dash between them; empty where one is missing."""
+    return show.percent_range(low, high) if metric.unit == "percent" else show.span(low, high, metric.decimals)
 
 
 def difference(metric: MetricFacts, size: float | None, decimals: int = 1) -> str:
@@ -46,21 +51,21 @@ def described(metric: MetricFacts) -> str:
     return f"{metric.title.rstrip('.')} ({metric.name})" if metric.is_own else metric.label
 
 
-def figure(metric: MetricFacts, row: Row) -> str:
+def figure(metric: MetricFacts, row: Result | None) -> str:
     """A value with its interval in one line."""
+    if row is None:
+        return show.ABSENT
     sign = show.PERCENT if metric.unit == "percent" else ""
-    return show.bracketed(f"{value(metric, row['value'])}{sign}", interval(metric, row))
+    return show.bracketed(f"{value(metric, row.value)}{sign}", interval(metric, row))
 
 
-def ties(metric: MetricFacts, row: Row) -> str:
+def ties(metric: MetricFacts, row: Result) -> str:
     """The value with ties all lost and all won; empty where ties change nothing."""
-    ends = row["value_ties_lost"], row["value_ties_won"]
-    if None in ends or ends[0] == ends[1]:
-        return ""
-    return interval(metric, {"low": min(ends), "high": max(ends)}, "low", "high")
+    lost, won = row.value_ties_lost, row.value_ties_won
+    return "" if lost is None or won is None or lost == won else span(metric, min(lost, won), max(lost, won))
 
 
-def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool = True) -> str:
+def verdict(metric: MetricFacts, row: Comparison | None, *, rival: str = "", unit: bool = True) -> str:
     """What the tests of one comparison say of its first encoder, in words, with the size that matters.
 
     For a sentence, ``rival`` is the second encoder; without one the words are short, for a cell of a table. Without
@@ -71,33 +76,35 @@ def verdict(metric: MetricFacts, row: Row | None, *, rival: str = "", unit: bool
         return f"not tested against {rival}" if rival else "not tested"
     few = " (few images)" if found.few_images else ""
     if found.state == "equivalent":
-        within = margin(metric, row["margin"])
+        within = margin(metric, row.margin)
         return (f"equivalent within {within}" if within and rival else "equivalent") + few
     if found.state == "undecided":
         size = "" if found.worse_by is None else _amount(metric, found.worse_by, unit=unit)
         if not size.partition(" ")[0].strip("0."):  # an interval that ends at 0 bounds nothing: few images differ
             return "undecided"
         return f"undecided (could be up to {size} worse)" if rival else f"undecided: up to {size} worse"
-    common = "".join(f", {r}" for r in (row["reason"] or "").split("; ") if r.startswith(ON_COMMON.partition("{")[0]))
-    return f"{_amount(metric, abs(row['difference']), unit=unit)} {found.state}{common}{few}"
+    common = "".join(f", {r}" for r in (row.reason or "").split("; ") if r.startswith(ON_COMMON.partition("{")[0]))
+    return f"{_amount(metric, abs(row.difference or 0.0), unit=unit)} {found.state}{common}{few}"
 
 
-def settled(compared: Iterable[tuple[MetricFacts, Row]]) -> str:
+def settled(compared: Iterable[tuple[MetricFacts, Comparison]]) -> str:
     """Return how many images would settle those comparisons that are undecided, as a sentence; empty if there is none.
 
     About the one that takes most, and about differences that it is not expected to see: 2 points, and 1 point.
     """
     open_ = [
-        (100 * row["detectable_effect"], row)
+        (100 * row.detectable_effect, row)
         for metric, row in compared
-        if metric.unit == "percent" and row["detectable_effect"] is not None
+        if metric.unit == "percent" and row.detectable_effect is not None
         if (found := decision_of(row)) is not None and found.state == "undecided"
     ]
-    detectable, row = max(open_, key=lambda each: each[0], default=(0.0, {}))
-    needed = [(size, images_needed(row["n_clusters"], detectable, size)) for size in (2, 1) if size < detectable]
+    if not open_:
+        return ""
+    detectable, row = max(open_, key=itemgetter(0))
+    needed = [(size, images_needed(row.n_clusters, detectable, size)) for size in (2, 1) if size < detectable]
     if not needed:
         return ""
-    units = "queries" if Protocol.of(row["protocol"]).kind == "judged" else "images"
+    units = "queries" if Protocol.of(row.protocol).kind == "judged" else "images"
     (size, n), *more = needed
     first = f"About {n:,} {units} like these would settle a difference of {show.count(size, 'point')}"
     return ", ".join([first, *(f"about {n:,} one of {show.count(size, 'point')}" for size, n in more)]) + "."
@@ -105,14 +112,14 @@ def settled(compared: Iterable[tuple[MetricFacts, Row]]) -> str:
 
 def not_drawn(data: ReportData, *task: *tuple[str, str, str]) -> str:
     """Return which encoders a chart of a task leaves out, because they are at chance, as a sentence; empty if none."""
-    weak = [row["encoder"] for row in data.ranked(*task) if standing.at_chance(data, *task, row["encoder"])]
+    weak = [row.encoder for row in data.ranked(*task) if standing.at_chance(data, *task, row.encoder)]
     return f"Not drawn, because not shown above chance: {show.some(weak, most=6)}." if weak else ""
 
 
 def budgets(data: ReportData) -> list[str]:
     """Return which statements share which budget of errors, in a line, and where it does not hold; none without any."""
-    figures, corpora = planned(data.comparisons), {row["corpus"] for row in data.comparisons}
-    n_chance = sum(row["against_chance"] is not None for row in data.results)
+    figures, corpora = planned(data.comparisons), {row.corpus for row in data.comparisons}
+    n_chance = sum(row.against_chance is not None for row in data.results)
     parts = []
     if figures:
         over = show.count(len(figures), "planned figure") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
@@ -123,7 +130,7 @@ def budgets(data: ReportData) -> list[str]:
         parts.append(f"better than and below chance, over {show.count(n_chance, 'result')}")
     lines = [f"At most 5 % for any false one of: {'; '.join(parts)}. The rest is exploratory."] if parts else []
     rows = (data.comparisons[places[0]] for places in figures.values())
-    if shared := sorted({row["corpus"] for row in rows if Protocol.of(row["protocol"]).shares_items}):
+    if shared := sorted({row.corpus for row in rows if Protocol.of(row.protocol).shares_items}):
         why = "queries share right items or are searched themselves, and the tests take them for independent"
         lines.append(f"{show.listing(shared)}: a false better or worse is likelier than that, because {why}.")
     return lines
@@ -131,10 +138,13 @@ def budgets(data: ReportData) -> list[str]:
 
 def weights(data: ReportData, tasks: Iterable[Task]) -> list[str]:
     """Of a corpus whose images differ much in weight, a line: of the figure in which the fewest count."""
-    rows = [row for task in tasks for row in data.ranked(*task[:3])[:1] if row["n_effective"]]
-    worst = min(rows, key=lambda row: row["n_effective"] / row["n_clusters"], default=None)
-    said = worst and unequal_weights(worst["n_clusters"], worst["n_effective"], worst["largest_share"])
-    return [f"{worst['corpus']}: {said}."] if worst and said else []
+    rows = (row for task in tasks for row in data.ranked(*task[:3])[:1])
+    known = [(row.n_effective, row) for row in rows if row.n_effective]
+    n_effective, worst = min(known, key=lambda each: each[0] / each[1].n_clusters, default=(0.0, None))
+    if worst is None:
+        return []
+    said = unequal_weights(worst.n_clusters, n_effective, worst.largest_share or 0.0)
+    return [f"{worst.corpus}: {said}."] if said else []
 
 
 def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:

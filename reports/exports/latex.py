@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Table
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Task, at_chance, contenders, decision, headline_tasks
 from capim.store.errors import RequestError
+from capim.store.schema import Result
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import Protocol
 
@@ -99,7 +100,7 @@ def column_table(data: ReportData) -> str:
     Raises:
         RequestError: The intervals of the figures, those of a user's metrics left aside, were made in several ways.
     """
-    _check_intervals(row for row in data.results if not data.metric(row["metric"]).is_own)
+    _check_intervals(row for row in data.results if not data.metric(row.metric).is_own)
     ties = has_ties(data)
     tables: list[list[list[str]]] = []
     for corpus in data.corpus_names():
@@ -112,14 +113,14 @@ def column_table(data: ReportData) -> str:
     return "\n".join(_float(data, blocks, at, ties=ties) for at, blocks in enumerate(tables))
 
 
-def _check_intervals(rows: Iterable[Row]) -> None:
+def _check_intervals(rows: Iterable[Result]) -> None:
     ways: dict[str, str] = {}  # with a figure of each
-    for row in (row for row in rows if row["interval_method"] != "none"):
-        is_drawn = row["interval_method"] == "percentile"
+    for row in (row for row in rows if row.interval_method != "none"):
+        is_drawn = row.interval_method == "percentile"
         method = "percentile" if is_drawn else "wilson"
-        drawn = f", {row['replicates']:,} replicates, seed {row['seed']}" if is_drawn else ""
-        figure = f"{row['metric']} of {row['encoder']}, {row['protocol']} on {row['corpus']}"
-        ways.setdefault(f"{method} at {100 * row['level']:g} %{drawn}", figure)
+        drawn = f", {row.replicates:,} replicates, seed {row.seed}" if is_drawn else ""
+        figure = f"{row.metric} of {row.encoder}, {row.protocol} on {row.corpus}"
+        ways.setdefault(f"{method} at {100 * row.level:g} %{drawn}", figure)
     if len(ways) > 1:
         listed = "; ".join(f"{way} ({figure})" for way, figure in ways.items())
         raise RequestError(
@@ -151,13 +152,13 @@ def _lines_of(row: str) -> int:
 
 def has_ties(data: ReportData) -> bool:
     """Whether a headline figure has queries with a tie."""
-    return any(row["tie_share"] for task in headline_tasks(data) for row in data.ranked(*task[:3]))
+    return any(row.tie_share for task in headline_tasks(data) for row in data.ranked(*task[:3]))
 
 
 def _block(data: ReportData, corpus: str, tasks: Sequence[Task], *, ties: bool) -> list[str]:
     """The lines of one corpus: its name, what is measured, and one line for each encoder, best first."""
     blank = [""] * (2 - len(tasks))
-    names = dict.fromkeys(row["encoder"] for task in tasks for row in data.ranked(*task[:3]))
+    names = dict.fromkeys(row.encoder for task in tasks for row in data.ranked(*task[:3]))
     directions = [_SHORT.get(Protocol.of(task.protocol).direction, "") for task in tasks]
     metrics = [escape_latex(data.metric(task.metric).label) for task in tasks]
     lines = [
@@ -166,27 +167,27 @@ def _block(data: ReportData, corpus: str, tasks: Sequence[Task], *, ties: bool) 
     ]
     for name in names:
         rows = [data.row(*task[:3], name) for task in tasks]
-        share = max((row["tie_share"] or 0.0 for row in rows if row is not None), default=0.0)
+        share = max((row.tie_share or 0.0 for row in rows if row is not None), default=0.0)
         cells = [_figure(data, task, row) for task, row in zip(tasks, rows, strict=True)]
         lines.append(line(breakable(name), *cells, *blank, *([show.percent(share)] * ties)))
     return lines
 
 
-def _figure(data: ReportData, task: Task, row: Row | None) -> str:
+def _figure(data: ReportData, task: Task, row: Result | None) -> str:
     """A value with its marks, and its interval in small figures."""
-    if row is None or row["value"] is None:
+    if row is None or row.value is None:
         return "--"
     interval = escape_latex(words.interval(data.metric(task.metric), row))
     return f"{marked(data, task, row)} {{\\tiny {interval}}}" if interval else marked(data, task, row)
 
 
-def marked(data: ReportData, task: Task, row: Row) -> str:
+def marked(data: ReportData, task: Task, row: Result) -> str:
     """A value: the highest bold, those that the tests do not tell from it and from chance with their marks."""
-    value = escape_latex(words.value(data.metric(task.metric), row["value"]))
-    best, weak = next(iter(contenders(data, *task[:3])), row), at_chance(data, *task[:3], row["encoder"])
+    value = escape_latex(words.value(data.metric(task.metric), row.value))
+    best, weak = next(iter(contenders(data, *task[:3])), row), at_chance(data, *task[:3], row.encoder)
     sign = _CHANCE if weak else ""
-    found = None if weak else decision(data, *task[:3], row["encoder"], best["encoder"])
-    if row["value"] == best["value"] and not weak:
+    found = None if weak else decision(data, *task[:3], row.encoder, best.encoder)
+    if row.value == best.value and not weak:
         value = _BEST % value
     elif found is not None and found.state == "equivalent":
         value = _EQUIVALENT % value
@@ -196,8 +197,8 @@ def marked(data: ReportData, task: Task, row: Row) -> str:
 
 
 def _caption(data: ReportData, *, ties: bool) -> str:
-    levels = show.listing([f"{100 * each:g}\\,\\%" for each in sorted({row["level"] for row in data.results})])
-    margins = {row["margin"] for row in data.comparisons if row["margin"] and row["family"] == "headline"}
+    levels = show.listing([f"{100 * each:g}\\,\\%" for each in sorted({row.level for row in data.results})])
+    margins = {row.margin for row in data.comparisons if row.margin and row.family == "headline"}
     margin = f" within {100 * min(margins):g} point{'s' * (min(margins) != 0.01)}" if margins else ""
     tested = (
         rf" Underlined: equivalent to it{margin}. {_UNDECIDED}: the data cannot tell which of the two is better."
@@ -251,25 +252,25 @@ def figures_tables(data: ReportData) -> str:
 
 def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
     tasks = headline_tasks(data, corpus)
-    found: list[tuple[Task, Row]] = []
+    found: list[tuple[Task, Result]] = []
     for protocol in dict.fromkeys(task.protocol for task in tasks):
         of = data.protocol(corpus, protocol)
         metrics = [task.metric for task in tasks if task.protocol == protocol]
         metrics += of.metrics or SHOWN.get(of.kind, SHOWN["retrieval"])
         if own:
-            metrics = [row["metric"] for row in data.of(corpus, protocol) if data.metric(row["metric"]).is_own]
+            metrics = [row.metric for row in data.of(corpus, protocol) if data.metric(row.metric).is_own]
         for metric in dict.fromkeys(metrics):
             task = Task(corpus, protocol, metric, of.title)
             found += [(task, row) for row in data.ranked(corpus, protocol, metric)]
-    ties = any(row["tie_share"] for _, row in found) and not own
+    ties = any(row.tie_share for _, row in found) and not own
     rows = []
     for task, row in found:
         facts = data.metric(task.metric)
-        names = ("ci_low", "ci_high", "value_ties_lost", "value_ties_won")
-        low, high, lost, won = (escape_latex(words.value(facts, row[name])) for name in names)
-        value = "--" if row["value"] is None else marked(data, task, row)
-        cells = [breakable(task.protocol), breakable(facts.label), breakable(row["encoder"]), value, low, high]
-        rows.append(cells + [show.percent(row["tie_share"]), lost, won] * ties)
+        ends = (row.ci_low, row.ci_high, row.value_ties_lost, row.value_ties_won)
+        low, high, lost, won = (escape_latex(words.value(facts, end)) for end in ends)
+        value = "--" if row.value is None else marked(data, task, row)
+        cells = [breakable(task.protocol), breakable(facts.label), breakable(row.encoder), value, low, high]
+        rows.append(cells + [show.percent(row.tie_share), lost, won] * ties)
     heads = ["protocol", "metric", "encoder", "value", "low", "high", *(["ties %", "all lost", "all won"] * ties)]
     title = f"Figures of {corpus}{', metrics of our own' * own}"
     return page_table(title, "XXX" + "r" * (len(heads) - 3), heads, rows)

@@ -25,10 +25,11 @@ import pyarrow.compute as pc
 from langcodes import Language
 
 from capim.reports.exports.tabular import csv_bytes, json_bytes
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Task, headline_tasks
 from capim.reports.sections.leaderboard import PAIRS, pair_protocols
 from capim.store.errors import RequestError
+from capim.store.schema import Result
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
 from capim.tasks.protocols import EVERY, MACRO, Protocol
@@ -63,8 +64,8 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
         tasks: dict[tuple[str, str, str], list[dict[str, object]]] = {}
         for corpus in data.corpus_names():
             for protocol in map(Protocol.of, data.protocols(corpus)):
-                known = (r for r in data.of(corpus, protocol.id) if r["encoder"] == encoder and r["value"] is not None)
-                rows = {r["metric"]: r for r in known if not r["lower_is_better"]}
+                known = (r for r in data.of(corpus, protocol.id) if r.encoder == encoder and r.value is not None)
+                rows = {r.metric: r for r in known if not r.lower_is_better}
                 if rows and protocol.kind != "mean":  # MTEB itself averages over languages
                     task, entry = _entry(data, corpus, protocol, rows, spec)
                     tasks.setdefault(task, []).append(entry)
@@ -79,7 +80,7 @@ def mteb_files(data: ReportData, name: str) -> dict[str, bytes]:
 
 
 def _entry(
-    data: ReportData, corpus: str, protocol: Protocol, rows: Mapping[str, Row], spec: EncoderSpec
+    data: ReportData, corpus: str, protocol: Protocol, rows: Mapping[str, Result], spec: EncoderSpec
 ) -> tuple[tuple[str, str, str], dict[str, object]]:
     """The name of a task with the revision and split of its data, and the scores of one of its subsets.
 
@@ -96,16 +97,16 @@ def _entry(
     named = {theirs.scores.get(metric, metric): row for metric, row in rows.items()}
     main = named[theirs.main]
     entry: dict[str, object] = {
-        "main_score": main["value"],
+        "main_score": main.value,
         "main_score_name": theirs.main,
-        "main_score_low": main["ci_low"],
-        "main_score_high": main["ci_high"],
+        "main_score_low": main.ci_low,
+        "main_score_high": main.ci_high,
         "hf_subset": theirs.subset,
         "languages": [mteb_language(language)],
         "corpus": corpus,
         "corpus_fingerprint": contents.fingerprint,
         "protocol": protocol.id,
-        **{score: row["value"] for score, row in named.items()},
+        **{score: row.value for score, row in named.items()},
     }
     return (theirs.name, theirs.revision, theirs.split), entry
 
@@ -233,7 +234,7 @@ def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
         raise RequestError(f"a model card is about one model; name it with --encoder: one of {', '.join(data.specs)}")
     [(encoder, spec)] = data.specs.items()
     rows = [(task, data.row(*task[:3], encoder)) for task in headline_tasks(data)]
-    results = [_result(data, task, row, spec) for task, row in rows if row is not None and row["value"] is not None]
+    results = [_result(data, task, row, spec) for task, row in rows if row is not None and row.value is not None]
     if not results:
         return {}
     from huggingface_hub import ModelCardData
@@ -241,7 +242,7 @@ def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
     return {name: ModelCardData(model_name=encoder, eval_results=results).to_yaml().encode() + b"\n"}
 
 
-def _result(data: ReportData, task: Task, row: Row, spec: EncoderSpec) -> Any:
+def _result(data: ReportData, task: Task, row: Result, spec: EncoderSpec) -> Any:
     from huggingface_hub import EvalResult
 
     corpus = data.corpora[task.corpus]
@@ -254,10 +255,10 @@ def _result(data: ReportData, task: Task, row: Row, spec: EncoderSpec) -> Any:
         metric_type=task.metric,
         metric_name=f"{task.metric} ({task.protocol})",
         metric_config=task.protocol,
-        metric_value=row["value"],
+        metric_value=row.value,
         metric_args={
-            **{end: row[column] for end, column in (("low", "ci_low"), ("high", "ci_high")) if row[column] is not None},
-            "level": row["level"],
+            **{end: value for end, value in (("low", row.ci_low), ("high", row.ci_high)) if value is not None},
+            "level": row.level,
             "model": spec.checkpoint,
             "model_revision": spec.revision,
         },

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,11 @@ from capim.reports.elements import charts
 from capim.reports.elements.tables import only
 from capim.reports.exports.latex import PACKAGES, breakable, column_table, figures_tables, printed
 from capim.reports.rows import standing
-from capim.reports.rows.report_data import ReportData, Row, grouped
+from capim.reports.rows.report_data import ReportData, grouped
 from capim.reports.rows.standing import claimed, contenders, decision, headline_tasks
 from capim.reports.sections import differences, provenance
 from capim.store.errors import WorkError
+from capim.store.schema import Comparison, Result
 from capim.tasks.protocols import Protocol, language_name
 
 _REFERENCES = Path(__file__).with_name("references.bib")
@@ -114,20 +114,20 @@ def methods(data: ReportData) -> str:
     for name, corpus in sorted(data.corpora.items()):
         size = f"{corpus.images.num_rows:,} images, {corpus.captions.num_rows:,} captions"
         corpora.append(f"{breakable(name)} ({size}){_cite(*_OF_CORPORA.get(name.partition('-sample')[0], ()))}")
-    encoders = show.count(len(data.encoder_names()), "encoder")
+    encoders = show.encoders(len(data.encoder_names()))
     sentences = [
         f"We evaluate {encoders} on {show.listing(corpora)} with capim~{version('capim')}.",
         "Every image and caption is encoded once; the figures are computed from the stored embeddings by exact search.",
         "Where items tie, a figure is the mean over all orders of the tie.",
         *_of_intervals(headline),
-        *_of_tests([row for row in data.comparisons if row["family"] == "headline"]),
+        *_of_tests([row for row in data.comparisons if row.family == "headline"]),
     ]
     return " ".join(sentences) + "\n"
 
 
-def _of_intervals(rows: Sequence[Row]) -> list[str]:
-    found = {row["interval_method"] for row in rows}
-    levels = {row["level"] for row in rows}
+def _of_intervals(rows: Sequence[Result]) -> list[str]:
+    found = {row.interval_method for row in rows}
+    levels = {row.level for row in rows}
     sentences = []
     level = show.listing([f"{100 * each:g}\\,\\%" for each in sorted(levels)])
     if "wilson" in found:
@@ -137,8 +137,8 @@ def _of_intervals(rows: Sequence[Row]) -> list[str]:
         )
     if "t" in found:
         sentences.append("Intervals of other means are Student's $t$ with linearised errors over images.")
-    if used := [row for row in rows if row["interval_method"] == "percentile"]:
-        replicates, seeds = (_numbers({row[name] for row in used}) for name in ("replicates", "seed"))
+    if used := [row for row in rows if row.interval_method == "percentile"]:
+        replicates, seeds = map(_numbers, ({row.replicates for row in used}, {row.seed for row in used}))
         drawn_by = f"{replicates} replicates, seed {seeds}"
         sentences.append(
             f"{'Other intervals' if sentences else 'Intervals'} ({level}) are percentile intervals of a "
@@ -152,12 +152,12 @@ def _numbers(found: Iterable[int]) -> str:
     return show.listing([f"{each:,}" for each in sorted(found)])
 
 
-def _of_tests(rows: Sequence[Row]) -> list[str]:
+def _of_tests(rows: Sequence[Comparison]) -> list[str]:
     if not rows:
         return ["Differences between encoders were not tested."]
-    drawn = {row["permutations"] for row in rows if not row["p_exact"]}
+    drawn = {row.permutations for row in rows if not row.p_exact}
     flips = f" ({_numbers(drawn)} random assignments, or all where they can be enumerated)" if drawn else " (exact)"
-    margins = [f"{100 * m:g}" for m in sorted({r["margin"] for r in rows if r["margin"] and r["metric"] != "RSUM"})]
+    margins = [f"{100 * m:g}" for m in sorted({r.margin for r in rows if r.margin and r.metric != "RSUM"})]
     level = f"5\\,\\%{_cite('bretz2009')}"
     sentences = [
         f"Two encoders are compared on the same queries by a sign-flip test over images{_cite('good2005')}{flips}.",
@@ -189,19 +189,19 @@ def _appendix(data: ReportData) -> str:
 
 
 def _pairs(data: ReportData) -> str:
-    rows = [row for row in data.comparisons if row["family"] == "headline"]
+    rows = [row for row in data.comparisons if row.family == "headline"]
     shown = ("Pair", "task", "metric", "difference", "adjusted p", "the first is")
     note = "The interval of a difference holds for all pairs of a figure together; p is adjusted over these pairs."
     parts = []
-    for corpus, of in sorted(grouped(rows, itemgetter("corpus")).items()):
+    for corpus, of in sorted(grouped(rows, lambda row: row.corpus).items()):
         table = only(differences.pairs(data, corpus, [*map(claimed, of)]), *shown)
         parts.append(printed(replace(table, caption=f"Pairs of encoders on {corpus}", note=note)))
     return "\n".join(parts)
 
 
 def _settings(data: ReportData) -> str:
-    runs = [run for run in data.runs if run["versions"]]
-    libraries = json.loads(runs[-1]["versions"]) if runs else {}
+    runs = [run for run in data.runs if run.versions]
+    libraries = json.loads(runs[-1].versions) if runs else {}
     lines = [
         f"Libraries: {', '.join(f'{name} {number}' for name, number in libraries.items())}." if libraries else "",
         *(f"Left out: {each}." for each in data.left_out),
@@ -240,7 +240,7 @@ def _forest(data: ReportData) -> bytes:
         facts, rows = data.metric(task.metric), contenders(data, *task[:3])[:_MOST]
         points = []
         for row in rows:
-            found = decision(data, *task[:3], row["encoder"], rows[0]["encoder"])
+            found = decision(data, *task[:3], row.encoder, rows[0].encoder)
             state = "best" if row is rows[0] else found.state if found else "not tested"
             points.append(charts.interval_point(row, fraction=facts.unit == "percent", state=state))
         if points:
@@ -255,7 +255,7 @@ _LOOKS = {  # what a test says of an encoder -> fill and line of its point
 }
 
 
-def _strip(points: list[dict[str, Any]], title: str, unit: str) -> alt.LayerChart:
+def _strip(points: list[charts.Point], title: str, unit: str) -> alt.LayerChart:
     """The encoders of one figure, each with its interval."""
     axis = alt.X("ci_low:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
     fill, stroke = (alt.Scale(domain=[*_LOOKS], range=[*inks]) for inks in zip(*_LOOKS.values(), strict=True))
@@ -270,7 +270,7 @@ def _languages(data: ReportData, corpus: str) -> bytes:
     cells: dict[tuple[str, str], float] = {}
     for code in standing.languages(data, corpus):
         for name in data.encoder_names(corpus):
-            if found := [row["value"] for row in standing.language_cells(data, corpus, name, code, "t2i")]:
+            if found := [row.value or 0.0 for row in standing.language_cells(data, corpus, name, code, "t2i")]:
                 cells[language_name(code), name] = 100 * sum(found) / len(found)
 
     def best_first(at: int) -> list[str]:
@@ -280,7 +280,7 @@ def _languages(data: ReportData, corpus: str) -> bytes:
 
     encoders = best_first(1)[:_MOST]
     points = [
-        {"language": code, "encoder": name, "value": value, "text": show.number(value, 0), "dark": value > 55}
+        {"language": code, charts.ENCODER: name, "value": value, "text": show.number(value, 0), "dark": value > 55}
         for (code, name), value in cells.items()
         if name in encoders
     ]

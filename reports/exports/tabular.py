@@ -19,15 +19,16 @@ from capim.reports.rows.speed import qps_v28
 from capim.reports.rows.standing import MEASURES, NDCG
 from capim.reports.sections import languages
 from capim.store.files import json_value, write_csv
-from capim.store.schema import RESULTS
+from capim.store.row_types import columns_of, table_of
+from capim.store.schema import Result
 from capim.tasks.protocols import Protocol
 
 SCHEMA_ID = "capim-results/1"
 
 
 def results_table(data: ReportData) -> pa.Table:
-    """The results as a table of ``schema.RESULTS``."""
-    return pa.Table.from_pylist([dict(row) for row in data.results], schema=RESULTS)
+    """The results with the columns of their stored table."""
+    return table_of(Result, data.results)
 
 
 def csv_files(data: ReportData, name: str) -> dict[str, bytes]:
@@ -52,9 +53,9 @@ def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
 def json_files(data: ReportData, name: str) -> dict[str, bytes]:
     """The rows, and beside them their JSON Schema (draft 2020-12)."""
     beside = f"{name.removesuffix('.json')}.schema.json"
-    rows = [{name: row[name] for name in RESULTS.names} for row in data.results]
+    rows = results_table(data).to_pylist()
     document = {"$schema": f"./{beside}", "format": SCHEMA_ID, "digest": data.digest, "results": rows}
-    return {name: json_bytes(document), beside: json_bytes(json_schema(RESULTS))}
+    return {name: json_bytes(document), beside: json_bytes(json_schema())}
 
 
 def json_bytes(value: object) -> bytes:
@@ -62,14 +63,8 @@ def json_bytes(value: object) -> bytes:
     return (json.dumps(json_value(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def json_schema(rows: pa.Schema) -> dict[str, object]:
-    """The JSON Schema of a document of result rows.
-
-    Examples:
-        >>> schema = json_schema(pa.schema([pa.field("value", pa.float64())]))
-        >>> schema["properties"]["results"]["items"]["properties"]
-        {'value': {'type': ['number', 'null']}}
-    """
+def json_schema() -> dict[str, object]:
+    """The JSON Schema of a document of result rows."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA_ID,
@@ -78,15 +73,21 @@ def json_schema(rows: pa.Schema) -> dict[str, object]:
             "$schema": {"type": "string"},
             "format": {"const": SCHEMA_ID},
             "digest": {"type": "string"},
-            "results": {"type": "array", "items": row_schema(rows)},
+            "results": {"type": "array", "items": row_schema(Result)},
         },
         "required": ["format", "digest", "results"],
     }
 
 
-def row_schema(rows: pa.Schema, *, without: Sequence[str] = ()) -> dict[str, object]:
-    """The JSON Schema of one stored row."""
-    fields = [field for field in rows if field.name not in without]
+def row_schema(row_type: type, *, without: Sequence[str] = ()) -> dict[str, object]:
+    """The JSON Schema of a row.
+
+    Examples:
+        >>> from capim.store.schema import Duplicate
+        >>> row_schema(Duplicate)["properties"]["cosine"]
+        {'type': ['number', 'null']}
+    """
+    fields = [field for field in columns_of(row_type) if field.name not in without]
     return {
         "type": "object",
         "properties": {field.name: _type(field) for field in fields},
@@ -129,7 +130,7 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
         stored = data.protocols(corpus)
         protocols = {side: next((p for p in names if p in stored), "") for side, names in V28_PROTOCOLS.items()}
         speeds = qps_v28(data, corpus)
-        for encoder in (r["encoder"] for r in data.ranked(corpus, protocols["T2I"], "R@1")):
+        for encoder in (r.encoder for r in data.ranked(corpus, protocols["T2I"], "R@1")):
             spec = data.specs[encoder]
             row = {"Model": encoder, "Dataset": corpus}
             for side, protocol in protocols.items():

@@ -37,10 +37,10 @@ def tracked_runs(data: ReportData) -> Iterator[TrackedRun]:
         identity |= {f"options.{name}": value for name, value in identity.pop("options").items()}
         metrics: dict[str, float] = {}
         for row in data.results:
-            if row["encoder"] == encoder:
-                name = _metric_name(f"{row['corpus']}/{row['protocol']}/{row['metric']}")
-                ends = (("", "value"), (".low", "ci_low"), (".high", "ci_high"))
-                metrics |= {name + end: row[column] for end, column in ends if row[column] is not None}
+            if row.encoder == encoder:
+                name = _metric_name(f"{row.corpus}/{row.protocol}/{row.metric}")
+                ends = (("", row.value), (".low", row.ci_low), (".high", row.ci_high))
+                metrics |= {name + end: value for end, value in ends if value is not None}
         yield TrackedRun(
             name=encoder,
             params={name: without_paths(str(value)) for name, value in identity.items()},

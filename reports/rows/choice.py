@@ -206,10 +206,10 @@ def _placed(data: ReportData, share: Mapping[Task, float], name: str, first: str
     difference, below, above = 0.0, dict[str, float](), dict[str, float]()
     for task, weight in share.items():
         row = data.comparison(*task[:3], name, first)
-        if row is None or row["difference"] is None:
+        if row is None or row.difference is None:
             return Placed(encoder=name, value=mean, state="not tested")
-        size, (least, most) = row["difference"], ends(claimed(row), "difference")
-        if row["lower_is_better"]:
+        size, (least, most) = row.difference, ends(row.difference, claimed(row).ci_low, claimed(row).ci_high)
+        if row.lower_is_better:
             size, least, most = -size, -most, -least
         difference += 100 * weight * size
         below[task.corpus] = below.get(task.corpus, 0.0) + 100 * weight * (size - least)

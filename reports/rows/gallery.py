@@ -7,12 +7,11 @@ by a tie, and near misses; one per image and protocol.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, permutations, zip_longest
 from operator import attrgetter, itemgetter
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +19,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
-from capim.reports.rows.report_data import Row, grouped
+from capim.reports.rows.report_data import detail_of, grouped
 from capim.store import EmbeddingStore
-from capim.store.schema import LABEL, is_found, is_missed
+from capim.store.row_types import rows_in
+from capim.store.schema import LABEL, Outcome, Result, Slice, is_found, is_missed
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import (
@@ -61,8 +61,8 @@ class GalleryTask:
     Attributes:
         corpus: Corpus name.
         direction: ``t2i``, ``i2t``, ``quadruples`` or ``pairs``.
-        outcomes: Encoder to ``COLUMNS`` of its rows of ``schema.OUTCOMES``, of one protocol or of several that differ
-            in the language of the captions, in any order.
+        outcomes: Encoder to ``COLUMNS`` of its outcomes, of one protocol or of several that differ in the language of
+            the captions, in any order.
         examples: Kind of error to the ids of its example queries in the failure analysis.
         relevant: Row of a query to the rows of its images: of judged documents the relevant ones, highest grade first;
             of quadruples both.
@@ -93,17 +93,17 @@ class RankedList:
     is_known: bool = True
 
     @staticmethod
-    def of(encoder: str, outcome: Row, length: int = LONGEST_LIST) -> RankedList:
+    def of(encoder: str, row: Outcome, length: int = LONGEST_LIST) -> RankedList:
         """The list of one row of outcomes, so many items long."""
-        best, worst = (outcome[f"relevant_rank_{end}"] or [outcome[f"rank_{end}"]] for end in ("best", "worst"))
+        best, worst = row.relevant_rank_best or [row.rank_best], row.relevant_rank_worst or [row.rank_worst]
         return RankedList(
             encoder=encoder,
-            rank_best=outcome["rank_best"],
-            rank_worst=outcome["rank_worst"],
-            top=tuple(zip((outcome["top_ords"] or [])[:length], (outcome["top_scores"] or [])[:length], strict=True)),
-            scores=tuple(outcome["scores"] or ()),
+            rank_best=row.rank_best,
+            rank_worst=row.rank_worst,
+            top=tuple(zip((row.top_ords or [])[:length], (row.top_scores or [])[:length], strict=True)),
+            scores=tuple(row.scores or ()),
             relevant=frozenset(best) if best == worst else None,
-            is_known=outcome["n_ranked"] != 0,
+            is_known=row.n_ranked != 0,
         )
 
     @property
@@ -150,22 +150,43 @@ class SelectedQuery:
         return {self.image, *self.relevant[:LONGEST_LIST], *first}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Totals:
+    """Numbers of stored queries of a task: all, those an encoder misses or finds, and those that A misses and B finds.
+
+    Attributes:
+        corpus: Name of the corpus.
+        direction: Of the task.
+        queries: All.
+        missed: By encoder.
+        found: By encoder.
+        both: By the encoder that misses, then by the one that finds.
+    """
+
+    corpus: str
+    direction: Direction
+    queries: int
+    missed: Mapping[str, int]
+    found: Mapping[str, int]
+    both: Mapping[str, Mapping[str, int]]
+
+
 def gallery_tasks(
-    source: EmbeddingStore, results: Sequence[Row], slices: Iterable[Row], corpora: Mapping[str, Corpus]
+    source: EmbeddingStore, results: Sequence[Result], slices: Iterable[Slice], corpora: Mapping[str, Corpus]
 ) -> Iterator[GalleryTask]:
     """The tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
-    by_corpus = grouped(results, itemgetter("corpus"))
-    errors = [row for row in slices if row["analysis"] == "errors" and row["feature"] in EXAMPLES and row["detail"]]
+    by_corpus = grouped(results, lambda row: row.corpus)
+    errors = [row for row in slices if row.analysis == "errors" and row.feature in EXAMPLES and row.detail]
     for corpus, contents in corpora.items():
-        by_protocol = grouped(by_corpus[corpus], itemgetter("protocol"))
+        by_protocol = grouped(by_corpus[corpus], lambda row: row.protocol)
         for direction, protocols in shown_protocols(by_protocol, contents).items():
-            by_encoder = grouped((row for name in protocols for row in by_protocol[name]), itemgetter("encoder"))
+            by_encoder = grouped((row for name in protocols for row in by_protocol[name]), lambda row: row.encoder)
             examples: dict[str, list[str]] = {}
             for row in errors:
-                if row["corpus"] == corpus and row["protocol"] in protocols:
-                    examples.setdefault(row["feature"], []).extend(json.loads(row["detail"]).get("examples", []))
+                if row.corpus == corpus and row.protocol in protocols:
+                    examples.setdefault(row.feature, []).extend(detail_of(row).get("examples", []))
             evaluations = {
-                encoder: [*{row["protocol"]: row["evaluation"] for row in rows}.values()]
+                encoder: [*{row.protocol: row.evaluation for row in rows}.values()]
                 for encoder, rows in by_encoder.items()
             }
             relevant: dict[int, tuple[int, ...]] = {}
@@ -183,7 +204,7 @@ def gallery_tasks(
             )
 
 
-def shown_protocols(evaluated: Mapping[str, Sequence[Row]], corpus: Corpus) -> dict[Direction, list[str]]:
+def shown_protocols(evaluated: Mapping[str, Sequence[Result]], corpus: Corpus) -> dict[Direction, list[str]]:
     """Direction to the protocols that the gallery shows of a corpus, of those with results.
 
     Quadruples and pairs are shown as such, because their images are near copies of each other. Otherwise the two of the
@@ -201,7 +222,7 @@ def shown_protocols(evaluated: Mapping[str, Sequence[Row]], corpus: Corpus) -> d
     shown: dict[Direction, list[str]] = {}
     for headline in map(Protocol.of, MAIN):
         same = (p for p in of_kind.get("retrieval", ()) if p.direction == headline.direction)
-        having = {p.id: len({row["encoder"] for row in evaluated[p.id]}) for p in by_language(same, corpus)}
+        having = {p.id: len({row.encoder for row in evaluated[p.id]}) for p in by_language(same, corpus)}
         if found := [id_ for id_, n in having.items() if n == max(having.values())]:
             shown[headline.direction] = found
     return shown
@@ -238,7 +259,7 @@ def _outcomes(source: EmbeddingStore, evaluations: Mapping[str, Sequence[str]]) 
     return shown
 
 
-def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], list[dict[str, Any]]]:
+def select_queries(tasks: Sequence[GalleryTask]) -> tuple[list[SelectedQuery], list[Totals]]:
     """The queries of the gallery, by task, kind and position in the corpus, and the totals of every task.
 
     At most ``MOST_CASES``, to which the tasks contribute in turn, with at most ``MOST_ITEMS`` items in their lists and
@@ -296,24 +317,26 @@ class _Sheet:
             image=relevant[0],
             relevant=relevant,
             lists=tuple(
-                RankedList.of(name, {c: table[c][row].as_py() for c in COLUMNS}) for name, table in self.tables.items()
+                RankedList.of(name, outcome)
+                for name, table in self.tables.items()
+                for outcome in rows_in(Outcome, table.slice(row, 1))
             ),
         )
 
-    def totals(self) -> dict[str, Any]:
-        """Numbers of stored queries: all, missed or found by an encoder, missed by A and found by B."""
+    def totals(self) -> Totals:
+        """The numbers of all queries of the task."""
         names, missed, found = list(self.tables), is_missed(self.low), is_found(self.high)
-        return {
-            "corpus": self.task.corpus,
-            "direction": self.task.direction,
-            "queries": missed.shape[1],
-            "missed": dict(zip(names, missed.sum(axis=1).tolist(), strict=True)),
-            "found": dict(zip(names, found.sum(axis=1).tolist(), strict=True)),
-            "both": {
+        return Totals(
+            corpus=self.task.corpus,
+            direction=self.task.direction,
+            queries=missed.shape[1],
+            missed=dict(zip(names, missed.sum(axis=1).tolist(), strict=True)),
+            found=dict(zip(names, found.sum(axis=1).tolist(), strict=True)),
+            both={
                 a: {b: int((missed[i] & found[j]).sum()) for j, b in enumerate(names) if i != j}
                 for i, a in enumerate(names)
             },
-        }
+        )
 
 
 def _candidates(low: NDArray[np.int32], high: NDArray[np.int32]) -> list[tuple[str, NDArray[np.intp]]]:

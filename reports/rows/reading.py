@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.reports.format import count
+from capim.reports import format as show
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
-from capim.reports.rows.report_data import TABLES, ReportData, Row, redact, without_paths
+from capim.reports.rows.report_data import Figure, ReportData, figure_of, redacted, without_paths
 from capim.reports.rows.standing import with_chance, with_one_budget
 from capim.store import EmbeddingStore
 from capim.store.current import (
@@ -21,15 +21,17 @@ from capim.store.current import (
     compared_encoders,
     current_families,
     current_ranking,
-    is_outdated,
+    current_results,
+    current_rows,
     newest_rows,
 )
 from capim.store.errors import RequestError, did_you_mean
+from capim.store.row_types import rows_in
 from capim.store.rows import matching
-from capim.store.schema import dicts, texts
+from capim.store.schema import Batch, Caption, Comparison, Import, MetricRow, Published, Ranking, Result, Run, Slice
 from capim.store.types import Corpus, MetricFacts
 
-DERIVED = ("results", "comparisons", "rankings", "slices")
+R = TypeVar("R")
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
 
 
@@ -64,62 +66,65 @@ def read_report_data(
     Raises:
         RequestError: There are no results, or none of a named corpus, encoder or protocol.
     """
-    tables: dict[str, list[Row]] = {
-        name: source.rows_of_run(name, run) if run is not None and name in DERIVED else [*dicts(source.rows(name))]
-        for name in TABLES
-    }
-    uses, results = source.uses(), tables["results"]
+
+    def stored(row_type: type[R]) -> list[R]:
+        return source.all(row_type) if run is None else source.rows_of_run(row_type, run)
+
+    uses, results, every = source.uses(), stored(Result), source.all(Result)
     if not results:
         fault = f"run {run!r} has no results" if run else "there are no results yet"
-        with_results = ", ".join(sorted({*texts(source.rows("results")["run"])})[-5:])
+        with_results = ", ".join(sorted({row.run for row in every})[-5:])
         newest_runs = f"the newest runs with results: {with_results}"
         step = newest_runs if with_results else "run `capim run` (or `capim demo`) first"
         raise RequestError(f"store {source.uri}: {fault}; {step}")
 
     asked = (*corpora, *encoders)
-    every: list[Row] = [*dicts(source.rows("results"))]
     results = States.asked(results, asked)
-    gone = source.dropped_corpora(row["corpus_fingerprint"] for row in results)
-    meant = States.of((row for row in results if row["corpus_fingerprint"] not in gone), uses)
-    newest = newest_rows(filter(meant.has, results), "results", uses=uses)
-    is_old = is_outdated(newest, uses)
+    gone = source.dropped_corpora(row.corpus_fingerprint for row in results)
+    meant = States.of((row for row in results if row.corpus_fingerprint not in gone), uses)
+    newest, current = (
+        newest_rows(filter(meant.has, results), "results", uses=uses),
+        current_results(results, meant, uses),
+    )
     for column, names in (("corpus", corpora), ("encoder", encoders), ("protocol", protocols)):
         results, every = (_named(rows, column, names) for rows in (results, every))
-    dropped = Counter(row["corpus"] for row in results if row["corpus_fingerprint"] in gone)
-    results = [row for row in results if row["corpus_fingerprint"] not in gone]
+    dropped = Counter(row.corpus for row in results if row.corpus_fingerprint in gone)
+    results = [row for row in results if row.corpus_fingerprint not in gone]
     left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
     left_out += _left_out(results, meant)
-    keys, shown = {row["result"] for row in results}, {row["protocol"] for row in results}
-    newest = [row for row in newest if row["result"] in keys]
+    keys, shown = {row.result for row in results}, {row.protocol for row in results}
+    current_keys = {row.result for row in current}
+    newest, kept = ([row for row in rows if row.result in keys] for rows in (newest, current))
     if not newest:
         raise RequestError(
             f"store {source.uri}: no current results have these names, only {'; '.join(left_out)}; run `capim run` "
             "with them, or name these fingerprints"
         )
     states = States.of(newest, uses)
-    kept = tuple(row for row in newest if not is_old(row))
-
-    def current(table: str) -> list[Row]:
-        return [r for r in tables[table] if states.has(r) and (not protocols or r.get("protocol") in {*shown, None})]
-
-    families = current_families(tables["comparisons"], kept, states, uses)
+    families = current_families(stored(Comparison), kept, states, uses)
     comparisons = tuple(row for _, of_figure in families.values() for row in of_figure)
-    slices = tuple(newest_rows((r for r in current("slices") if not is_old(r)), "slices", uses=uses))
-    batches = sorted(current("batches"), key=lambda r: (r["created"], r["batch_id"]))
+    found = (row for row in stored(Slice) if not protocols or row.protocol in shown)
+    slices = tuple(current_rows("slices", found, current, states, uses))
+    batches = [b for b in source.all(Batch) if b.corpus in states.corpora]
+    batches = [b for b in batches if states.has_encoder(b.encoder, b.encoder_fingerprint)]
     # of all protocols: the headline of some of them is another one
-    rankings = () if protocols else tuple(current_ranking(tables["rankings"], states, uses))
-    named = {r["run"] for r in (*kept, *comparisons, *rankings, *slices, *batches)}
-    named |= {r["run"] for r in tables["runs"] if r["run"] == run and r["state"] == "incomplete"}
-    runs = sorted((r for r in tables["runs"] if r["run"] in named), key=lambda r: (r["started"], r["run"]))
-    metrics = {r["metric"] for r in kept}
-    figures = {(r["corpus"], r["protocol"], r["metric"]) for r in kept}
-    published = source.rows("published", metric=sorted(metrics)).to_pylist()
+    rankings = () if protocols else tuple(current_ranking(stored(Ranking), states, uses))
+    every_run = source.all(Run)
+    named = {row.run for rows in (kept, comparisons, rankings, slices, batches) for row in rows}
+    named |= {row.run for row in every_run if row.run == run and row.state == "incomplete"}
+    runs = sorted((row for row in every_run if row.run in named), key=lambda row: (row.started, row.run))
+    metrics = {r.metric for r in kept}
+    figures = {*map(figure_of, kept)}
+    published = source.all(Published, metric=sorted(metrics))
     contents = {name: source.corpus(name, fingerprint) for name, fingerprint in sorted(states.corpora.items())}
     queries, totals = select_queries([*gallery_tasks(source, kept, slices, contents)] if gallery else [])
     in_order = sorted(source.sealed_sets(), key=lambda one: (one.key.corpus, one.key.encoder, one.key.modality))
     specs = {name: source.encoder(fingerprint) for name, fingerprint in sorted(states.encoders.items())}
     thumbnails = _thumbnails(source, queries, contents)
-    left_out += [*_outdated(filter(is_old, newest)), *_incomplete(runs, states.encoders)]
+    left_out += [
+        *_outdated(row for row in newest if row.result not in current_keys),
+        *_incomplete(runs, states.encoders),
+    ]
     maps = {} if explain is None else match_maps(source, queries, specs, contents, thumbnails, explain)
     return ReportData(
         uri=without_paths(source.uri),
@@ -128,9 +133,9 @@ def read_report_data(
         larger_families=_larger_families(families, kept),
         rankings=rankings,
         slices=slices,
-        batches=tuple(map(redact, batches)),
-        runs=tuple(map(redact, runs)),
-        sets=tuple(filter(lambda one: states.has(one.key.columns), in_order)),
+        batches=tuple(map(redacted, sorted(batches, key=lambda row: (row.created, row.batch_id)))),
+        runs=tuple(map(redacted, runs)),
+        sets=tuple(one for one in in_order if states.has(one.key)),
         specs=specs,
         corpora=contents,
         queries=tuple(queries),
@@ -140,8 +145,8 @@ def read_report_data(
         left_out=tuple(map(without_paths, left_out)),
         states=tuple(_asked(states, asked) or behind(every, meant)),
         metrics=stored_metrics(source, metrics),
-        imports=tuple(row for row in source.rows("imports").to_pylist() if states.has(row)),
-        published=tuple(r for r in published if (r["dataset"], r["protocol"], r["metric"]) in figures),
+        imports=tuple(row for row in source.all(Import) if states.has(row)),
+        published=tuple(r for r in published if (r.dataset, r.protocol, r.metric) in figures),
         live=not gallery,
     )
 
@@ -153,18 +158,18 @@ def _asked(states: States, asked: Collection[str]) -> list[str]:
 
 def stored_metrics(source: EmbeddingStore, names: Iterable[str]) -> dict[str, MetricFacts]:
     """What the store says of these metrics, by name."""
-    rows = source.rows("metrics", metric=sorted(names)).to_pylist()
-    return {row["metric"]: MetricFacts.of_row(row) for row in rows}
+    rows = source.all(MetricRow, metric=sorted(names))
+    return {row.metric: MetricFacts.of_row(vars(row)) for row in rows}
 
 
-def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:
+def _named(rows: list[Result], column: str, names: Sequence[str]) -> list[Result]:
     """The rows of these names or shell patterns; all where none is named.
 
     Raises:
         RequestError: A name has no row.
     """
-    known = sorted({row[column] for row in rows})
-    states = {row.get(f"{column}_fingerprint"): [row[column]] for row in rows}
+    known = sorted({getattr(row, column) for row in rows})
+    states = {getattr(row, f"{column}_fingerprint", None): [getattr(row, column)] for row in rows}
     meant = {name: states.get(name) or matching(name, known) for name in names}
     if faults := [
         f"{column} {name!r} has no results; {did_you_mean(name, known)}those with results: {', '.join(known)}"
@@ -172,7 +177,7 @@ def _named(rows: list[Row], column: str, names: Sequence[str]) -> list[Row]:
         if not found
     ]:
         raise RequestError(faults)
-    return [row for row in rows if row[column] in set().union(*meant.values())] if names else rows
+    return [row for row in rows if getattr(row, column) in set().union(*meant.values())] if names else rows
 
 
 def _features(
@@ -181,9 +186,9 @@ def _features(
     """Corpus and query id to the features of the caption, for English captions."""
     captions = {}
     for query in (query for query in queries if query.direction == "t2i"):
-        row = corpora[query.corpus].captions.slice(query.query, 1).to_pylist()[0]
-        if row["text"] is not None and row["language"].lower().startswith("en"):
-            captions[query.corpus, query.query_id] = row["text"]
+        [caption] = rows_in(Caption, corpora[query.corpus].captions.slice(query.query, 1))
+        if caption.text is not None and caption.language.lower().startswith("en"):
+            captions[query.corpus, query.query_id] = caption.text
     features = describe(list(captions.values())) if captions else {}
     return {key: tuple(name for name, has in sorted(features.items()) if has[i]) for i, key in enumerate(captions)}
 
@@ -197,20 +202,20 @@ def _thumbnails(
     return dict(sorted(source.thumbnails(sorted(shas)).items())) if shas else {}
 
 
-def _left_out(results: Iterable[Row], states: States) -> list[str]:
+def _left_out(results: Iterable[Result], states: States) -> list[str]:
     """One sentence per older state of a corpus or an encoder that has results in the store."""
     sentences = set()
     for row in results:
-        if states.corpora[row["corpus"]] != (fingerprint := row["corpus_fingerprint"]):
-            sentences.add(f"results on an earlier version of corpus {row['corpus']} (fingerprint {fingerprint})")
-        elif states.encoders.get(row["encoder"]) != (fingerprint := row["encoder_fingerprint"]):
-            sentences.add(f"results of an earlier version of {row['encoder']} (fingerprint {fingerprint})")
+        if states.corpora[row.corpus] != (fingerprint := row.corpus_fingerprint):
+            sentences.add(f"results on an earlier version of corpus {row.corpus} (fingerprint {fingerprint})")
+        elif states.encoders.get(row.encoder) != (fingerprint := row.encoder_fingerprint):
+            sentences.add(f"results of an earlier version of {row.encoder} (fingerprint {fingerprint})")
     return sorted(sentences)
 
 
-def _outdated(results: Iterable[Row]) -> list[str]:
+def _outdated(results: Iterable[Result]) -> list[str]:
     """One sentence per encoder and metric with results by an earlier version of the metric."""
-    found = {(row["metric"], row["encoder"], row["corpus"], row["metric_version"]) for row in results}
+    found = {(row.metric, row.encoder, row.corpus, row.metric_version) for row in results}
     return [
         f"{metric} of {encoder} on {corpus} by another version of the metric ({version}): run `capim evaluate "
         f"--corpora {corpus} --encoders {encoder}`"
@@ -218,29 +223,29 @@ def _outdated(results: Iterable[Row]) -> list[str]:
     ]
 
 
-def _incomplete(runs: Sequence[Row], encoders: Mapping[str, str]) -> list[str]:
+def _incomplete(runs: Sequence[Run], encoders: Mapping[str, str]) -> list[str]:
     """What the runs say of encoders that failed: the newest run, and those with encoders that still have no results."""
     sentences = []
-    for row in (row for row in runs if row["message"] and row["state"] == "incomplete"):
-        entries = json.loads(row["config"] or "{}").get("encoders", [])
-        wanted = {entry if isinstance(entry, str) else entry.get("name") for entry in entries}
+    for row in (row for row in runs if row.message and row.state == "incomplete"):
+        entries = json.loads(row.config or "{}").get("encoders", [])
+        wanted = {entry if isinstance(entry, str) else entry.name for entry in entries}
         if row is runs[-1] or not wanted <= encoders.keys():
-            sentences.append(f"{row['message']} (run {row['run']})")
+            sentences.append(f"{row.message} (run {row.run})")
     return sentences
 
 
 def _larger_families(
-    families: Mapping[tuple[str, str, str], tuple[list[Row], list[Row]]], results: Iterable[Row]
+    families: Mapping[Figure, tuple[list[Comparison], list[Comparison]]], results: Iterable[Result]
 ) -> tuple[str, ...]:
     """A sentence for each corpus on which encoders were compared together with others that have no result here."""
-    known = {(row["corpus"], row["protocol"], row["metric"], row["encoder"]) for row in results}
+    known = {(row.corpus, row.protocol, row.metric, row.encoder) for row in results}
     sizes = {
         figure[0]: (len(compared_encoders(every)), len(compared_encoders(shown)))
         for figure, (every, shown) in families.items()
         if shown and any((*figure, encoder) not in known for encoder in compared_encoders(every))
     }
     return tuple(
-        f"On {corpus}, p-values are adjusted over the pairs of all {count(of_all, 'encoder')} that were compared, of "
+        f"On {corpus}, p-values are adjusted over the pairs of all {show.encoders(of_all)} that were compared, of "
         f"which this report shows {of_shown}."
         for corpus, (of_all, of_shown) in sizes.items()
     )

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from capim.store import SealedSet
 from capim.store.errors import without_credentials
 from capim.store.files import json_value
+from capim.store.schema import Batch, Comparison, Import, Published, Ranking, Result, Run, Slice
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.protocols import Protocol
 
 if TYPE_CHECKING:
-    from capim.reports.rows.gallery import SelectedQuery
+    from capim.reports.rows.gallery import SelectedQuery, Totals
     from capim.tasks.statistics.ranking import RankSet
 
-Row: TypeAlias = Mapping[str, Any]
+Figure: TypeAlias = tuple[str, str, str]
+"""Corpus, protocol and metric."""
+Detail: TypeAlias = Mapping[str, Any]
+"""What an analysis adds to a slice, from JSON."""
 K = TypeVar("K")
 T = TypeVar("T")
+M = TypeVar("M", Batch, Run)
 
 R1, WITHOUT = "R@1", "R@1 without ambiguous misses"
 SHARE = "share of misses"
@@ -36,7 +41,13 @@ _OWN_UNITS = (
 ANALYSIS_METRICS = {  # of slices alone; all others are shares of something
     name: MetricFacts(name=name, title=name, heading=name.replace("log l", "log-l"), unit="own") for name in _OWN_UNITS
 }
-TABLES = ("results", "comparisons", "rankings", "slices", "batches", "runs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownResult(Result):
+    """A result, and what is said of it beside chance with one budget of errors for all that are seen at once."""
+
+    against_chance: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +56,7 @@ class ReportData:
 
     Attributes:
         uri: The location of the store.
-        results: One row per encoder, corpus, protocol and metric (``schema.RESULTS``).
+        results: One row per encoder, corpus, protocol and metric.
         comparisons: Pairs of the encoders in ``results`` on the same corpora; by each figure of one request, over the
             pairs of which p-values are adjusted.
         states: Sentences about encoders that have results on other states of a corpus only, and states asked for.
@@ -63,31 +74,31 @@ class ReportData:
         left_out: Sentences about stored results that this report does not show, and why.
         metrics: What is stored of each metric in ``results``; see :meth:`metric`.
         rankings: The rows of one ranking of these encoders over some of these corpora; empty without one.
-        imports: How what was imported was matched, and where it comes from (``schema.IMPORTS``).
-        published: Figures of others (``schema.PUBLISHED``) under the corpora, protocols and metrics of ``results``.
+        imports: How what was imported was matched, and where it comes from.
+        published: Figures of others under the corpora, protocols and metrics of ``results``.
         live: Whether the pages of `capim serve` show it, without a gallery.
     """
 
     uri: str
-    results: tuple[Row, ...]
-    comparisons: tuple[Row, ...]
-    slices: tuple[Row, ...]
-    batches: tuple[Row, ...]
-    runs: tuple[Row, ...]
+    results: tuple[ShownResult, ...]
+    comparisons: tuple[Comparison, ...]
+    slices: tuple[Slice, ...]
+    batches: tuple[Batch, ...]
+    runs: tuple[Run, ...]
     sets: tuple[SealedSet, ...]
     specs: Mapping[str, EncoderSpec]
     corpora: Mapping[str, Corpus]
     queries: tuple[SelectedQuery, ...] = ()
-    totals: tuple[Mapping[str, Any], ...] = ()
+    totals: tuple[Totals, ...] = ()
     features: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     thumbnails: Mapping[str, bytes] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     larger_families: tuple[str, ...] = ()
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
-    rankings: tuple[Row, ...] = ()
-    imports: tuple[Row, ...] = ()
-    published: tuple[Row, ...] = ()
+    rankings: tuple[Ranking, ...] = ()
+    imports: tuple[Import, ...] = ()
+    published: tuple[Published, ...] = ()
     live: bool = False
 
     @cached_property
@@ -98,11 +109,11 @@ class ReportData:
         """
         marks: dict[tuple[str, str, str, str], dict[str, str]] = {}
         for row in self.slices:
-            if row["analysis"] == "ambiguous" and row["metric"] == SHARE and row["feature"] in CAUSES and row["detail"]:
-                detail = json.loads(row["detail"])
+            if row.analysis == "ambiguous" and row.metric == SHARE and row.feature in CAUSES and row.detail:
+                detail = json.loads(row.detail)
                 for at, query in enumerate(detail["queries"]):
-                    key = row["corpus"], row["protocol"], row["encoder"], query
-                    marks.setdefault(key, {})[row["feature"]] = detail["sources"][at] if "sources" in detail else ""
+                    key = row.corpus, row.protocol, row.encoder, query
+                    marks.setdefault(key, {})[row.feature] = detail["sources"][at] if "sources" in detail else ""
         return marks
 
     def picture(self, sha: str | None) -> str:
@@ -125,24 +136,24 @@ class ReportData:
         return {(name, row["image_id"]): row["text"] for name in of for row in reversed(of[name]) if row["text"]}
 
     @cached_property
-    def _rows(self) -> Mapping[tuple[str, str, str, str], Row]:
-        return {(r["corpus"], r["protocol"], r["metric"], r["encoder"]): r for r in self.results}
+    def _rows(self) -> Mapping[tuple[str, str, str, str], ShownResult]:
+        return {(*figure_of(row), row.encoder): row for row in self.results}
 
-    def row(self, corpus: str, protocol: str, metric: str, encoder: str) -> Row | None:
+    def row(self, corpus: str, protocol: str, metric: str, encoder: str) -> ShownResult | None:
         """The result of one encoder, or None where there is none."""
         return self._rows.get((corpus, protocol, metric, encoder))
 
     def value(self, corpus: str, protocol: str, metric: str, encoder: str) -> float | None:
         """The value of :meth:`row`; None also where the row has no value."""
-        value: float | None = (self.row(corpus, protocol, metric, encoder) or {}).get("value")
-        return value
+        row = self.row(corpus, protocol, metric, encoder)
+        return None if row is None else row.value
 
     @cached_property
-    def _comparisons(self) -> Mapping[tuple[str, str, str, str, str], Row]:
+    def _comparisons(self) -> Mapping[tuple[str, str, str, str, str], Comparison]:
         either = [*map(reversed_comparison, self.comparisons), *self.comparisons]
-        return {(r["corpus"], r["protocol"], r["metric"], r["encoder_a"], r["encoder_b"]): r for r in either}
+        return {(*figure_of(row), row.encoder_a, row.encoder_b): row for row in either}
 
-    def comparison(self, corpus: str, protocol: str, metric: str, a: str, b: str) -> Row | None:
+    def comparison(self, corpus: str, protocol: str, metric: str, a: str, b: str) -> Comparison | None:
         """The difference of ``a`` minus ``b`` with its test, whichever way round it is stored; None if not compared."""
         return self._comparisons.get((corpus, protocol, metric, a, b))
 
@@ -150,32 +161,31 @@ class ReportData:
         """Encoder to the ranks that it can hold; empty unless every pair of two or more was compared."""
         from capim.tasks.statistics.ranking import rank_encoders  # SciPy, which results need not
 
-        encoders = [r["encoder"] for r in self.ranked(corpus, protocol, metric) if r["value"] is not None]
+        encoders = [r.encoder for r in self.ranked(corpus, protocol, metric) if r.value is not None]
         pairs = [self.comparison(corpus, protocol, metric, a, b) for a, b in combinations(encoders, 2)]
         found = [r for r in pairs if r is not None]
         if not found or len(found) < len(pairs):
             return {}
-        tests = [(r["encoder_a"], r["encoder_b"], r["difference"] or 0.0, r["p_adjusted"]) for r in found]
-        lower = any(row["lower_is_better"] for row in self.ranked(corpus, protocol, metric))
+        tests = [(r.encoder_a, r.encoder_b, r.difference or 0.0, r.p_adjusted) for r in found]
+        lower = any(row.lower_is_better for row in self.ranked(corpus, protocol, metric))
         return rank_encoders(encoders, tests, lower_is_better=lower)
 
     @cached_property
-    def _ranked(self) -> Mapping[tuple[str, str, str], tuple[Row, ...]]:
-        best_first = sorted(self.results, key=lambda row: (row["value"] is None, -goodness(row), row["encoder"]))
-        groups = grouped(best_first, itemgetter("corpus", "protocol", "metric"))
-        return {key: tuple(rows) for key, rows in groups.items()}
+    def _ranked(self) -> Mapping[Figure, tuple[ShownResult, ...]]:
+        best_first = sorted(self.results, key=lambda row: (row.value is None, -goodness(row), row.encoder))
+        return {key: tuple(rows) for key, rows in grouped(best_first, figure_of).items()}
 
     @cached_property
-    def _protocols(self) -> Mapping[str, Mapping[str, tuple[Row, ...]]]:
+    def _protocols(self) -> Mapping[str, Mapping[str, tuple[ShownResult, ...]]]:
         """Results by corpus and protocol, both by name."""
-        by_corpus = sorted(grouped(self.results, itemgetter("corpus")).items())
-        by_protocol = {corpus: grouped(rows, itemgetter("protocol")) for corpus, rows in by_corpus}
+        by_corpus = sorted(grouped(self.results, lambda row: row.corpus).items())
+        by_protocol = {corpus: grouped(rows, lambda row: row.protocol) for corpus, rows in by_corpus}
         return {corpus: {p: tuple(of[p]) for p in sorted(of)} for corpus, of in by_protocol.items()}
 
     def corpus_names(self, having: Callable[[str], bool] = lambda _: True) -> list[str]:
         """Corpora with a protocol that ``having`` accepts: those with most queries first, then by name."""
         queries = {
-            corpus: max((r["n_queries"] for p, rows in of.items() if having(p) for r in rows), default=-1)
+            corpus: max((r.n_queries for p, rows in of.items() if having(p) for r in rows), default=-1)
             for corpus, of in self._protocols.items()
         }
         return sorted((name for name, n in queries.items() if n >= 0), key=lambda name: (-queries[name], name))
@@ -183,7 +193,7 @@ class ReportData:
     def encoder_names(self, corpus: str | None = None) -> list[str]:
         """Encoders with a result there, by name."""
         chosen = self._protocols if corpus is None else {corpus: self._protocols.get(corpus, {})}
-        return sorted({r["encoder"] for of in chosen.values() for rows in of.values() for r in rows})
+        return sorted({r.encoder for of in chosen.values() for rows in of.values() for r in rows})
 
     def protocol(self, corpus: str, id_: str) -> Protocol:
         """The protocol as the corpus has it; its titles say which captions it takes."""
@@ -197,11 +207,11 @@ class ReportData:
         """Protocol ids with a result on that corpus, by name."""
         return list(self._protocols.get(corpus, ()))
 
-    def of(self, corpus: str, protocol: str) -> tuple[Row, ...]:
+    def of(self, corpus: str, protocol: str) -> tuple[ShownResult, ...]:
         """The results of one protocol on one corpus."""
         return self._protocols.get(corpus, {}).get(protocol, ())
 
-    def ranked(self, corpus: str, protocol: str, metric: str) -> tuple[Row, ...]:
+    def ranked(self, corpus: str, protocol: str, metric: str) -> tuple[ShownResult, ...]:
         """The rows of one metric, best first; without a value last; equal values by name."""
         return self._ranked.get((corpus, protocol, metric), ())
 
@@ -213,10 +223,10 @@ class ReportData:
     def digest(self) -> str:
         """SHA-256 over every row; equal digests mean equal reports."""
         total = hashlib.sha256()
-        metrics = tuple(asdict(self.metrics[name]) for name in sorted(self.metrics))
-        for table in (self.results, self.comparisons, self.rankings, self.slices, self.batches, self.runs, metrics):
-            for row in table:
-                total.update(canonical_json(json_value(row)).encode())
+        rows = (*self.results, *self.comparisons, *self.rankings, *self.slices, *self.batches, *self.runs)
+        metrics = (asdict(self.metrics[name]) for name in sorted(self.metrics))
+        for row in (*map(columns, rows), *metrics):
+            total.update(canonical_json(row).encode())
         for sealed in self.sets:
             total.update(f"{sealed.tag} {sealed.digest}".encode())
         for name, corpus in sorted(self.corpora.items()):
@@ -228,27 +238,26 @@ class ReportData:
         return total.hexdigest()
 
 
-def goodness(row: Row) -> float:
-    """The value of a result in the direction of its metric: higher is better; 0 without a value.
+def figure_of(row: Result | Comparison | Slice) -> Figure:
+    """Return the figure that a row is of."""
+    return row.corpus, row.protocol, row.metric
+
+
+def goodness(row: Result) -> float:
+    """Return the value of a result in the direction of its metric: higher is better; 0 without a value."""
+    value = row.value or 0.0
+    return -value if row.lower_is_better else value
+
+
+def ends(value: float, low: float | None, high: float | None) -> tuple[float, float]:
+    """Return the ends of an interval; where one is missing, the value.
 
     Examples:
-        >>> goodness({"value": 3.0, "lower_is_better": True}), goodness({"value": 0.5, "lower_is_better": False})
-        (-3.0, 0.5)
-    """
-    value: float = row["value"] or 0.0
-    return -value if row["lower_is_better"] else value
-
-
-def ends(row: Row, figure: str = "value") -> tuple[float, float]:
-    """The ends of the interval of a row; without one, both are its figure.
-
-    Examples:
-        >>> ends({"value": 0.5, "ci_low": None, "ci_high": None}), ends({"value": 0.5, "ci_low": 0.4, "ci_high": 0.6})
+        >>> ends(0.5, None, None), ends(0.5, 0.4, 0.6)
         ((0.5, 0.5), (0.4, 0.6))
     """
-    known = (row[figure] if row[end] is None or row[end] != row[end] else row[end] for end in ("ci_low", "ci_high"))
-    low, high = known
-    return low, high
+    first, last = (value if end is None or math.isnan(end) else end for end in (low, high))
+    return first, last
 
 
 def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -259,26 +268,33 @@ def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     return groups
 
 
-def reversed_comparison(row: Row) -> dict[str, Any]:
+def reversed_comparison(row: Comparison) -> Comparison:
     """A comparison of a minus b as b minus a: names, wins and losses exchanged, differences and effects turned."""
-    swapped = {
-        "encoder_a": "encoder_b", "fingerprint_a": "fingerprint_b", "wins": "losses", "encoder_b": "encoder_a",
-        "fingerprint_b": "fingerprint_a", "losses": "wins",
-    }  # fmt: skip
-    turned = {
-        "difference": "difference", "ci_low": "ci_high", "ci_high": "ci_low", "simultaneous_low": "simultaneous_high",
-        "simultaneous_high": "simultaneous_low", "cohen_dz": "cohen_dz",
-    }  # fmt: skip
-    signs = {name: None if row.get(of) is None else -row[of] for name, of in turned.items()}
-    found = {**row, **{name: row.get(of) for name, of in swapped.items()}, **signs}
-    return {name: found[name] for name in row}
+
+    def turned(number: float | None) -> float | None:
+        return None if number is None else -number
+
+    return replace(
+        row,
+        encoder_a=row.encoder_b,
+        fingerprint_a=row.fingerprint_b,
+        wins=row.losses,
+        encoder_b=row.encoder_a,
+        fingerprint_b=row.fingerprint_a,
+        losses=row.wins,
+        difference=turned(row.difference),
+        ci_low=turned(row.ci_high),
+        ci_high=turned(row.ci_low),
+        simultaneous_low=turned(row.simultaneous_high),
+        simultaneous_high=turned(row.simultaneous_low),
+        cohen_dz=turned(row.cohen_dz),
+    )
 
 
-def detail_of(row: Row) -> dict[str, Any]:
+def detail_of(row: Slice) -> Detail:
     """The details that an analysis stored with a slice, with its seconds per query."""
-    detail: dict[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
-    seconds = row["seconds_per_query"]
-    return detail if seconds is None else {**detail, "seconds_per_query": seconds}
+    detail: dict[str, Any] = json.loads(row.detail) if row.detail else {}
+    return detail if row.seconds_per_query is None else {**detail, "seconds_per_query": row.seconds_per_query}
 
 
 _PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")
@@ -305,7 +321,16 @@ def _last_part(found: re.Match[str]) -> str:
     return "…/" + (found[1] or f"{found[0].rstrip('/').rpartition('/')[2]}/")
 
 
-def redact(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored row of a run or a batch without its machine (name, process) and without absolute paths."""
-    kept = {name: value for name, value in row.items() if name not in OF_THE_MACHINE}
-    return {name: without_paths(value) if isinstance(value, str) else value for name, value in kept.items()}
+def columns(row: object) -> dict[str, object]:
+    """Return the columns of a stored row as JSON has them, without those about the machine."""
+    return {name: json_value(value) for name, value in vars(row).items() if name not in OF_THE_MACHINE}
+
+
+def redact(settings: Mapping[str, object]) -> dict[str, Any]:
+    """Settings or columns without absolute paths."""
+    return {name: without_paths(value) if isinstance(value, str) else value for name, value in settings.items()}
+
+
+def redacted(row: M) -> M:
+    """A stored row of a run or a batch without the name of its machine and without absolute paths."""
+    return replace(row, **redact(vars(row)) | {"host": ""})

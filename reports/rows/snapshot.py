@@ -7,34 +7,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import lru_cache
-from operator import itemgetter
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Any, TypeAlias, TypeVar
 
 from capim.reports.rows.reading import stored_metrics
-from capim.reports.rows.report_data import redact
+from capim.reports.rows.report_data import figure_of, redact
 from capim.store import EmbeddingStore
-from capim.store.current import States, current_rows
+from capim.store.current import States, current_results
 from capim.store.errors import RequestError, unknown
 from capim.store.files import file_system
+from capim.store.schema import Batch, Comparison, LedgerEntry, Result, Run
 from capim.store.types import MetricFacts
-from capim.tasks.reference.changes import (
-    TESTED,
-    FigureChange,
-    FigureKey,
-    SettingChange,
-    figure_changes,
-    setting_changes,
-)
+from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange, figure_changes, setting_changes
 
 SCHEMA = "capim-report/4"  # of results.json
 STATISTICS = ("interval_method", "replicates", "seed")
+Document: TypeAlias = dict[str, Any]
+"""What a ``results.json`` holds."""
+R = TypeVar("R", Result, Comparison, Batch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +47,10 @@ class Snapshot:
     """
 
     name: str
-    results: Mapping[FigureKey, Mapping[str, Any]]
-    comparisons: Sequence[Mapping[str, Any]]
-    encoders: Mapping[str, Mapping[str, Any]]
-    corpora: Mapping[str, Mapping[str, Any]]
+    results: Mapping[FigureKey, Result]
+    comparisons: Sequence[Comparison]
+    encoders: Mapping[str, Mapping[str, object]]
+    corpora: Mapping[str, Mapping[str, object]]
     versions: Mapping[str, str]
     devices: tuple[str, ...]
     metrics: Mapping[str, MetricFacts] = field(default_factory=dict)
@@ -80,11 +73,11 @@ def load_snapshot(path: str | Path) -> Snapshot:
             raise ValueError(f"schema {document['schema']!r}, expected {SCHEMA!r}")
         return Snapshot(
             name=str(path),
-            results=_by_figure(document["results"]),
-            comparisons=tuple(document["comparisons"]),
+            results=_by_figure(_row(Result, row) for row in document["results"]),
+            comparisons=tuple(_row(Comparison, row) for row in document["comparisons"]),
             encoders=document["encoders"],
             corpora=document["corpora"],
-            versions=_versions(document["runs"]),
+            versions=_versions(row["versions"] for row in document["runs"]),
             devices=tuple(document["devices"]),
             metrics={name: MetricFacts(name=name, **facts) for name, facts in document["metrics"].items()},
         )
@@ -94,11 +87,16 @@ def load_snapshot(path: str | Path) -> Snapshot:
         ) from fault
 
 
-def _by_figure(rows: Iterable[Mapping[str, Any]]) -> dict[FigureKey, Mapping[str, Any]]:
-    return {(row["corpus"], row["protocol"], row["metric"], row["encoder"]): row for row in rows}
+def _row(row_type: type[R], values: Document) -> R:
+    """Return a row of a document, which may have more columns than those of its table."""
+    return row_type(**{each.name: values[each.name] for each in fields(row_type) if each.name in values})
 
 
-def results_of(page: str) -> Mapping[str, Any]:
+def _by_figure(rows: Iterable[Result]) -> dict[FigureKey, Result]:
+    return {(*figure_of(row), row.encoder): row for row in rows}
+
+
+def results_of(page: str) -> Document:
     """The ``results.json`` of the report of a page (path or URI); empty where it cannot be read: it is written."""
     try:
         return _remembered(page) if "://" in page else _results(page)
@@ -115,8 +113,8 @@ def first_screen(page: str) -> str:
     return "\n## ".join(text.split("\n## ")[:2]).strip()
 
 
-def _results(page: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_beside(page, "results.json"))
+def _results(page: str) -> Document:
+    found: Document = json.loads(_beside(page, "results.json"))
     return found
 
 
@@ -142,36 +140,34 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
     """
     end = end_of(store, run)
 
-    def until(table: str, *columns: str) -> list[dict[str, Any]]:
-        rows = store.rows(table)
-        rows = rows.filter(pc.less_equal(rows["created"], pa.scalar(end, rows["created"].type)))
-        return sorted(rows.select(columns or rows.column_names).to_pylist(), key=itemgetter("created"))
+    def until(row_type: type[R]) -> list[R]:
+        return sorted((row for row in store.all(row_type) if row.created <= end), key=lambda row: row.created)
 
-    written = until("results")
+    written = until(Result)
     uses = store.uses(until=end)
-    current = current_rows("results", written, [], States.of(written, uses=uses), uses)
+    current = current_results(written, States.of(written, uses=uses), uses)
     keys, stored = store.keys_of(run), store.counts("results", "derived")
-    known = store.rows("derived", kind="result").to_pylist()
-    gone = [row for row in known if row["key"] not in stored and (row["run"] == run or row["key"] in keys)]
-    removed = [json.loads(row["identity"])["subject"]["protocol"] for row in gone for _ in range(row["n_rows"])]
-    runs = sorted(store.rows("runs").to_pylist(), key=lambda row: row["started"])
-    encoders = {row["encoder"]: row["encoder_fingerprint"] for row in current}  # each is read once, not for every row
+    known = store.all(LedgerEntry, kind="result")
+    gone = [row for row in known if row.key not in stored and (row.run == run or row.key in keys)]
+    removed = [json.loads(row.identity)["subject"]["protocol"] for row in gone for _ in range(row.n_rows)]
+    runs = sorted(store.all(Run), key=lambda row: row.started)
+    encoders = {row.encoder: row.encoder_fingerprint for row in current}  # each is read once, not for every row
     return Snapshot(
         name=run,
         results=_by_figure(current),
-        comparisons=until("comparisons", *TESTED),
+        comparisons=until(Comparison),
         encoders={name: redact(store.encoder(of).identity()) for name, of in encoders.items()},
-        corpora={row["corpus"]: {"fingerprint": row["corpus_fingerprint"]} for row in current},
-        versions=_versions(row for row in runs if row["started"] <= end),
-        devices=tuple(sorted({row["device"] for row in until("batches", "device", "created")})),
-        metrics=stored_metrics(store, {row["metric"] for row in current}),
+        corpora={row.corpus: {"fingerprint": row.corpus_fingerprint} for row in current},
+        versions=_versions(row.versions for row in runs if row.started <= end),
+        devices=tuple(sorted({row.device for row in until(Batch)})),
+        metrics=stored_metrics(store, {row.metric for row in current}),
         removed=tuple(removed),
     )
 
 
-def _versions(runs: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def _versions(runs: Iterable[str]) -> dict[str, str]:
     """Library to version over runs, oldest first: the newest of each."""
-    recorded = (json.loads(run["versions"] or "{}") for run in runs)
+    recorded = (json.loads(versions or "{}") for versions in runs)
     return {library: str(version) for of_run in recorded for library, version in of_run.items()}
 
 
@@ -181,13 +177,11 @@ def end_of(store: EmbeddingStore, run: str) -> datetime:
     Raises:
         RequestError: There is no such run.
     """
-    runs = {row["run"]: row for row in store.rows("runs").to_pylist()}
+    runs = {row.run: row for row in store.all(Run)}
     if run not in runs:
         raise RequestError(unknown("run", run, sorted(runs, reverse=True)))
-    written = store.rows("results", run=run)["created"].to_pylist()
-    times = (*written, runs[run]["started"], runs[run]["finished"])
-    end: datetime = max(time for time in times if time is not None)
-    return end
+    times = (*(row.created for row in store.all(Result, run=run)), runs[run].started, runs[run].finished)
+    return max(time for time in times if time is not None)
 
 
 def changed_figures(old: Snapshot, new: Snapshot) -> list[FigureChange]:
@@ -208,4 +202,4 @@ def changed_settings(old: Snapshot, new: Snapshot) -> list[SettingChange]:
 
 def _statistics(snapshot: Snapshot) -> dict[str, str]:
     rows = snapshot.results.values()
-    return {setting: ", ".join(sorted({str(row[setting]) for row in rows})) for setting in STATISTICS}
+    return {setting: ", ".join(sorted({str(getattr(row, setting)) for row in rows})) for setting in STATISTICS}

@@ -68,18 +68,19 @@ class Speed:
 
 def speeds(data: ReportData) -> list[Speed]:
     """One entry per encoder, modality, device and precision that has counted batches."""
-    timed = (row for row in data.batches if not row["warmup"] and row["n_items"] > 0)
-    key = itemgetter("encoder", "modality", "device", "forward_precision")
+    timed = (row for row in data.batches if not row.warmup and row.n_items > 0)
+    groups = grouped(timed, lambda row: (row.encoder, row.modality, row.device, row.forward_precision))
     made = []
-    for (encoder, modality, device, precision), rows in sorted(grouped(timed, key).items(), key=itemgetter(0)):
+    for (encoder, modality, device, precision), rows in sorted(groups.items(), key=itemgetter(0)):
         stages: dict[str, Rate] = {}
         for stage in STAGES:
-            known = grouped((r for r in rows if r[f"{stage}_seconds"]), itemgetter("corpus"))
-            rates = {name: median(r["n_items"] / r[f"{stage}_seconds"] for r in of) for name, of in known.items()}
+            seconds = attrgetter(f"{stage}_seconds")
+            known = grouped(filter(seconds, rows), lambda row: row.corpus)
+            rates = {name: median(row.n_items / seconds(row) for row in of) for name, of in known.items()}
             stages |= {stage: Rate(rates)} if rates else {}
-        forward = [r["forward_seconds"] for r in rows if r["forward_seconds"]]
-        sizes = [r["batch_size"] for r in rows]
-        memory = [r["peak_memory_bytes"] for r in rows if r["peak_memory_bytes"] is not None]
+        forward = [row.forward_seconds for row in rows if row.forward_seconds]
+        sizes = [row.batch_size for row in rows]
+        memory = [row.peak_memory_bytes for row in rows if row.peak_memory_bytes is not None]
         made.append(
             Speed(
                 encoder=encoder,
@@ -88,7 +89,7 @@ def speeds(data: ReportData) -> list[Speed]:
                 precision=precision,
                 batch_size=max(sorted(set(sizes)), key=sizes.count),
                 n_batches=len(rows),
-                n_items=sum(r["n_items"] for r in rows),
+                n_items=sum(row.n_items for row in rows),
                 stages=stages,
                 latency=np.quantile(forward, [0.5, 0.95, 0.99]).tolist() if forward else None,
                 peak_memory_bytes=max(memory, default=None),
@@ -140,7 +141,7 @@ def qps_v28(data: ReportData, corpus: str) -> dict[str, float]:
     images: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
     for row in data.batches:
-        if row["corpus"] == corpus and row["forward_seconds"] is not None:
-            seconds[row["encoder"]] += row["forward_seconds"]
-            images[row["encoder"]] += row["n_items"] if row["modality"] == "image" else 0
+        if row.corpus == corpus and row.forward_seconds is not None:
+            seconds[row.encoder] += row.forward_seconds
+            images[row.encoder] += row.n_items if row.modality == "image" else 0
     return {name: images[name] / seconds[name] for name in sorted(images) if images[name] and seconds[name]}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from capim.reports.format import count, listing
-from capim.reports.rows.report_data import ReportData, Row, goodness, grouped, reversed_comparison
+from capim.reports.rows.report_data import ReportData, ShownResult, figure_of, goodness, grouped, reversed_comparison
+from capim.store.current import compared_encoders
+from capim.store.schema import Comparison, Ranking, Result
 from capim.tasks.metrics.table import RSUM, SHOWN, Figure, headline_of, planned_figures
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import (
@@ -34,10 +37,9 @@ PAIR_COLUMNS = (
     "n_queries", "family",
 )  # fmt: skip
 SHARED = ("shared_low", "shared_high")  # columns from which a budget of several figures takes its ends
-AGAINST_BEST = ("against", "difference", "p_adjusted", "state")
 _SHOWN = 6  # names in one line
-_task = itemgetter("corpus_fingerprint", "protocol", "metric")
 CHECKED = {SHOWN["retrieval"][0], *SHOWN["judged"][:2], *SHOWN["pairs"], *SHOWN["quadruples"]}  # beside chance
+C = TypeVar("C", bound=Comparison)
 Chance: TypeAlias = Literal["", "not shown above chance", "below chance"]
 
 
@@ -69,7 +71,7 @@ def planned_of(data: ReportData, corpus: str) -> frozenset[Figure]:
 def values(data: ReportData, task: Task) -> dict[str, float]:
     """Encoder to its value in the direction of the metric, best first; without those that have none."""
     rows = data.ranked(task.corpus, task.protocol, task.metric)
-    return {row["encoder"]: goodness(row) for row in rows if row["value"] is not None}
+    return {row.encoder: goodness(row) for row in rows if row.value is not None}
 
 
 def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, b: str) -> Decision | None:
@@ -77,28 +79,34 @@ def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, 
     return decision_of(data.comparison(corpus, protocol, metric, a, b))
 
 
-def decision_of(row: Row | None) -> Decision | None:
+def decision_of(row: Comparison | None) -> Decision | None:
     """What the tests of one comparison say of its first encoder; None without a test."""
-    if row is None or (row["p_adjusted"] is None and row["p_equivalent"] is None):
+    if row is None or (row.p_adjusted is None and row.p_equivalent is None):
         return None
-    ends = None if row["simultaneous_low"] is None else (row["simultaneous_low"], row["simultaneous_high"])
-    if ends is None and row["difference"] == 0 and row["p_sign_flip"] is None:
+    low, high = row.simultaneous_low, row.simultaneous_high
+    ends = None if low is None or high is None else (low, high)
+    if ends is None and row.difference == 0 and row.p_sign_flip is None:
         ends = 0.0, 0.0  # they never differ
     return decide(
         ends,
-        p_equivalent=row["p_equivalent"],
-        margin=row["margin"],
-        n_effective=math.inf if row["n_effective"] is None else row["n_effective"],
-        lower_is_better=row["lower_is_better"],
+        p_equivalent=row.p_equivalent,
+        margin=row.margin,
+        n_effective=math.inf if row.n_effective is None else row.n_effective,
+        lower_is_better=row.lower_is_better,
     )
 
 
-def planned(comparisons: Iterable[Row]) -> dict[tuple[str, str, str], list[int]]:
+def _figure(row: Result | Comparison) -> tuple[str, str, str]:
+    """Return the figure that a row is of, with the state of the corpus."""
+    return row.corpus_fingerprint, row.protocol, row.metric
+
+
+def planned(comparisons: Iterable[Comparison]) -> dict[tuple[str, str, str], list[int]]:
     """The figures that share a budget: corpus, protocol and metric to the places of their tests.
 
     Those of the headline family; where none of a corpus was compared, the headline of what was.
     """
-    rows = [(at, _task(row), row["family"]) for at, row in enumerate(comparisons) if row["p_adjusted"] is not None]
+    rows = [(at, _figure(row), row.family) for at, row in enumerate(comparisons) if row.p_adjusted is not None]
     figures = {key for _, key, family in rows if family == "headline"}
     for corpus in {key[0] for _, key, _ in rows} - {key[0] for key in figures}:
         protocols = [Protocol.of(id_) for id_ in {key[1] for _, key, _ in rows if key[0] == corpus}]
@@ -107,7 +115,7 @@ def planned(comparisons: Iterable[Row]) -> dict[tuple[str, str, str], list[int]]
     return {key: [at for at, _ in places] for key, places in shown.items()}
 
 
-def with_one_budget(comparisons: Sequence[Row]) -> list[Row]:
+def with_one_budget(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Comparisons that are seen at once: p-values and intervals of planned figures hold for all of these together."""
     rows, figures = [*comparisons], planned(comparisons)
     place = sharer(len(figures))
@@ -115,39 +123,42 @@ def with_one_budget(comparisons: Sequence[Row]) -> list[Row]:
         return rows
     ends: dict[int, tuple[float, float]] = {}
     for at in (at for places in figures.values() for at in places):
-        low, high = rows[at]["shared_low"], rows[at]["shared_high"]
-        if place is not None and low is not None and len(low) > place:
+        low, high = rows[at].shared_low, rows[at].shared_high
+        if place is not None and low is not None and high is not None and len(low) > place:
             ends[at] = low[place], high[place]
-    families = [[rows[at]["p_adjusted"] if at in ends else 1.0 for at in places] for places in figures.values()]
+    families = [[rows[at].p_adjusted if at in ends else 1.0 for at in places] for places in figures.values()]
     for places, p_values in zip(figures.values(), over_families(families), strict=True):
         for at, p in zip(places, p_values, strict=True):
             found = p if at in ends else None
-            low, high = (None, None) if found is None else agreeing_ends(ends[at], found, rows[at]["difference"])
-            rows[at] = {**rows[at], "p_adjusted": found, "simultaneous_low": low, "simultaneous_high": high}
+            first, last = (None, None)
+            if found is not None:
+                first, last = agreeing_ends(ends[at], found, rows[at].difference or 0.0)
+            rows[at] = replace(rows[at], p_adjusted=found, simultaneous_low=first, simultaneous_high=last)
     return rows
 
 
-def with_chance(results: Sequence[Row]) -> list[Row]:
-    """Results that are seen at once, each with ``against_chance``: what is said of it, with one budget for all."""
-    shown = [row["metric"] in CHECKED and not Protocol.of(row["protocol"]).orientation for row in results]
+def with_chance(results: Sequence[Result]) -> list[ShownResult]:
+    """Results that are seen at once, each with what is said of it beside chance, with one budget for all."""
+    shown = [row.metric in CHECKED and not Protocol.of(row.protocol).orientation for row in results]
     figures = [
-        BesideChance(row["value"], row["chance"], row["p_chance"] if of else None)
+        BesideChance(row.value, row.chance, row.p_chance if of else None)
         for row, of in zip(results, shown, strict=True)
     ]
-    return [{**row, "against_chance": label} for row, label in zip(results, against_chance(figures), strict=True)]
+    labels = against_chance(figures)
+    return [ShownResult(**vars(row), against_chance=label) for row, label in zip(results, labels, strict=True)]
 
 
-def claimed(row: Row) -> Row:
+def claimed(row: C) -> C:
     """A comparison with the interval that its decision is read from: that of all pairs together, if it has one."""
-    if row["simultaneous_low"] is None:
+    if row.simultaneous_low is None:
         return row
-    return {**row, "ci_low": row["simultaneous_low"], "ci_high": row["simultaneous_high"]}
+    return replace(row, ci_low=row.simultaneous_low, ci_high=row.simultaneous_high)
 
 
-def chance_of(row: Row | None) -> Chance:
+def chance_of(row: ShownResult | None) -> Chance:
     """What has to be said of a result beside chance: nothing where it is better, or was not tested."""
     labels: dict[str, Chance] = {"open": "not shown above chance", "below": "below chance"}
-    return labels.get(row["against_chance"] or "", "") if row else ""
+    return labels.get(row.against_chance or "", "") if row else ""
 
 
 def at_chance(data: ReportData, corpus: str, protocol: str, metric: str, encoder: str) -> Chance:
@@ -162,10 +173,10 @@ def at_chance(data: ReportData, corpus: str, protocol: str, metric: str, encoder
     return said[0] if said and all(said) else ""
 
 
-def contenders(data: ReportData, corpus: str, protocol: str, metric: str) -> list[Row]:
+def contenders(data: ReportData, corpus: str, protocol: str, metric: str) -> list[ShownResult]:
     """Return the results of a task that can be its best, best first: those with a value that are not at chance."""
-    known = (row for row in data.ranked(corpus, protocol, metric) if row["value"] is not None)
-    return [row for row in known if not at_chance(data, corpus, protocol, metric, row["encoder"])]
+    known = (row for row in data.ranked(corpus, protocol, metric) if row.value is not None)
+    return [row for row in known if not at_chance(data, corpus, protocol, metric, row.encoder)]
 
 
 def counted_tasks(data: ReportData, tasks: Iterable[Task]) -> list[Task]:
@@ -231,16 +242,18 @@ def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str]]:
     return labels + [(label, f"*/*@without-{reference}", f"_eta2_{key}") for key, label in shares]
 
 
-def noise(row: Row) -> float | None:
+def noise(row: Result) -> float | None:
     """The value of eta squared where figures differ by noise alone; None for any other result."""
-    return row["chance"] if "_eta2_" in row["metric"] else None
+    return row.chance if "_eta2_" in row.metric else None
 
 
-def language_cells(data: ReportData, corpus: str, encoder: str, language: str, direction: str = "") -> list[Row]:
+def language_cells(
+    data: ReportData, corpus: str, encoder: str, language: str, direction: str = ""
+) -> list[ShownResult]:
     """R@1 of an encoder in a language by every translator, in both directions unless one is given."""
     same = (p for p in map(Protocol.of, data.protocols(corpus)) if p.is_of_language and p.language == language)
     rows = [data.row(corpus, p.id, "R@1", encoder) for p in same if direction in ("", p.direction)]
-    return [row for row in rows if row is not None and row["value"] is not None]
+    return [row for row in rows if row is not None and row.value is not None]
 
 
 def reads(data: ReportData, corpus: str, encoder: str, language: str) -> bool:
@@ -260,75 +273,97 @@ def unread(data: ReportData) -> list[str]:
     return sorted(language for language, nobody in found.items() if nobody)
 
 
-def pair_rows(comparisons: Iterable[Row], first: str | None = None) -> list[dict[str, Any]]:
-    """Comparisons that are seen at once, with a column ``state``, those by headline figures first.
+@dataclass(frozen=True, kw_only=True)
+class TestedPair(Comparison):
+    """A comparison, and what is known of ``encoder_a`` against ``encoder_b``.
+
+    ``state``: better, worse, equivalent, undecided, or None where there is no test.
+    """
+
+    state: str | None = None
+
+
+def pair_rows(comparisons: Iterable[Comparison], first: str | None = None) -> list[TestedPair]:
+    """Comparisons that are seen at once, with what the tests say of each, those by headline figures first.
 
     Args:
-        comparisons: Rows of ``schema.COMPARISONS``.
+        comparisons: Of the same request.
         first: Name or fingerprint of the encoder that is ``encoder_a`` of its pairs.
-
-    Returns:
-        ``state`` is what is known of ``encoder_a`` against ``encoder_b``: better, worse, equivalent, undecided, or
-        None where there is no test.
     """
     rows = []
     for row in with_one_budget([*comparisons]):
-        turned = reversed_comparison(row) if first in (row["encoder_b"], row["fingerprint_b"]) else row
-        rows.append({**{name: turned[name] for name in turned if name not in SHARED}, "state": _state(turned)})
-    return sorted(rows, key=lambda row: (row["family"] != "headline", *(row[name] for name in PAIR_COLUMNS[:5])))
+        turned = reversed_comparison(row) if first in (row.encoder_b, row.fingerprint_b) else row
+        rows.append(TestedPair(**vars(turned), state=_state(turned)))
+    return sorted(rows, key=lambda row: (row.family != "headline", *figure_of(row), row.encoder_a, row.encoder_b))
 
 
-def headline_pairs(pairs: Iterable[Row]) -> list[dict[str, Any]]:
-    """Of pairs with their state (:func:`pair_rows`) those by headline figures, as a table shows them.
+def pair_columns(row: TestedPair) -> dict[str, object]:
+    """The columns of a pair as they are printed: without those of :data:`SHARED`."""
+    return {name: value for name, value in vars(row).items() if name not in SHARED}
+
+
+def headline_pairs(pairs: Iterable[TestedPair]) -> list[dict[str, object]]:
+    """Of pairs those by headline figures, as a table shows them.
 
     ``low`` and ``high`` are the interval that the state is read from: that of all pairs of a figure together.
     """
-    names = ("corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference")
-    return [
-        {**{name: row[name] for name in names}, "low": shown["ci_low"], "high": shown["ci_high"]}
-        | {"p_adjusted": row["p_adjusted"], "state": row["state"]}
-        for row in pairs
-        if row["family"] == "headline"
-        for shown in [claimed(row)]
-    ]
+    called = {"ci_low": "low", "ci_high": "high"}
+    rows = (claimed(row) for row in pairs if row.family == "headline")
+    return [{called.get(name, name): getattr(row, name) for name in PAIR_COLUMNS[:10]} for row in rows]
 
 
-def against_best(results: Sequence[Row], comparisons: Iterable[Row]) -> list[dict[str, Any]]:
-    """Results with the test of each against the best other encoder under its protocol, in ``AGAINST_BEST``."""
-    pairs: dict[tuple[str, ...], Row] = {}
+@dataclass(frozen=True, kw_only=True)
+class AgainstBest(ShownResult):
+    """A result with its test against the best other encoder under its protocol."""
+
+    against: str | None = None
+    difference: float | None = None
+    p_adjusted: float | None = None
+    state: str | None = None
+
+
+AGAINST_BEST = [each.name for each in fields(AgainstBest)[len(fields(ShownResult)) :]]
+
+
+def against_best(results: Sequence[ShownResult], comparisons: Iterable[Comparison]) -> list[AgainstBest]:
+    """Results with the test of each against the best other encoder under its protocol."""
+    pairs: dict[tuple[str, ...], Comparison] = {}
     for row in comparisons:
         for each in (row, reversed_comparison(row)):
-            pairs[*_task(each), each["fingerprint_a"], each["fingerprint_b"]] = each
+            pairs[*_figure(each), each.fingerprint_a, each.fingerprint_b] = each
     rows = []
-    for row in results:
-        same = [r for r in results if _task(r) == _task(row) and r["value"] is not None and r is not row]
+    for of in results:
+        same = [r for r in results if _figure(r) == _figure(of) and r.value is not None and r is not of]
         best = max(same, key=goodness, default=None)
-        pair = best and pairs.get((*_task(row), row["encoder_fingerprint"], best["encoder_fingerprint"]))
-        found = {"against": best["encoder"], **pair, "state": _state(pair)} if best and pair else {}
-        rows.append({**row, **{name: found.get(name) for name in AGAINST_BEST}})
+        pair = best and pairs.get((*_figure(of), of.encoder_fingerprint, best.encoder_fingerprint))
+        found: dict[str, Any] = {}
+        if best and pair:
+            found = {"against": best.encoder, "difference": pair.difference, "p_adjusted": pair.p_adjusted}
+            found["state"] = _state(pair)
+        rows.append(AgainstBest(**vars(of), **found))
     return rows
 
 
-def _state(row: Row) -> str | None:
+def _state(row: Comparison) -> str | None:
     decision = decision_of(row)
     return None if decision is None else decision.state
 
 
-def summary(comparisons: Sequence[Row]) -> list[str]:
+def summary(comparisons: Sequence[Comparison]) -> list[str]:
     """What one request compared, as lines: encoders, corpora and protocols, tests and margin, headline figures."""
     if not comparisons:
         return ["nothing was compared: no figure is known of two encoders"]
-    encoders = sorted({row[side] for row in comparisons for side in ("encoder_a", "encoder_b")})
+    encoders = sorted(compared_encoders(comparisons))
     lines = [f"compared {len(encoders)} encoders, pair by pair: {', '.join(encoders)}"]
-    for corpus in sorted({row["corpus"] for row in comparisons}):
-        of_corpus = [row for row in comparisons if row["corpus"] == corpus]
-        protocols = sorted({row["protocol"] for row in of_corpus})
+    for corpus in sorted({row.corpus for row in comparisons}):
+        of_corpus = [row for row in comparisons if row.corpus == corpus]
+        protocols = sorted({row.protocol for row in of_corpus})
         shown = ", ".join(protocols[:_SHOWN]) + (" …" if len(protocols) > _SHOWN else "")
         made, by = count(len(of_corpus), "comparison"), count(len(protocols), "protocol")
         lines.append(f"{corpus}: {made} by {by} ({shown})")
-    headline = sorted({f"{row['protocol']} {row['metric']}" for row in comparisons if row["family"] == "headline"})
+    headline = sorted({f"{row.protocol} {row.metric}" for row in comparisons if row.family == "headline"})
     adjusted = "p-values of sign-flip tests, adjusted over the pairs of each figure (step-down max-T)"
-    margins = sorted({row["margin"] for row in comparisons if row["margin"] is not None})
+    margins = sorted({row.margin for row in comparisons if row.margin is not None})
     within = f"; equivalent: within {100 * margins[0]:g} % of a metric's range" if margins else ""
     lines.append(f"{adjusted}; intervals: {intervals_of(comparisons)}{within}")
     lines.append(f"headline figures: {', '.join(headline[:_SHOWN]) or 'none'}; all others are exploratory")
@@ -338,22 +373,26 @@ def summary(comparisons: Sequence[Row]) -> list[str]:
 _PLAIN = {"wilson": "Wilson's", "t": "Student's t", "woodruff": "Woodruff's"}  # no draws
 
 
-def intervals_of(rows: Iterable[Row], units: str = "images") -> str:
+def intervals_of(rows: Iterable[Result | Comparison | Ranking], units: str = "images") -> str:
     """How the intervals of a table were made, with the draws of those that need any.
 
     Examples:
-        >>> drawn = {"level": 0.95, "replicates": 1000, "seed": 0}
-        >>> intervals_of([{"interval_method": "wilson"} | drawn, {"interval_method": "percentile"} | drawn])
+        >>> from types import SimpleNamespace
+        >>> rows = [
+        ...     SimpleNamespace(interval_method=method, level=0.95, replicates=1000, seed=0)
+        ...     for method in ("wilson", "percentile", "none")
+        ... ]
+        >>> intervals_of(rows)
         "95 %, Wilson's and percentile bootstrap (1,000 draws, seed 0), over images"
-        >>> intervals_of([{"interval_method": "none"} | drawn])
+        >>> intervals_of(rows[2:])
         'none, for the reasons beside the figures'
     """
-    made = {row["interval_method"]: row for row in rows if row["interval_method"] != "none"}
+    made = {row.interval_method: row for row in rows if row.interval_method != "none"}
     said = [
-        _PLAIN.get(method, f"{method} bootstrap ({row['replicates']:,} draws, seed {row['seed']})")
+        _PLAIN.get(method, f"{method} bootstrap ({row.replicates:,} draws, seed {row.seed})")
         for method, row in made.items()
     ]
-    level = next((f"{100 * row['level']:g} %" for row in made.values()), "")
+    level = next((f"{100 * row.level:g} %" for row in made.values()), "")
     return f"{level}, {listing(said)}, over {units}" if said else "none, for the reasons beside the figures"
 
 
@@ -369,10 +408,10 @@ def not_counted(names: Sequence[str]) -> list[str]:
     return [f"{listing([*names])} {enter} no mean: {why}"] * bool(names)
 
 
-def rests_on_few(ranking: Iterable[Row]) -> bool:
+def rests_on_few(ranking: Iterable[Ranking]) -> bool:
     """Whether the ranks on these corpora rest on so few images that "few images" stands beside them."""
-    ranked = (row for row in ranking if row["estimand"] == "these corpora" and row["rank_low"] is not None)
-    return any(row["n_effective"] is not None and row["n_effective"] <= FEW for row in ranked)
+    ranked = (row for row in ranking if row.estimand == "these corpora" and row.rank_low is not None)
+    return any(row.n_effective is not None and row.n_effective <= FEW for row in ranked)
 
 
 def about_corpora(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:

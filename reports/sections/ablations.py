@@ -7,9 +7,8 @@ itself as ``x``). Ablations over a numeric setting are drawn as curves, compress
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import altair as alt
@@ -18,9 +17,10 @@ from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import UNITS, ColumnOf, anchor, measures, numbers, pivot, texts, value
-from capim.reports.rows.report_data import R1, ReportData, Row, detail_of, grouped
+from capim.reports.rows.report_data import R1, Detail, ReportData, detail_of, grouped
 from capim.reports.sections.leaderboard import mains, retrieval_corpora
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
+from capim.store.schema import Slice
 from capim.tasks.analyses.table import headings
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
@@ -40,20 +40,27 @@ COMPRESSION = "approximate-search"
 LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the axis is logarithmic
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ablation(Slice):
+    """A slice with its details."""
+
+    own: Detail = field(default_factory=dict)
+
+
 def section(data: ReportData) -> Section:
     """A curve or a table per corpus, protocol, ablation and metric."""
     blocks: list[Block] = []
     known, elsewhere = headings("ablations"), {*headings("slices"), "ambiguous", REFERENCE}
-    titles = [*known, *sorted({r["analysis"] for r in data.slices} - known.keys())]  # of packages that are gone, last
+    titles = [*known, *sorted({r.analysis for r in data.slices} - known.keys())]  # of packages that are gone, last
     for corpus in retrieval_corpora(data):
-        shown = (r for r in _of_corpus(data, corpus) if r["analysis"] not in elsewhere)
-        groups = grouped(shown, itemgetter("analysis", "protocol", "metric"))
+        shown = (r for r in _of_corpus(data, corpus) if r.analysis not in elsewhere)
+        groups = grouped(shown, lambda r: (r.analysis, r.protocol, r.metric))
         for analysis, protocol, metric in sorted(groups, key=lambda key: (titles.index(key[0]), key)):
             rows = groups[analysis, protocol, metric]
             if analysis == COMPRESSION:
                 order = encoder_order(data, corpus, protocol, metric, rows)
                 for name in order:
-                    blocks += _compression(data, corpus, [r for r in rows if r["encoder"] == name])
+                    blocks += _compression(data, corpus, [r for r in rows if r.encoder == name])
                 continue
             table = _table(data, corpus, rows)
             if analysis in COMBINED and metric != R1:
@@ -69,58 +76,58 @@ def section(data: ReportData) -> Section:
     )
 
 
-def _of_corpus(data: ReportData, corpus: str) -> list[Row]:
-    """The slices of a corpus under its first headline, with their details in ``own``."""
+def _of_corpus(data: ReportData, corpus: str) -> list[Ablation]:
+    """The slices of a corpus under its first headline."""
     first = mains(data, corpus)[:1]
-    rows = (r for r in data.slices if r["corpus"] == corpus and r["protocol"] in first)
-    return [{**r, "own": detail_of(r)} for r in rows]
+    rows = (r for r in data.slices if r.corpus == corpus and r.protocol in first)
+    return [Ablation(**vars(r), own=detail_of(r)) for r in rows]
 
 
-def _label(row: Row) -> str:
-    return part_label(row["feature"], row["level_name"])
+def _label(row: Ablation) -> str:
+    return part_label(row.feature, row.level_name)
 
 
-def _change(row: Row) -> str:
-    own = row["own"]
+def _change(row: Ablation) -> str:
+    own = row.own
     span = show.percent_range(own.get("change_low"), own.get("change_high"))
     return show.bracketed(f"{show.points(own.get('change'))} points", span)
 
 
-def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
+def _table(data: ReportData, corpus: str, rows: Sequence[Ablation]) -> Table:
     """The rows of one analysis, protocol and metric."""
-    analysis, protocol, metric = itemgetter("analysis", "protocol", "metric")(rows[0])
+    analysis, protocol, metric = rows[0].analysis, rows[0].protocol, rows[0].metric
     names, label = encoder_order(data, corpus, protocol, metric, rows), data.metric(metric).label
 
-    def change(r: Row) -> Cell:
-        own = r["own"]
+    def change(r: Ablation) -> Cell:
+        own = r.own
         note = show.percent_range(own.get("change_low"), own.get("change_high"))
         return value(own.get("change"), show.points(own.get("change")), note=note, unit=UNITS[show.points])
 
-    def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Row]:
-        return measures(heading, lambda r: r["own"].get(key), text, explain=explain)
+    def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Ablation]:
+        return measures(heading, lambda r: r.own.get(key), text, explain=explain)
 
-    def queries(r: Row) -> Cell:
-        every = r["own"].get("n_all_queries", r["n_queries"])
-        sampled = f" of {show.number(every, 0)}" if every > r["n_queries"] else ""
-        return Cell(text=show.number(r["n_queries"], 0) + sampled, sort=str(r["n_queries"]))
+    def queries(r: Ablation) -> Cell:
+        every = r.own.get("n_all_queries", r.n_queries)
+        sampled = f" of {show.number(every, 0)}" if every > r.n_queries else ""
+        return Cell(text=show.number(r.n_queries, 0) + sampled, sort=str(r.n_queries))
 
-    columns = [numbers("change", change)] if any(r["own"].get("change") is not None for r in rows) else []
+    columns = [numbers("change", change)] if any(r.own.get("change") is not None for r in rows) else []
     for key, heading in SHARES.items():
-        if any(r["own"].get(key) for r in rows):
+        if any(r.own.get(key) for r in rows):
             columns.append(detail(key, heading, show.percent, "Percent"))
     whole = partial(show.number, decimals=0)
     for key, heading in COSTS.items():
-        if key != "x" and any(key in r["own"] for r in rows):
+        if key != "x" and any(key in r.own for r in rows):
             columns.append(detail(key, heading, whole if key == "depth" else show.significant))
-    fitted = {_label(r): on for r in rows if (on := r["own"].get("fitted_on"))}
+    fitted = {_label(r): on for r in rows if (on := r.own.get("fitted_on"))}
     notes = [f"A sample of the queries: {text}." for text in {queries(r).text: None for r in rows} if " of " in text]
     notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
     title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize())
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
         f"{title} · {corpus} · {data.titled(corpus, protocol)} · {label}",
-        sorted(rows, key=lambda r: names.index(r["encoder"])),
-        texts("Encoder", lambda r: r["encoder"]),
+        sorted(rows, key=lambda r: names.index(r.encoder)),
+        texts("Encoder", lambda r: r.encoder),
         texts("setting", _label),
         numbers("queries", queries),
         numbers(label, lambda r: slice_cell(data, r)),
@@ -130,44 +137,48 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Row]) -> Table:
 
 
 def _curve(
-    data: ReportData, table: Table, rows: Sequence[Row], costs: Sequence[str] = (*COSTS,), series: str = "encoder"
+    data: ReportData,
+    table: Table,
+    rows: Sequence[Ablation],
+    costs: Sequence[str] = (*COSTS,),
+    series: str = charts.ENCODER,
 ) -> Chart | None:
     """The value over the first cost that a series has at two settings or more; of methods, the change of the value."""
-    metric = data.metric(rows[0]["metric"])
+    metric = data.metric(rows[0].metric)
     for cost in costs:
-        costly = [r for r in rows if r["value"] is not None and isinstance(r["own"].get(cost), int | float)]
-        if len({(r["encoder"], r["own"][cost]) for r in costly}) > len({r["encoder"] for r in costly}):
+        costly = [r for r in rows if r.value is not None and isinstance(r.own.get(cost), int | float)]
+        if len({(r.encoder, r.own[cost]) for r in costly}) > len({r.encoder for r in costly}):
             break
     else:
         return None
     changes, fraction = series == "method", metric.unit == "percent"
 
-    def point(r: Row) -> dict[str, Any]:
-        cell, own = slice_cell(data, r), r["own"]
-        more = {"setting": _label(r), "method": r["feature"], "cost": float(own[cost])}
+    def point(r: Ablation) -> charts.Point:
+        cell, own = slice_cell(data, r), r.own
+        more: charts.Point = {"setting": _label(r), "method": r.feature, "cost": float(own[cost])}
         if changes:
-            ends = {"value": own["change"], "ci_low": own["change_low"], "ci_high": own["change_high"]}
-            return charts.interval_point({**r, **ends}, unit="points", text=_change(r), **more)
+            moved = replace(r, value=own["change"], ci_low=own["change_low"], ci_high=own["change_high"])
+            return charts.interval_point(moved, unit="points", text=_change(r), **more)
         return charts.interval_point(r, fraction=fraction, text=f"{cell.text} ({cell.note})", **more)
 
-    points = [point(r) for r in costly if not changes or r["own"].get("change") is not None]
+    points = [point(r) for r in costly if not changes or r.own.get("change") is not None]
     if len(points) < 2:
         return None
     names = list(dict.fromkeys(p[series] for p in points))
     ends = [p["cost"] for p in points]
     logarithmic = min(ends) > 0 and max(ends) / min(ends) > LOGARITHMIC
     kind: dict[str, Any] = {"type": "log"} if logarithmic else {"zero": False}
-    of = data.protocol(rows[0]["corpus"], rows[0]["protocol"])
+    of = data.protocol(rows[0].corpus, rows[0].protocol)
     y_title = f"{metric.label}{', percent' * fraction}, {of.titled}"
     y_title = f"change of {metric.label}, percentage points" if changes else y_title
     colour, shape = charts.by_name(names, names if changes else data.encoder_names(), series)
     x_title, scale = f"{COSTS[cost]}{' (logarithmic)' * logarithmic}", alt.Scale(nice=False, padding=20, **kind)
-    x, tooltip = alt.X("cost:Q", title=x_title, scale=scale), charts.tooltips("encoder", "setting", "text")
+    x, tooltip = alt.X("cost:Q", title=x_title, scale=scale), charts.tooltips("setting", "text")
     base = alt.Chart(alt.Data(values=points)).encode(x=x, color=colour, tooltip=tooltip)
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
     lines = [] if changes else [base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q")]
     layers = (*lines, *charts.intervals(base, y, size=60, opacity=0.6, shape=shape))
-    by_point = [f"{p['encoder']}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
+    by_point = [f"{p[charts.ENCODER]}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
     return charts.finish(
         alt.layer(*layers).properties(width=charts.WIDTH, height=260),
         name=f"{table.id}-{cost.replace('_', '-') if changes else 'curve'}",
@@ -178,12 +189,12 @@ def _curve(
     )
 
 
-def _compression(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Chart] | list[Table]:
+def _compression(data: ReportData, corpus: str, rows: Sequence[Ablation]) -> list[Chart] | list[Table]:
     """The methods of one encoder over bytes and over seconds, or their table where fewer than two were measured."""
     # the exact search first, then from many bytes to few
-    rows = sorted(rows, key=lambda r: (r["feature"] != "exact", -r["own"].get("bytes_per_item", 0.0)))
-    table, encoder = _table(data, corpus, rows), rows[0]["encoder"]
-    missing = [f"{_label(r)}: {r['reason']}" for r in rows if r["value"] is None]
+    rows = sorted(rows, key=lambda r: (r.feature != "exact", -r.own.get("bytes_per_item", 0.0)))
+    table, encoder = _table(data, corpus, rows), rows[0].encoder
+    missing = [f"{_label(r)}: {r.reason}" for r in rows if r.value is None]
     table = replace(
         table,
         id=anchor(table.id, encoder),

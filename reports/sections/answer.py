@@ -15,11 +15,12 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Block, Board, Cell, Column, Evidence, Mark, Notice, Pair, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, result_cell, texts
 from capim.reports.rows import choice, standing
-from capim.reports.rows.report_data import ReportData, Row, ends
+from capim.reports.rows.report_data import ReportData, ends, figure_of
 from capim.reports.rows.speed import image_rate, speed_ratio
 from capim.reports.rows.standing import Conclusion, Task
 from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
+from capim.store.schema import Slice
 from capim.store.schema import texts as texts_of
 from capim.tasks.analyses.table import headings
 from capim.tasks.metrics.table import SHOWN
@@ -85,7 +86,7 @@ class Contest(NamedTuple):
 
 
 def _contest(data: ReportData, task: Task) -> Contest:
-    order = [row["encoder"] for row in standing.contenders(data, *task[:3])]
+    order = [row.encoder for row in standing.contenders(data, *task[:3])]
     if not order:
         return Contest(task, "chance", tuple(standing.values(data, task)))
     best = order[0]
@@ -107,7 +108,7 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
     """What is said of the tasks that have the same contenders."""
     task, outcome, names, rival, untested = contests[0]
     metric, best = data.metric(task.metric), names[0]
-    figures = show.listing([words.figure(metric, data.row(*c.task[:3], best) or {}) for c in contests])
+    figures = show.listing([words.figure(metric, data.row(*c.task[:3], best)) for c in contests])
     others = f"; {show.some([*untested])} not tested" if untested else ""
     if outcome == "chance":
         state = standing.chance_of(data.row(*task[:3], best))
@@ -118,7 +119,7 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
         return no_other if several else f"only {best} was evaluated, {said}"
     if outcome == "untested":
         row = data.row(*task[:3], best)
-        why = "with one image there is no test" if row and row["n_clusters"] == 1 else "run `capim compare`"
+        why = "with one image there is no test" if row and row.n_clusters == 1 else "run `capim compare`"
         return f"not tested; {best} has the highest figure, {figures} ({why})"
     faster = "".join(f"; {said}" for said in _faster(data, best, rival))
     if outcome == "one":
@@ -131,8 +132,8 @@ def _verdict(data: ReportData, contests: list[Contest]) -> str:
         return f"{show.some([*names], 'or')}, {within}{faster}{others}"
     bounds = [(standing.decision(data, *c.task[:3], c.rival, c.names[0]), c) for c in contests]
     _, widest = max(bounds, key=lambda found: (found[0] and found[0].worse_by) or 0.0)
-    row = data.comparison(*widest.task[:3], widest.rival, widest.names[0])
-    size = words.verdict(metric, row, rival=widest.names[0])
+    pair = data.comparison(*widest.task[:3], widest.rival, widest.names[0])
+    size = words.verdict(metric, pair, rival=widest.names[0])
     size = size.partition(" (")[2].removesuffix(")") if size.startswith("undecided") else f"is {size}"
     bound = f" ({widest.rival} {size})" if size else ""
     listed = show.some([*names], "or", most=4 if len(names) < 5 else 3)
@@ -158,16 +159,16 @@ def _evidence(data: ReportData, conclusion: Conclusion) -> str:
     for contest in (made for task in conclusion.tasks if (made := _contest(data, task)).outcome != "chance"):
         task, best, rival = contest.task, contest.names[0], contest.rival
         metric, row = data.metric(task.metric), data.comparison(*task[:3], best, rival)
-        if row is None or row["difference"] is None:
-            figure = words.figure(metric, data.row(*task[:3], best) or {})
+        if row is None or row.difference is None:
+            figure = words.figure(metric, data.row(*task[:3], best))
             said.setdefault(best, []).append(f"{figure} on {task.title}")
             continue
         compared.append((metric, row))
         interval = words.interval(metric, standing.claimed(row))
-        alike = row["wins"] == row["losses"] == 0
-        p = "the same on every query" if alike else f"adjusted p {show.p_value(row['p_adjusted'])}"
+        alike = row.wins == row.losses == 0
+        p = "the same on every query" if alike else f"adjusted p {show.p_value(row.p_adjusted)}"
         inner = [interval, p, words.verdict(metric, row)]
-        text = f"{task.title} {words.difference(metric, row['difference'])} ({', '.join(filter(None, inner))})"
+        text = f"{task.title} {words.difference(metric, row.difference)} ({', '.join(filter(None, inner))})"
         said.setdefault(f"{best} minus {rival}", []).append(text)
     pairs = (f"{pair}: {', '.join(of)}" for pair, of in said.items())
     return f"{conclusion.corpus}, {'; '.join(pairs)}. {words.settled(compared)}".rstrip() if said else ""
@@ -187,7 +188,7 @@ def _board(data: ReportData, found: list[Conclusion]) -> Board:
     further = [
         task._replace(metric=metric)
         for task in tasks
-        for metric in sorted({row["metric"] for row in data.of(task.corpus, task.protocol)})
+        for metric in sorted({row.metric for row in data.of(task.corpus, task.protocol)})
         if metric != task.metric and metric in FURTHER_ON_THE_BOARD
     ]
     costs = cost_columns(data)
@@ -238,9 +239,11 @@ def _pairs_of(data: ReportData, task: Task, order: list[str]) -> dict[str, dict[
     made: dict[str, dict[str, Pair]] = {}
     for a, b in permutations(order, 2):
         row = data.comparison(*task[:3], a, b)
-        if row is not None and row["difference"] is not None and (state := standing.decision_of(row)) is not None:
+        state = standing.decision_of(row)
+        if row is not None and row.difference is not None and state is not None:
             row = standing.claimed(row)
-            known = row["difference"], *ends(row, "difference")
+            difference = row.difference or 0.0
+            known = difference, *ends(difference, row.ci_low, row.ci_high)
             size, low, high = (float(f"{scale * x:.5g}") for x in known)  # never rounded to 0
             said = words.verdict(metric, row, unit=False)
             made.setdefault(a, {})[b] = (state.state, said, size, min(low, high), max(low, high))
@@ -250,7 +253,7 @@ def _pairs_of(data: ReportData, task: Task, order: list[str]) -> dict[str, dict[
 def task_cell(name: str, *, data: ReportData, task: Task) -> Cell:
     """The result of an encoder on a task, with what it hides at chance."""
     row = data.row(*task[:3], name)
-    if row is None or row["value"] is None:
+    if row is None or row.value is None:
         return result_cell(data, row)
     chance, hidden, protocol = standing.at_chance(data, *task[:3], name), "", Protocol.of(task.protocol)
     if protocol.kind == "mean":  # it hides results that are not better than chance
@@ -258,7 +261,7 @@ def task_cell(name: str, *, data: ReportData, task: Task) -> Cell:
         cells = [standing.language_cells(data, task.corpus, name, code, protocol.direction) for code in codes]
         weak = sum(any(map(standing.chance_of, of)) for of in cells)
         hidden = f"{weak} of {show.count(len(codes), 'language')} not shown above chance" if weak else ""
-    best = next((row["encoder"] for row in standing.contenders(data, *task[:3])), "")
+    best = next((row.encoder for row in standing.contenders(data, *task[:3])), "")
     mark: Mark = "bad" if chance else "best" if name == best else ""
     verdict = "highest" * (name == best)
     if best and name != best:
@@ -279,12 +282,12 @@ def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
     found: dict[tuple[str, str, str], dict[str, set[str]]] = {}  # corpus, part, state: kind of result to its encoders
     everywhere = standing.broken(data, standing.counted_tasks(data, standing.headline_tasks(data)))
     order = [name for name in order if name not in everywhere]
-    for row in (row for row in data.results if row["encoder"] in order):
-        weak, of = standing.chance_of(row), data.protocol(row["corpus"], row["protocol"])
-        if weak and row["metric"] in standing.CHECKED and not of.is_combined and not of.orientation:
+    for row in (row for row in data.results if row.encoder in order):
+        weak, of = standing.chance_of(row), data.protocol(row.corpus, row.protocol)
+        if weak and row.metric in standing.CHECKED and not of.is_combined and not of.orientation:
             what = language_name(of.language) if of.is_of_language else of.title
-            kind = DIRECTION_TITLES[of.direction] if of.is_of_language else data.metric(row["metric"]).label
-            found.setdefault((row["corpus"], what, weak), {}).setdefault(kind, set()).add(row["encoder"])
+            kind = DIRECTION_TITLES[of.direction] if of.is_of_language else data.metric(row.metric).label
+            found.setdefault((row.corpus, what, weak), {}).setdefault(kind, set()).add(row.encoder)
     joined: dict[tuple[str, str, tuple[str, ...], str], list[str]] = {}
     for (corpus, what, state), kinds in found.items():
         for names in dict.fromkeys(tuple(n for n in order if n in of) for of in kinds.values()):
@@ -315,35 +318,35 @@ def _shortened(whats: list[str]) -> list[str]:
 def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
     """The lowest slices of the first encoder that has any where it is not at chance, with the same of every other."""
     tasks: dict[tuple[str, ...], Task] = {task[:3]: task for task in standing.headline_tasks(data)}
-    parts: dict[tuple[str, ...], dict[str, Row]] = {}
+    parts: dict[tuple[str, ...], dict[str, Slice]] = {}
     for row in data.slices:
-        key, level = (row["corpus"], row["protocol"], row["metric"]), row["level_name"]
-        shown = row["analysis"] in PARTS and level != "difference"
-        shown = shown and (level != "without" or row["analysis"] == "complexity")
-        shown = shown and not standing.at_chance(data, *key, row["encoder"])
-        if key in tasks and shown and row["value"] is not None and row["ci_low"] is not None:
-            named = {"with": row["feature"], "without": f"without {row['feature']}"}
-            name = named.get(level) or part_label(row["feature"], level)
-            parts.setdefault((*key, row["analysis"], name), {})[row["encoder"]] = row
+        key, level = figure_of(row), row.level_name
+        shown = row.analysis in PARTS and level != "difference"
+        shown = shown and (level != "without" or row.analysis == "complexity")
+        shown = shown and not standing.at_chance(data, *key, row.encoder)
+        if key in tasks and shown and row.value is not None and row.ci_low is not None:
+            named = {"with": row.feature, "without": f"without {row.feature}"}
+            name = named.get(level) or part_label(row.feature, level)
+            parts.setdefault((*key, row.analysis, name), {})[row.encoder] = row
     encoders = [name for name in order if any(name in of for of in parts.values())]
     if not encoders:
         return []
     first = encoders[0]
 
-    def goodness(row: Row) -> float:
-        value: float = row["value"]
-        return value if data.metric(row["metric"]).higher_is_better else -value
+    def goodness(row: Slice) -> float:
+        value = row.value or 0.0
+        return value if data.metric(row.metric).higher_is_better else -value
 
     worst = sorted((key for key, of in parts.items() if first in of), key=lambda k: (goodness(parts[k][first]), k))
 
     def best_other(key: tuple[str, ...]) -> Cell:
         others = [row for name, row in parts[key].items() if name != first]
-        best = max(others, key=lambda row: (goodness(row), row["encoder"]), default=None)
-        return absent() if best is None else replace(slice_cell(data, best), state=best["encoder"])
+        best = max(others, key=lambda row: (goodness(row), row.encoder), default=None)
+        return absent() if best is None else replace(slice_cell(data, best), state=best.encoder)
 
     def slice_of(key: tuple[str, ...]) -> Cell:
         where = f"{headings('slices')[key[3]]}: {tasks[key[:3]].title}, {key[0]}"
-        return Cell(text=key[4], note=f"{where}; {show.count(parts[key][first]['n_queries'], 'query', 'queries')}")
+        return Cell(text=key[4], note=f"{where}; {show.count(parts[key][first].n_queries, 'query', 'queries')}")
 
     table = pivot(
         "answer-slices",

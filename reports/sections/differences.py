@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import altair as alt
 
 from capim.reports import format as show
 from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, anchor, difference_cell, numbers, pivot, texts, value, verdict_cell
-from capim.reports.rows.report_data import ReportData, Row
+from capim.reports.elements.tables import (
+    ColumnOf,
+    anchor,
+    difference_cell,
+    metrics,
+    numbers,
+    pivot,
+    texts,
+    value,
+    verdict_cell,
+)
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import claimed, contenders, decision_of, headline_tasks, intervals_of, planned_of
+from capim.store.schema import Comparison
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol
@@ -35,11 +45,11 @@ def section(data: ReportData) -> Section:
     """One forest plot per corpus and headline figure, those of users' metrics behind, then all pairs."""
     blocks: list[Block] = []
     for corpus in data.corpus_names():
-        rows = [r for r in data.comparisons if r["corpus"] == corpus]
-        compared = sorted({(r["protocol"], r["metric"]) for r in rows})
+        rows = [r for r in data.comparisons if r.corpus == corpus]
+        compared = sorted({(r.protocol, r.metric) for r in rows})
         planned = [*(task[1:3] for task in headline_tasks(data, corpus)), *({RSUM} & planned_of(data, corpus))]
         drawn = [key for key in planned if key in compared] or compared[:1]
-        tested = {(r["protocol"], r["metric"]) for r in rows if r["p_adjusted"] is not None}
+        tested = {(r.protocol, r.metric) for r in rows if r.p_adjusted is not None}
         drawn += [key for key in _of_users(data, tested) if key not in drawn]
         blocks += [chart for key in drawn if (chart := _forest(data, corpus, *key)) is not None]
         if rows:
@@ -71,9 +81,9 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     Of the encoders that a test shows to be worse, those are drawn that are not much further off than the contenders;
     the note names the others.
     """
-    names = [row["encoder"] for row in contenders(data, corpus, protocol, metric)]
+    names = [row.encoder for row in contenders(data, corpus, protocol, metric)]
     rows = [row for name in names[1:] if (row := data.comparison(corpus, protocol, metric, name, names[0])) is not None]
-    rows = [row for row in rows if row["difference"] is not None]
+    rows = [row for row in rows if row.difference is not None]
     if not rows:
         return None
     every, rows = rows, _near(rows)
@@ -81,16 +91,16 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     units = {"percent": "percentage points", "points": "points of 600"}
     fraction = facts.unit == "percent"
 
-    def point(row: Row) -> dict[str, Any]:
+    def point(row: Comparison) -> charts.Point:
         row, found = claimed(row), decision_of(row)
         return charts.interval_point(
-            {**row, "encoder": row["encoder_a"], "value": row["difference"]},
+            row,
             fraction=fraction,
             unit="percentage points",
-            text=show.bracketed(words.difference(facts, row["difference"]), words.interval(facts, row)),
+            text=show.bracketed(words.difference(facts, row.difference), words.interval(facts, row)),
             words=words.verdict(facts, row),
             state=found.state if found else "not tested",
-            minus=row["encoder_b"],
+            minus=row.encoder_b,
         )
 
     points = [point(row) for row in rows]
@@ -102,16 +112,16 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
         x,
         height=max(70, 38 * len(points)),
         opacity=1,
-        within=(100.0 if fraction else 1.0) * (rows[0]["margin"] or 0.0),
+        within=(100.0 if fraction else 1.0) * (rows[0].margin or 0.0),
         words="words",
         color=alt.Color("state:N", scale=states, legend=None),
-        tooltip=charts.tooltips("encoder", "text", "words"),
+        tooltip=charts.tooltips("text", "words"),
     )
-    within, name = words.margin(facts, rows[0]["margin"]), anchor("differences", corpus, protocol, metric)
-    far = [f"{r['encoder_a']} ({words.difference(facts, r['difference'])})" for r in every if r not in rows]
+    within, name = words.margin(facts, rows[0].margin), anchor("differences", corpus, protocol, metric)
+    far = [f"{r.encoder_a} ({words.difference(facts, r.difference)})" for r in every if r not in rows]
     shaded = f"Shaded: less than {within} apart, the margin of equivalence." if within else ""
     folded = f"Further off, by a test: {show.some(far, most=6)}." if far else ""
-    by_encoder = "; ".join(f"{p['encoder']}: {p['text']}, {p['words']}" for p in points)
+    by_encoder = "; ".join(f"{r.encoder_a}: {p['text']}, {p['words']}" for r, p in zip(rows, points, strict=True))
     return charts.finish(
         picture,
         name=name,
@@ -123,46 +133,48 @@ def _forest(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart 
     )
 
 
-def _near(rows: list[Row]) -> list[Row]:
+def _near(rows: list[Comparison]) -> list[Comparison]:
     """The contenders, then the worse ones as far as twice the reach of the contenders' intervals; at least three."""
     open_ = [row for row in rows if (found := decision_of(row)) is None or found.state != "worse"]
-    ends = [abs(end) for row in map(claimed, open_) for end in (row["ci_low"], row["ci_high"]) if end is not None]
-    reach = 2 * max([*ends, 2 * (rows[0]["margin"] or 0.0)])
-    return [row for at, row in enumerate(rows) if row in open_ or at < MOST_FAR or abs(row["difference"]) <= reach]
+    ends = [abs(end) for row in map(claimed, open_) for end in (row.ci_low, row.ci_high) if end is not None]
+    reach = 2 * max([*ends, 2 * (rows[0].margin or 0.0)])
+    return [row for at, row in enumerate(rows) if row in open_ or at < MOST_FAR or abs(row.difference or 0.0) <= reach]
 
 
-def pairs(data: ReportData, corpus: str, rows: list[Row], *, id_: str = "") -> Table:
+def pairs(data: ReportData, corpus: str, rows: list[Comparison], *, id_: str = "") -> Table:
     """Comparisons of a corpus with all that is known of them; folded unless they have an ``id_`` of their own."""
 
-    def facts(r: Row) -> MetricFacts:
-        return data.metric(r["metric"])
+    def facts(r: Comparison) -> MetricFacts:
+        return data.metric(r.metric)
 
-    def stored(column: str, text: Callable[[Row], str]) -> Callable[[Row], Cell]:
-        def unit(r: Row) -> str:
+    def stored(column: str, text: Callable[[Comparison], str]) -> Callable[[Comparison], Cell]:
+        def unit(r: Comparison) -> str:
             return words.unit(facts(r), difference=True) if column == "detectable_effect" else ""
 
-        return lambda r: value(r[column], text(r), mark="muted" if r[column] is None else "", unit=unit(r))
+        return lambda r: value(
+            getattr(r, column), text(r), mark="muted" if getattr(r, column) is None else "", unit=unit(r)
+        )
 
-    def statistic(column: str, heading: str, decimals: int | None, explain: str) -> ColumnOf[Row]:
+    def statistic(column: str, heading: str, decimals: int | None, explain: str) -> ColumnOf[Comparison]:
         as_text = show.p_value if decimals is None else partial(show.number, decimals=decimals)
-        return numbers(heading, stored(column, lambda r: as_text(r[column])), explain=explain)
+        return numbers(heading, stored(column, lambda r: as_text(getattr(r, column))), explain=explain)
 
-    def pair(r: Row) -> Cell:
-        return Cell(text=f"{r['encoder_a']} − {r['encoder_b']}", title=r["reason"] or "")
+    def pair(r: Comparison) -> Cell:
+        return Cell(text=f"{r.encoder_a} − {r.encoder_b}", title=r.reason or "")
 
     unit = "Percentage points; for rank metrics, ranks"
     unit += "; for a user's metric, its own unit" if any(facts(r).is_own for r in rows) else ""
-    detectable = stored("detectable_effect", lambda r: words.value(facts(r), r["detectable_effect"]))
+    detectable = stored("detectable_effect", lambda r: words.value(facts(r), r.detectable_effect))
     return pivot(
         id_ or f"pairs-{corpus}-all",
         f"{corpus} · {'differences' if id_ else 'all comparisons'}",
         rows,
         texts("Pair", pair, explain="The first minus the second"),
-        texts("task", lambda r: data.titled(corpus, r["protocol"])),
-        texts("metric", lambda r: facts(r).label),
+        texts("task", lambda r: data.titled(corpus, r.protocol)),
+        metrics(facts),
         numbers("difference", lambda r: difference_cell(facts(r), r), explain=unit),
         texts("the first is", lambda r: verdict_cell(facts(r), r)),
-        texts("family", lambda r: r["family"], explain="Headline: pre-declared; exploratory: all others"),
+        texts("family", lambda r: r.family, explain="Headline: pre-declared; exploratory: all others"),
         *(statistic(column, *shown) for column, shown in STATISTICS.items()),
         numbers("detectable", detectable, explain="Smallest true difference detected with 80 % power, same unit"),
         folded="" if id_ else f"All {show.count(len(rows), 'comparison')} on {corpus}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,10 +13,13 @@ from capim.reports import format as show
 from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
-from capim.reports.rows.report_data import CAUSES, R1, SHARE, WITHOUT, ReportData, Row, detail_of
+from capim.reports.rows.report_data import CAUSES, R1, SHARE, WITHOUT, ReportData, detail_of
 from capim.reports.sections.slices import encoder_order, slice_cell
+from capim.store.row_types import rows_in
+from capim.store.schema import Caption, Image, Pair, Quadruple
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
+R = TypeVar("R")
 FILTERS = {
     "corpus": "Corpus",
     "direction": "Direction",
@@ -47,12 +50,12 @@ def section(data: ReportData) -> Section:
 
 def _ambiguous(data: ReportData, corpus: str) -> Table | None:
     """R@1 of all queries beside R@1 without ambiguous misses, for every encoder in both directions."""
-    rows = [r for r in data.slices if r["corpus"] == corpus and r["analysis"] == "ambiguous"]
-    by_key = {(r["protocol"], r["encoder"], r["metric"], r["feature"]): r for r in rows}
+    rows = [r for r in data.slices if r.corpus == corpus and r.analysis == "ambiguous"]
+    by_key = {(r.protocol, r.encoder, r.metric, r.feature): r for r in rows}
     keys = [
         (protocol, name)
-        for protocol in sorted({r["protocol"] for r in rows}, reverse=True)
-        for name in encoder_order(data, corpus, protocol, R1, [r for r in rows if r["protocol"] == protocol])
+        for protocol in sorted({r.protocol for r in rows}, reverse=True)
+        for name in encoder_order(data, corpus, protocol, R1, [r for r in rows if r.protocol == protocol])
     ]
     if not keys:
         return None
@@ -66,10 +69,10 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         if row is None:
             known = any(by_key.get((*other, SHARE, cause)) for other in keys)
             return counted(0, "misses nothing") if known else absent("cannot be known here")
-        return counted(detail_of(row)["ambiguous"], f"of {show.count(row['n_queries'], 'miss', 'misses')}")
+        return counted(detail_of(row)["ambiguous"], f"of {show.count(row.n_queries, 'miss', 'misses')}")
 
     def misses(key: tuple[str, str]) -> Cell:
-        return counted(next((by_key[k]["n_queries"] for k in by_key if k[:3] == (*key, SHARE)), 0))
+        return counted(next((by_key[k].n_queries for k in by_key if k[:3] == (*key, SHARE)), 0))
 
     title = f"{corpus} · R@1 with and without ambiguous misses, percent, with interval"
     headings = dict(zip((*CAUSES, "either"), ("also annotated", "models agree", "both"), strict=True))
@@ -102,13 +105,13 @@ def _gallery(data: ReportData) -> Gallery:
         options = values if name in ("kind", "corpus", "direction") else sorted(values)  # those as they were selected
         if len(options) > (name in ("corpus", "direction", "language")):
             filters.append(Filter(name=name, label=label, options=tuple(options)))
-    queries = show.number(sum(total["queries"] for total in data.totals), 0)
+    queries = show.number(sum(total.queries for total in data.totals), 0)
     return Gallery(
         id="cases",
         caption=f"{show.count(len(cases), 'query', 'queries')} of {queries}",
         filters=tuple(filters),
         cases=cases,
-        totals=tuple({**total, "direction": DIRECTION_TITLES[total["direction"]]} for total in data.totals),
+        totals=tuple(vars(total) | {"direction": DIRECTION_TITLES[total.direction]} for total in data.totals),
         note="Selected by a fixed rule: of every corpus and direction the hardest queries that all encoders miss, "
         "those that one misses and others find, ties, and near misses; one per image. Scores are cosines, or MaxSim "
         "sums for multi-vector encoders. The choice of filters is in the address of the page, which can be sent.",
@@ -165,30 +168,30 @@ def _asked(
     """The words of a query, the pictures and the captions that belong to it, the slices that it is in, its language."""
     contents = data.corpora[query.corpus]
     if query.direction == "quadruples":
-        row = _row(contents.quadruples, query.query)
-        words = [_text(_named(contents.captions, row[name])) for name in ("caption_0", "caption_1")]
-        images = [_named(contents.images, row[name]) for name in ("image_0", "image_1")]
+        four = _row(Quadruple, contents.quadruples, query.query)
+        words = [_text(_named(Caption, contents.captions, id_)) for id_ in (four.caption_0, four.caption_1)]
+        images = [_named(Image, contents.images, id_) for id_ in (four.image_0, four.image_1)]
         pictures = (_picture(data, query, image, rank=f"{i}") for i, image in enumerate(images, 1))
-        return " / ".join(words), tuple(pictures), (), tuple(row["tags"]), ""
+        return " / ".join(words), tuple(pictures), (), tuple(four.tags), ""
     if query.direction == "pairs":
-        rows = _rows(contents.pairs, "id", query.query_id)
-        shown = _picture(data, query, _named(contents.images, rows[0]["image_id"]), right=True)
-        categories = tuple(dict.fromkeys(row["category"] for row in rows))
-        return _text(_named(contents.captions, rows[0]["caption_id"])), (shown,), (), categories, ""
+        pairs = _rows(Pair, contents.pairs, "id", query.query_id)
+        shown = _picture(data, query, _named(Image, contents.images, pairs[0].image_id), right=True)
+        categories = tuple(dict.fromkeys(pair.category for pair in pairs))
+        return _text(_named(Caption, contents.captions, pairs[0].caption_id)), (shown,), (), categories, ""
     asks_image = Protocol.of(query.protocol).queries == "image"
-    image = _row(contents.images, query.query if asks_image else query.image)
-    objects = tuple(f"shows: {name}" for name in dict.fromkeys(image["objects"] or ()))
+    image = _row(Image, contents.images, query.query if asks_image else query.image)
+    objects = tuple(f"shows: {name}" for name in dict.fromkeys(image.objects or ()))
     if asks_image:
         asked = Protocol.of(query.protocol).language
-        own = [r for r in _rows(contents.captions, "image_id", image["id"]) if asked in ("", r["language"])]
-        languages = {row["language"] for row in own}
+        own = [c for c in _rows(Caption, contents.captions, "image_id", image.id) if asked in ("", c.language)]
+        languages = {caption.language for caption in own}
         language = languages.pop() if len(languages) == 1 else ""
-        return image["id"], (_picture(data, query, image),), tuple(map(_text, own)), objects, language
-    caption = _row(contents.captions, query.query)
+        return image.id, (_picture(data, query, image),), tuple(map(_text, own)), objects, language
+    caption = _row(Caption, contents.captions, query.query)
     relevant = (query.relevant or (query.image,))[:LONGEST_LIST]
-    expected = tuple(_picture(data, query, _row(contents.images, at), right=True) for at in relevant)
+    expected = tuple(_picture(data, query, _row(Image, contents.images, at), right=True) for at in relevant)
     features = data.features.get((query.corpus, query.query_id), ())
-    return _text(caption), expected, (), (*features, *objects), caption["language"]
+    return _text(caption), expected, (), (*features, *objects), caption.language
 
 
 def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: Mapping[str, str]) -> Answer:
@@ -202,16 +205,18 @@ def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: 
         hits = (_choices if query.direction == "quadruples" else _scored)(data, query, ranked)
     else:
         maps = _maps(data, query, ranked) if query.direction == "t2i" else ()
-        items = contents.items(answers)
-        found = [(_row(items, at), score) for at, score in ranked.top]
-        images = [_row(contents.images, at)["id"] for at in query.relevant or (query.image,)]
-        own = [row["id" if answers == "image" else "image_id"] in images for row, _ in found]
+        found: list[tuple[Image | Caption, float]] = [
+            (_row(Image, contents.images, at) if answers == "image" else _row(Caption, contents.captions, at), score)
+            for at, score in ranked.top
+        ]
+        images = [_row(Image, contents.images, at).id for at in query.relevant or (query.image,)]
+        own = [(item.id if isinstance(item, Image) else item.image_id) in images for item, _ in found]
         right = own if ranked.relevant is None else [i in ranked.relevant for i, _ in enumerate(found, 1)]
         hits = [
-            _picture(data, query, row, rank=f"{i}", score=show.number(score, 3), right=is_right)
-            if answers == "image"
-            else _words(row, i, score, right=is_right)
-            for i, ((row, score), is_right) in enumerate(zip(found, right, strict=True), 1)
+            _picture(data, query, item, rank=f"{i}", score=show.number(score, 3), right=is_right)
+            if isinstance(item, Image)
+            else _words(item, i, score, right=is_right)
+            for i, ((item, score), is_right) in enumerate(zip(found, right, strict=True), 1)
         ]
     notes = []
     if "annotation" in causes:
@@ -243,8 +248,8 @@ def _choices(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list
     if len(ranked.scores) != 4:
         return []
     contents = data.corpora[query.corpus]
-    row = _row(contents.quadruples, query.query)
-    images = [_named(contents.images, row[name]) for name in ("image_0", "image_1")]
+    four = _row(Quadruple, contents.quadruples, query.query)
+    images = [_named(Image, contents.images, id_) for id_ in (four.image_0, four.image_1)]
     score = {(c, i): ranked.scores[2 * c + i] for c in (0, 1) for i in (0, 1)}
 
     def chosen(right: float, wrong: float) -> tuple[bool, str]:
@@ -266,46 +271,44 @@ def _choices(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list
 def _scored(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list[Hit]:
     """The captions of a set, best first; none where the scores do not say which caption is which."""
     contents = data.corpora[query.corpus]
-    rows = _rows(contents.pairs, "id", query.query_id)
-    right = list(dict.fromkeys(row["caption_id"] for row in rows))
-    captions = [*right, *dict.fromkeys(row["negative_id"] for row in rows)]
+    pairs = _rows(Pair, contents.pairs, "id", query.query_id)
+    right = list(dict.fromkeys(pair.caption_id for pair in pairs))
+    captions = [*right, *dict.fromkeys(pair.negative_id for pair in pairs)]
     scores = [score for score in ranked.scores if score == score]  # noqa: PLR0124 - NaN beyond the last of a set
     if len(scores) != len(captions):
         return []
     ordered = sorted(zip(scores, captions, strict=True), key=lambda item: -item[0])
     return [
-        _words(_named(contents.captions, caption), i, score, right=caption in right)
+        _words(_named(Caption, contents.captions, caption), i, score, right=caption in right)
         for i, (score, caption) in enumerate(ordered, 1)
     ]
 
 
 def _picture(
-    data: ReportData, query: SelectedQuery, image: Row, *, rank: str = "", score: str = "", right: bool = False
+    data: ReportData, query: SelectedQuery, image: Image, *, rank: str = "", score: str = "", right: bool = False
 ) -> Hit:
-    thumbnail, label = data.picture(image["sha"]), image["id"]
-    if not thumbnail and (text := data.first_captions.get((query.corpus, image["id"]))):
+    thumbnail, label = data.picture(image.sha), image.id
+    if not thumbnail and (text := data.first_captions.get((query.corpus, image.id))):
         label = f"{text} ({label})"
-    return Hit(rank=rank, label=label, thumbnail=thumbnail, score=score, right=right, item=image["id"])
+    return Hit(rank=rank, label=label, thumbnail=thumbnail, score=score, right=right, item=image.id)
 
 
-def _words(caption: Mapping[str, Any], rank: int, score: float, *, right: bool) -> Hit:
+def _words(caption: Caption, rank: int, score: float, *, right: bool) -> Hit:
     text, points = _text(caption), show.number(score, 3)
-    return Hit(rank=f"{rank}", label=text, thumbnail="", score=points, right=right, item=caption["id"])
+    return Hit(rank=f"{rank}", label=text, thumbnail="", score=points, right=right, item=caption.id)
 
 
-def _text(caption: Mapping[str, Any]) -> str:
-    return str(caption["text"] or caption["id"])
+def _text(caption: Caption) -> str:
+    return caption.text or caption.id
 
 
-def _row(table: pa.Table, at: int) -> dict[str, Any]:
-    row: dict[str, Any] = table.slice(at, 1).to_pylist()[0]
-    return row
+def _row(row_type: type[R], table: pa.Table, at: int) -> R:
+    return rows_in(row_type, table.slice(at, 1))[0]
 
 
-def _rows(table: pa.Table, column: str, value: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.filter(pc.field(column) == value).to_pylist()
-    return rows
+def _rows(row_type: type[R], table: pa.Table, column: str, value: str) -> list[R]:
+    return rows_in(row_type, table.filter(pc.field(column) == value))
 
 
-def _named(table: pa.Table, id_: str) -> dict[str, Any]:
-    return _rows(table, "id", id_)[0]
+def _named(row_type: type[R], table: pa.Table, id_: str) -> R:
+    return _rows(row_type, table, "id", id_)[0]

@@ -22,16 +22,16 @@ def explained(
     data: ReportData, answer: str, sections: Iterable[Section]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[Section, ...]]:
     """The terms of the answer, and the sections with the terms that are new in each."""
-    interval = next((r for r in data.results if r["ci_low"] is not None), {"level": 0.95})
-    tested = [r for r in data.comparisons if r["p_equivalent"] is not None]
-    own = next((r for r in tested if r["metric"] == R1), next(iter(tested), None))
-    margin = words.margin(data.metric(own["metric"]), own["margin"]) if own is not None else "the margin"
+    level = next((r.level for r in data.results if r.ci_low is not None), 0.95)
+    tested = [r for r in data.comparisons if r.p_equivalent is not None]
+    own = next((r for r in tested if r.metric == R1), next(iter(tested), None))
+    margin = words.margin(data.metric(own.metric), own.margin) if own is not None else "the margin"
     known = set[str]()
 
     def new_in(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
         text = "\n".join(texts)
         found = {
-            term: f"{about.format(level=show.percent(interval['level'], 0), margin=margin or 'the margin')}."
+            term: f"{about.format(level=show.percent(level, 0), margin=margin or 'the margin')}."
             for term, (pattern, about) in TERMS.items()
             if term not in known and re.search(pattern, text, re.IGNORECASE)
         }

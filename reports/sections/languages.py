@@ -33,7 +33,7 @@ def _corpora(data: ReportData) -> list[str]:
 
 def _encoders(data: ReportData, corpus: str) -> list[str]:
     """The encoders with results on a corpus, the best mean over its languages first."""
-    return [r["encoder"] for r in data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)] or data.encoder_names(corpus)
+    return [r.encoder for r in data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)] or data.encoder_names(corpus)
 
 
 def section(data: ReportData) -> Section:
@@ -60,7 +60,7 @@ def language_parts(data: ReportData, corpus: str) -> list[tuple[str, str]]:
 
 def _columns(data: ReportData, corpus: str, cell: Callable[[T, str, str], Cell]) -> list[ColumnOf[T]]:
     """A column for each direction and metric that has results per language."""
-    parts = ((Protocol.of(r["protocol"]), r["metric"]) for r in data.results if r["corpus"] == corpus)
+    parts = ((Protocol.of(r.protocol), r.metric) for r in data.results if r.corpus == corpus)
     stored = {(of.direction, metric) for of, metric in parts if of.is_of_language and not of.orientation}
 
     def column(direction: Direction, metric: str) -> ColumnOf[T]:
@@ -84,7 +84,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
         for code in codes
         for name in encoders
         for way in ways
-        if (row := data.row(corpus, f"t2i/{code}/{way}", R1, name)) is not None and row["value"] is not None
+        if (row := data.row(corpus, f"t2i/{code}/{way}", R1, name)) is not None and row.value is not None
     ]
     cell = max(26, min(60, charts.WIDTH // (len(encoders) * len(ways))))
     shades = alt.Scale(range=[f"{charts.PALETTE[2]}0a", f"{charts.PALETTE[2]}c0"], interpolate="rgb")
@@ -92,7 +92,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     base = alt.Chart(alt.Data(values=points)).encode(
         x=alt.X("encoder:N", sort=encoders, title=None, axis=alt.Axis(labelAngle=-35)),
         y=alt.Y("language:N", sort=[language_name(code) for code in codes], title=None),
-        tooltip=charts.tooltips("encoder", "language", "translator", "text"),
+        tooltip=charts.tooltips("language", "translator", "text"),
     )
     colour = alt.Color("value:Q", title="R@1, percent", scale=shades, legend=legend)
     number = base.mark_text(fontSize=11, color="currentColor").encode(text=alt.Text("value:Q", format=".0f"))
@@ -104,7 +104,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     spread = [
         f"{name}: from {show.number(min(own)[0])} in {min(own)[1]} to {show.number(max(own)[0])} in {max(own)[1]}"
         for name in encoders
-        if (own := [(p["value"], p["language"]) for p in points if p["encoder"] == name])
+        if (own := [(p["value"], p["language"]) for p in points if p[charts.ENCODER] == name])
     ]
 
     def column(name: str, way: str) -> ColumnOf[str]:

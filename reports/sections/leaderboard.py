@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 from capim.reports import format as show
 from capim.reports.elements import tables, words
 from capim.reports.elements.page import Block, Cell, Section, Table, Text
-from capim.reports.rows.report_data import R1, ReportData, Row, without_paths
+from capim.reports.rows.report_data import R1, ReportData, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks, intervals_of, planned_of
 from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell
+from capim.store.schema import Ranking
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
 from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, TREC_SHOWN, headline_of
 from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MEANS, MICRO, READING_ORDER, Protocol, by_language
@@ -40,7 +41,7 @@ def section(data: ReportData) -> Section:
             chart = accuracy_over_cost(data, corpus, protocols[0], shown_metrics(data, corpus, protocols[0])[0])
             blocks += [chart] if chart is not None and corpus in retrieval else []
             blocks += _not_verified(data, corpus)
-        of_users = {r["metric"] for r in data.results if r["corpus"] == corpus and data.metric(r["metric"]).is_own}
+        of_users = {r.metric for r in data.results if r.corpus == corpus and data.metric(r.metric).is_own}
         blocks += [_own_table(data, corpus, metric) for metric in sorted(of_users)]
     return Section(
         id="leaderboard",
@@ -54,8 +55,8 @@ def section(data: ReportData) -> Section:
 
 def _not_verified(data: ReportData, corpus: str) -> list[Text]:
     """Whose vectors or outcomes were taken in the order of the corpus, because no id said what they are of."""
-    rows = [r for r in data.imports if r["corpus"] == corpus and r["matched"].startswith(POSITION)]
-    names = ", ".join(sorted({r["encoder"] for r in rows}))
+    rows = [r for r in data.imports if r.corpus == corpus and r.matched.startswith(POSITION)]
+    names = ", ".join(sorted({r.encoder for r in rows}))
     return [Text(text=f"{names}: {NOT_VERIFIED} (Provenance names the files).")] if rows else []
 
 
@@ -126,15 +127,15 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         group = data.titled(corpus, RSUM.protocol) + ", exploratory" * plain
         columns.append(result(*RSUM, group=group, explain=explain, plain=plain))
 
-    best = "lowest" if ranked[0]["lower_is_better"] else "highest"
+    best = "lowest" if ranked[0].lower_is_better else "highest"
     tests = "below a number: against it, by a paired test. Rank: the ranks that the tests allow."
     marks = f"Bold: {best} value; {tests if ranks else 'not tested (run `capim compare`).'}"
-    n_queries, units = ranked[0]["n_queries"], "queries" if Protocol.of(protocols[0]).kind == "judged" else "images"
-    interval = f"Intervals: {intervals_of(ranked, units)}; fixed gallery. " if ranked[0]["replicates"] else ""
+    n_queries, units = ranked[0].n_queries, "queries" if Protocol.of(protocols[0]).kind == "judged" else "images"
+    interval = f"Intervals: {intervals_of(ranked, units)}; fixed gallery. " if ranked[0].replicates else ""
     return tables.pivot(
         f"leaderboard-{corpus}",
         corpus,
-        dict.fromkeys([*(r["encoder"] for r in ranked), *data.encoder_names(corpus)]),
+        dict.fromkeys([*(r.encoder for r in ranked), *data.encoder_names(corpus)]),
         *columns,
         *cost_columns(data),
         note=f"{show.count(n_queries, 'query', 'queries')}, {data.titled(corpus, protocols[0])}. {interval}{marks}",
@@ -147,16 +148,16 @@ def _rank_cell(best: int, worst: int) -> Cell:
 
 def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> list[tables.ColumnOf[str]]:
     """The effect of ties: the share of tied queries, and the value with all lost and all won; none without ties."""
-    if not any((r["tie_share"] or 0) > 0 for r in data.ranked(corpus, protocol, metric)):
+    if not any((r.tie_share or 0) > 0 for r in data.ranked(corpus, protocol, metric)):
         return []
 
     def cell(name: str) -> Cell:
         row = data.row(corpus, protocol, metric, name)
-        if row is None or row["value"] is None:
+        if row is None or row.value is None:
             return tables.absent()
         span = words.ties(data.metric(metric), row)
         note = f"{metric} {span}" if span else ""
-        return tables.value(row["tie_share"], show.percent(row["tie_share"]), note=note, mark="muted", unit="percent")
+        return tables.value(row.tie_share, show.percent(row.tie_share), note=note, mark="muted", unit="percent")
 
     explain = f"Percentage of queries with a tie; below it {metric} with all ties lost and all won"
     return [tables.numbers("ties", cell, group=data.titled(corpus, protocol), explain=explain)]
@@ -164,7 +165,7 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
 
 def _figures(data: ReportData, corpus: str, id_: str, caption: str, figures: Sequence[Figure], **options: Any) -> Table:
     """The encoders with any of some figures, best first by the earliest one, and a column for each figure."""
-    ranked = [row["encoder"] for protocol, metric, _ in figures for row in data.ranked(corpus, protocol, metric)]
+    ranked = [row.encoder for protocol, metric, _ in figures for row in data.ranked(corpus, protocol, metric)]
     columns = (tables.result_column(data, corpus, protocol, metric, **how) for protocol, metric, how in figures)
     names = tables.texts("Encoder", str)
     return tables.pivot(tables.anchor(id_), caption, dict.fromkeys(ranked), names, *columns, **options)
@@ -186,7 +187,7 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     stored = [p for p in data.protocols(corpus) if data.ranked(corpus, p, metric)]
     protocols = sorted(stored, key=lambda p: ((*MAIN, p).index(p), p))
     facts, first = data.metric(metric), data.ranked(corpus, protocols[0], metric)[0]
-    best = "lowest" if first["lower_is_better"] else "highest"
+    best = "lowest" if first.lower_is_better else "highest"
     tests = "an aggregate over queries has no test." if facts.aggregate else "not tested."
     if not facts.aggregate and data.ranks(corpus, protocols[0], metric):
         tests = "below a number: against it, by a paired test."
@@ -222,51 +223,53 @@ def ranking_section(data: ReportData) -> Section:
 
 
 def _ranking(data: ReportData) -> Table:
-    rows = {(r["encoder"], r["estimand"]): r for r in data.rankings}
-    means = {r["encoder"]: r for r in data.rankings if r["estimand"] == THESE}
-    order = sorted(means, key=lambda name: (means[name]["value"] is None, -(means[name]["value"] or 0.0), name))
+    rows = {(r.encoder, r.estimand): r for r in data.rankings}
+    means = {r.encoder: r for r in data.rankings if r.estimand == THESE}
+    order = sorted(means, key=lambda name: (means[name].value is None, -(means[name].value or 0.0), name))
     first = means[order[0]]
 
-    def cell(name: str, estimand: str, made: Callable[[Row], Cell]) -> Cell:
+    def cell(name: str, estimand: str, made: Callable[[Ranking], Cell]) -> Cell:
         return made(rows.get((name, estimand)) or means[name])
 
     columns: list[tables.ColumnOf[str]] = [tables.texts("Encoder", str)]
-    tested = any(r["rank_low"] is not None for r in data.rankings if r["estimand"] == LIKE_THESE)
+    tested = any(r.rank_low is not None for r in data.rankings if r.estimand == LIKE_THESE)
     for estimand in (THESE, LIKE_THESE) if tested else (THESE,):
         group, explain = f"on {estimand}", f"Ranks that it can hold, on {estimand}"
         ranks, figure = (partial(cell, estimand=estimand, made=made) for made in (_open_ranks, _macro_mean))
         columns.append(tables.numbers("Ranks", ranks, group=group, explain=explain))
         columns.append(tables.numbers("macro mean", figure, group=group, explain="Mean of the headlines, percent"))
-    for corpus in json.loads(first["corpora"]):
+    for corpus in json.loads(first.corpora):
         name, explain = corpus["corpus"], f"{_headline(data, corpus)}, percent: {corpus['headline']}"
-        of_corpus = {encoder: json.loads(row["headlines"]).get(name) for encoder, row in means.items()}
+        of_corpus = {encoder: json.loads(row.headlines).get(name) for encoder, row in means.items()}
         columns.append(tables.measures(name, of_corpus.get, show.percent, group="headlines", explain=explain))
-    ranked = show.count(first["n_encoders"], "encoder")
+    ranked = show.encoders(first.n_encoders)
     return tables.pivot(
         "ranking-corpora",
-        f"{ranked} over {show.count(first['n_corpora'], 'corpus', 'corpora')}",
+        f"{ranked} over {show.count(first.n_corpora, 'corpus', 'corpora')}",
         order,
         *columns,
         note=" ".join(_ranking_note(data, first)),
     )
 
 
-def _macro_mean(row: Row) -> Cell:
-    if row["value"] is None:
-        return tables.absent(row["reason"])
+def _macro_mean(row: Ranking) -> Cell:
+    if row.value is None:
+        return tables.absent(row.reason or "")
     return tables.value(
-        row["value"],
-        show.percent(row["value"]),
-        note=show.percent_range(row["ci_low"], row["ci_high"]),
-        title=row["reason"] or f"{row['interval_method']} interval",
-        state="can be first" if row["tied_with_best"] and row["rank"] != 1 else "",
-        mark="best" if row["rank"] == 1 else "",
+        row.value,
+        show.percent(row.value),
+        note=show.percent_range(row.ci_low, row.ci_high),
+        title=row.reason or f"{row.interval_method} interval",
+        state="can be first" if row.tied_with_best and row.rank != 1 else "",
+        mark="best" if row.rank == 1 else "",
         unit="percent",
     )
 
 
-def _open_ranks(row: Row) -> Cell:
-    return tables.absent(row["reason"]) if row["rank_low"] is None else _rank_cell(row["rank_low"], row["rank_high"])
+def _open_ranks(row: Ranking) -> Cell:
+    if row.rank_low is None or row.rank_high is None:
+        return tables.absent(row.reason or "")
+    return _rank_cell(row.rank_low, row.rank_high)
 
 
 def _headline(data: ReportData, corpus: Mapping[str, str]) -> str:
@@ -276,21 +279,21 @@ def _headline(data: ReportData, corpus: Mapping[str, str]) -> str:
     return f"{data.metric(tasks[0].metric).label}, {show.listing(titles)}" if tasks else corpus["headline"]
 
 
-def _ranking_note(data: ReportData, first: Row) -> Iterator[str]:
+def _ranking_note(data: ReportData, first: Ranking) -> Iterator[str]:
     """What the headlines are, what the intervals are, and what is not ranked, as sentences."""
-    corpora = json.loads(first["corpora"])
+    corpora = json.loads(first.corpora)
     yield "Headlines: " + "; ".join(f"{corpus['corpus']}: {_headline(data, corpus)}" for corpus in corpora) + "."
     if len({corpus["headline"].split(" under ")[0] for corpus in corpora}) > 1:
         yield "They are different metrics: the macro mean averages percentages."
     yield f"On these corpora: intervals of macro means: {intervals_of([first])}."
     yield from about_corpora(corpora)
-    like_these = next((r for r in data.rankings if r["estimand"] == LIKE_THESE), None)
+    like_these = next((r for r in data.rankings if r.estimand == LIKE_THESE), None)
     if like_these is not None:
-        reason = like_these["reason"] if like_these["rank_low"] is None else None
+        reason = like_these.reason if like_these.rank_low is None else None
         yield f"On corpora like these: {reason or 'Student’s t over the corpora'}."
-    unranked = [r for r in data.rankings if r["value"] is None]
+    unranked = [r for r in data.rankings if r.value is None]
     if unranked:
-        reasons = [f"{r['encoder']} ({r['reason'].removeprefix('not ranked: ')})" for r in unranked]
+        reasons = [f"{r.encoder} ({(r.reason or '').removeprefix('not ranked: ')})" for r in unranked]
         yield f"Not ranked: {'; '.join(reasons)}."
     ranked = {name for of in corpora for name in (of["corpus"], *of["copies"], *of.get("not_counted", ()))}
     others = [name for name in data.corpus_names() if name not in ranked]
@@ -353,14 +356,14 @@ def compositional_section(data: ReportData) -> Section:
 
 
 def _chance_row(data: ReportData, corpus: str, figures: Sequence[Figure]) -> list[Cell]:
-    chances = [data.ranked(corpus, protocol, metric)[0]["chance"] for protocol, metric, _ in figures]
+    chances = [data.ranked(corpus, protocol, metric)[0].chance for protocol, metric, _ in figures]
     return [Cell(text="chance", mark="muted"), *(tables.value(c, show.percent(c), mark="muted") for c in chances)]
 
 
 def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
     metrics = [m for m in WINOGROUND if data.ranked(corpus, protocol.id, m)]
-    rows = {r["encoder"]: r for r in data.ranked(corpus, protocol.id, metrics[-1])}
-    examples = show.count(next(iter(rows.values()))["n_queries"], "example")
+    rows = {r.encoder: r for r in data.ranked(corpus, protocol.id, metrics[-1])}
+    examples = show.count(next(iter(rows.values())).n_queries, "example")
     explain = "Share of examples with a tied score, percent"
     return tables.pivot(
         f"winoground-{corpus}",
@@ -368,7 +371,7 @@ def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
         rows,
         tables.texts("Encoder", str),
         *(tables.result_column(data, corpus, protocol.id, m, group=protocol.titled) for m in metrics),
-        tables.measures("ties", lambda name: rows[name]["tie_share"], show.percent, explain=explain),
+        tables.measures("ties", lambda name: rows[name].tie_share, show.percent, explain=explain),
         extra_rows=[[*_chance_row(data, corpus, [(protocol.id, m, {}) for m in metrics]), tables.absent()]],
         note="Text: for both images the right caption wins. Image: for both captions the right image wins. "
         "Group: both. Some published tables have text and image exchanged.",

@@ -10,8 +10,10 @@ from operator import itemgetter
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table, Text
-from capim.reports.elements.tables import estimate, measures, numbers, pivot, texts
-from capim.reports.rows.report_data import ReportData, Row, detail_of, goodness, grouped, without_paths
+from capim.reports.elements.tables import estimate, measures, metrics, numbers, pivot, texts
+from capim.reports.rows.report_data import ReportData, detail_of, figure_of, goodness, grouped, without_paths
+from capim.store.row_types import rows_in
+from capim.store.schema import Published, Run, Skipped, Slice
 from capim.store.sets.importing import matched_text
 from capim.store.types import MODALITIES, EncoderSpec
 from capim.tasks.protocols import Protocol
@@ -38,9 +40,9 @@ def section(data: ReportData) -> Section:
 def skipped_section(data: ReportData) -> Section:
     """Images and queries that could not be used, with the reason."""
     skipped = [
-        (name, "query" if row["modality"] == "caption" else "image", row["item_id"], without_paths(row["reason"]))
+        (name, "query" if row.modality == "caption" else "image", row.item_id, without_paths(row.reason))
         for name, corpus in sorted(data.corpora.items())
-        for row in corpus.skipped.to_pylist()
+        for row in rows_in(Skipped, corpus.skipped)
     ]
     table = pivot(
         "skipped-images",
@@ -124,32 +126,32 @@ def _sets(data: ReportData) -> Table:
 
 def _imports(data: ReportData) -> Table:
     """How what was imported was matched: a set that was only taken in order is marked."""
-    rows = sorted(data.imports, key=lambda row: (row["corpus"], row["encoder"], row["what"]))
+    rows = sorted(data.imports, key=lambda row: (row.corpus, row.encoder, row.what))
     return pivot(
         "imports",
         "Imported",
         rows,
-        texts("Encoder", lambda r: r["encoder"]),
-        texts("Corpus", lambda r: r["corpus"]),
-        texts("What", lambda r: f"{r['what']}s" if r["what"] in MODALITIES else r["what"]),
-        texts("Matched", lambda r: matched_text([r["matched"]])),
-        texts("Source", lambda r: Cell(text=r["source"].rpartition("/")[2], title=without_paths(r["source"]))),
+        texts("Encoder", lambda r: r.encoder),
+        texts("Corpus", lambda r: r.corpus),
+        texts("What", lambda r: f"{r.what}s" if r.what in MODALITIES else r.what),
+        texts("Matched", lambda r: matched_text([r.matched])),
+        texts("Source", lambda r: Cell(text=r.source.rpartition("/")[2], title=without_paths(r.source))),
     )
 
 
 def _runs(data: ReportData) -> Table:
-    def duration(r: Row) -> str:
-        return show.duration((r["finished"] - r["started"]).total_seconds() if r["finished"] else None)
+    def duration(r: Run) -> str:
+        return show.duration((r.finished - r.started).total_seconds() if r.finished else None)
 
     return pivot(
         "runs",
         "Runs",
         data.runs,
-        texts("Run", lambda r: Cell(text=r["name"], title=r["run"])),
-        texts("Started", lambda r: show.moment(r["started"])),
+        texts("Run", lambda r: Cell(text=r.name, title=r.run)),
+        texts("Started", lambda r: show.moment(r.started)),
         texts("Duration", duration),
-        texts("State", lambda r: Cell(text=r["state"], title=r["message"] or "")),
-        texts("Command", lambda r: r["command"]),
+        texts("State", lambda r: Cell(text=r.state, title=r.message or "")),
+        texts("Command", lambda r: r.command),
         note="The commands make the results again. Paths in the command of an import start from its folder.",
     )
 
@@ -163,8 +165,8 @@ def _configurations(data: ReportData) -> Table:
     return pivot(
         "configurations",
         "Settings of the runs",
-        [(r, name, setting) for r in data.runs for name, setting in sorted(json.loads(r["config"] or "{}").items())],
-        texts("Run", lambda r: Cell(text=r[0]["name"], title=r[0]["run"])),
+        [(r, name, setting) for r in data.runs for name, setting in sorted(json.loads(r.config or "{}").items())],
+        texts("Run", lambda r: Cell(text=r[0].name, title=r[0].run)),
         texts("setting", lambda r: r[1]),
         texts("value", lambda r: text(r[2])),
         folded="Settings of the runs",
@@ -173,7 +175,10 @@ def _configurations(data: ReportData) -> Table:
 
 def _versions(data: ReportData) -> Table:
     """Library versions of the batches and runs."""
-    stored = (json.loads(versions or "{}") for versions in {row["versions"] for row in (*data.runs, *data.batches)})
+    stored = (
+        json.loads(versions or "{}")
+        for versions in {*(run.versions for run in data.runs), *(batch.versions for batch in data.batches)}
+    )
     pairs = {(library, str(version)) for of in stored for library, version in of.items()}
     return pivot(
         "versions",
@@ -186,12 +191,12 @@ def _versions(data: ReportData) -> Table:
 
 def published_section(data: ReportData) -> Section:
     """Results of this store beside published figures for the same model and protocol: suspect ones as a notice."""
-    rows = [r for r in data.slices if r["analysis"] == REFERENCE]
-    suspects = [r for r in rows if r["level_name"] == "suspect"]
-    parts = sorted({f"{r['corpus']} is a {r['reason']}" for r in rows if r["level_name"] == "not compared"})
-    compared = [r for r in rows if r["level_name"] not in ("no reference", "not compared")]
-    unpublished = {r["encoder"] for r in rows if r["level_name"] == "no reference"}
-    without = sorted(unpublished - {r["encoder"] for r in compared})
+    rows = [r for r in data.slices if r.analysis == REFERENCE]
+    suspects = [r for r in rows if r.level_name == "suspect"]
+    parts = sorted({f"{r.corpus} is a {r.reason}" for r in rows if r.level_name == "not compared"})
+    compared = [r for r in rows if r.level_name not in ("no reference", "not compared")]
+    unpublished = {r.encoder for r in rows if r.level_name == "no reference"}
+    without = sorted(unpublished - {r.encoder for r in compared})
     blocks: list[Block] = []
     if suspects:
         title = f"{show.count(len(suspects), 'result')} far from the published figure"
@@ -213,68 +218,66 @@ def published_section(data: ReportData) -> Section:
 
 def _of_others(data: ReportData) -> Table:
     """What was imported of others' figures, beside the highest value here: nothing of it is tested."""
-    own = grouped(data.results, itemgetter("corpus", "protocol", "metric"))
-    figure = itemgetter("dataset", "protocol", "metric")
+    own = grouped(data.results, figure_of)
 
-    def best(row: Row) -> Cell:
-        first = max(own[figure(row)], key=goodness)
-        return Cell(text=words.value(data.metric(row["metric"]), first["value"]), note=first["encoder"])
+    def best(row: Published) -> Cell:
+        first = max(own[row.dataset, row.protocol, row.metric], key=goodness)
+        return Cell(text=words.value(data.metric(row.metric), first.value), note=first.encoder)
 
     return pivot(
         "published-figures",
         "Figures of others, in no test",
-        sorted(data.published, key=itemgetter("dataset", "protocol", "metric", "model")),
-        texts("Model", lambda r: r["model"]),
-        texts("corpus", lambda r: r["dataset"]),
-        texts("task", lambda r: data.titled(r["dataset"], r["protocol"])),
-        texts("metric", lambda r: data.metric(r["metric"]).label),
-        numbers("published", lambda r: words.value(data.metric(r["metric"]), r["value"])),
+        sorted(data.published, key=lambda r: (r.dataset, r.protocol, r.metric, r.model)),
+        texts("Model", lambda r: r.model),
+        texts("corpus", lambda r: r.dataset),
+        texts("task", lambda r: data.titled(r.dataset, r.protocol)),
+        metrics(lambda r: data.metric(r.metric)),
+        numbers("published", lambda r: words.value(data.metric(r.metric), r.value)),
         numbers("best here", best),
-        texts("protocol there", lambda r: r["difference"]),
-        texts("source", lambda r: without_paths(r["source"])),
+        texts("protocol there", lambda r: r.difference),
+        texts("source", lambda r: without_paths(r.source)),
     )
 
 
-def _source(row: Row) -> str:
-    return str(detail_of(row).get("source") or row["feature"])
+def _source(row: Slice) -> str:
+    return str(detail_of(row).get("source") or row.feature)
 
 
-def _suspicion(data: ReportData, row: Row) -> str:
-    task, metric = data.titled(row["corpus"], row["protocol"]), data.metric(row["metric"]).label
+def _suspicion(data: ReportData, row: Slice) -> str:
+    task, metric = data.titled(row.corpus, row.protocol), data.metric(row.metric).label
     return (
-        f"{row['encoder']} on {row['corpus']}, {task}, {metric}: "
-        f"{show.percent(row['value'])} here, {show.percent(detail_of(row).get('published'))} published "
-        f"({_source(row)})" + (f"; {row['reason']}" if row["reason"] else "")
+        f"{row.encoder} on {row.corpus}, {task}, {metric}: "
+        f"{show.percent(row.value)} here, {show.percent(detail_of(row).get('published'))} published "
+        f"({_source(row)})" + (f"; {row.reason}" if row.reason else "")
     )
 
 
-def _published(data: ReportData, rows: list[Row]) -> Table:
-    def place(row: Row) -> tuple[object, ...]:
-        return (*VERDICTS, row["level_name"]).index(row["level_name"]), *of(row)
+def _published(data: ReportData, rows: list[Slice]) -> Table:
+    def place(row: Slice) -> tuple[object, ...]:
+        place = (*VERDICTS, row.level_name).index(row.level_name)
+        return place, row.corpus, row.encoder, row.protocol, row.metric
 
-    of = itemgetter("corpus", "encoder", "protocol", "metric")
+    def task(row: Slice) -> str:
+        published = detail_of(row).get("published_protocol") or row.protocol
+        other = f"; published: {Protocol.of(published).titled}" if published != row.protocol else ""
+        return f"{data.titled(row.corpus, row.protocol)}{other}"
 
-    def task(row: Row) -> str:
-        published = detail_of(row).get("published_protocol") or row["protocol"]
-        other = f"; published: {Protocol.of(published).titled}" if published != row["protocol"] else ""
-        return f"{data.titled(row['corpus'], row['protocol'])}{other}"
-
-    def difference(row: Row) -> float | None:
+    def difference(row: Slice) -> float | None:
         figure = detail_of(row).get("published")
-        return None if figure is None or row["value"] is None else row["value"] - figure
+        return None if figure is None or row.value is None else row.value - figure
 
-    def verdict(row: Row) -> Cell:
-        return Cell(text=row["level_name"], mark=VERDICTS.get(row["level_name"], ""), title=row["reason"] or "")
+    def verdict(row: Slice) -> Cell:
+        return Cell(text=row.level_name, mark=VERDICTS.get(row.level_name, ""), title=row.reason or "")
 
     return pivot(
         "gate-figures",
         "Results here and published figures, percent",
         sorted(rows, key=place),
-        texts("Encoder", lambda r: r["encoder"]),
-        texts("corpus", lambda r: r["corpus"]),
+        texts("Encoder", lambda r: r.encoder),
+        texts("corpus", lambda r: r.corpus),
         texts("task", task),
-        texts("metric", lambda r: data.metric(r["metric"]).label),
-        numbers("here", lambda r: estimate(data.metric(r["metric"]), r)),
+        metrics(lambda r: data.metric(r.metric)),
+        numbers("here", lambda r: estimate(data.metric(r.metric), r)),
         measures("published", lambda r: detail_of(r).get("published"), show.percent),
         measures("difference", difference, show.points, explain="Percentage points"),
         texts("verdict", verdict),

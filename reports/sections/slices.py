@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -20,8 +19,9 @@ from capim.reports import format as show
 from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
 from capim.reports.elements.tables import ColumnOf, absent, anchor, counted, estimate, numbers, pivot, texts
-from capim.reports.rows.report_data import R1, WITHOUT, ReportData, Row, detail_of, grouped
+from capim.reports.rows.report_data import R1, WITHOUT, Detail, ReportData, detail_of, grouped
 from capim.reports.sections.leaderboard import pair_protocols, sliced
+from capim.store.schema import Slice
 from capim.tasks.analyses.table import headings
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import ALPHA
@@ -39,19 +39,19 @@ def section(data: ReportData) -> Section:
     for corpus in data.corpus_names():
         protocols = {p for p in data.protocols(corpus) if Protocol.of(p).is_all_quadruples}
         protocols = protocols | {*pair_protocols(data, corpus)} or {*sliced(data, corpus)}
-        found = [r for r in data.slices if r["corpus"] == corpus and r["protocol"] in protocols]
-        for code, rows in sorted(grouped(found, lambda r: Protocol.of(r["protocol"]).language).items()):
+        found = [r for r in data.slices if r.corpus == corpus and r.protocol in protocols]
+        for code, rows in sorted(grouped(found, lambda r: Protocol.of(r.protocol).language).items()):
             made: list[Any] = []
-            contrasted = (r for r in rows if r["level_name"] in CONTRAST)
-            contrasts = grouped(contrasted, itemgetter("analysis", "protocol", "metric"))
+            contrasted = (r for r in rows if r.level_name in CONTRAST)
+            contrasts = grouped(contrasted, lambda r: (r.analysis, r.protocol, r.metric))
             for analysis, protocol, metric in sorted(contrasts):
                 if metric != WITHOUT:
                     kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == R1 else []
                     rows_of = contrasts[analysis, protocol, metric]
                     made += _contrast(SliceGroup(data, corpus, analysis, protocol, metric, rows_of), kept)
-            made += _parts_of(data, corpus, [r for r in rows if r["level_name"] not in CONTRAST])
+            made += _parts_of(data, corpus, [r for r in rows if r.level_name not in CONTRAST])
             blocks += [replace(table, choice=language_name(code)) for table in made] if code else made
-        if lacking := sorted(protocols - {r["protocol"] for r in found}) if found else ():
+        if lacking := sorted(protocols - {r.protocol for r in found}) if found else ():
             command = f"capim analyse --corpora {corpus} --protocols {lacking[0]}"
             blocks.append(Text(text=f"{corpus}: no slices of {show.some(lacking)} ({command})."))
     return Section(
@@ -72,7 +72,7 @@ class SliceGroup(NamedTuple):
     analysis: str
     protocol: str
     metric: str
-    rows: Sequence[Row]
+    rows: Sequence[Slice]
 
     def id(self, suffix: str = "") -> str:
         """An anchor for the table."""
@@ -89,7 +89,7 @@ class SliceGroup(NamedTuple):
 
     def columns(self, *features: str) -> list[ColumnOf[str]]:
         """Of the features that there are, a column with their value for every encoder."""
-        by_key = {(r["encoder"], r["feature"]): r for r in self.rows}
+        by_key = {(r.encoder, r.feature): r for r in self.rows}
         shown = (feature for feature in features if any(key[1] == feature for key in by_key))
 
         def cell(name: str, feature: str) -> Cell:
@@ -98,10 +98,10 @@ class SliceGroup(NamedTuple):
         return [numbers(feature, partial(cell, feature=feature)) for feature in shown]
 
 
-def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Row]) -> list[str]:
+def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Slice]) -> list[str]:
     """The encoders of the rows: in the order of the leaderboard, then those that are not on it."""
-    encoders = {r["encoder"] for r in rows}
-    ranked = [r["encoder"] for r in data.ranked(corpus, protocol, metric) if r["encoder"] in encoders]
+    encoders = {r.encoder for r in rows}
+    ranked = [r.encoder for r in data.ranked(corpus, protocol, metric) if r.encoder in encoders]
     return ranked + sorted(encoders - set(ranked))
 
 
@@ -110,38 +110,38 @@ def part_label(feature: str, level: str) -> str:
     return feature if feature == level else f"{feature} {level}".strip()
 
 
-def slice_cell(data: ReportData, row: Row | None) -> Cell:
+def slice_cell(data: ReportData, row: Slice | None) -> Cell:
     """One slice as a cell: its value, or the reason why there is none."""
-    if row is None or row["value"] is None:
-        return absent((row or {}).get("reason") or "not computed")
-    metric = data.metric(row["metric"])
-    title = f"{show.count(row['n_queries'], 'query', 'queries')} in {show.count(row['n_clusters'], 'cluster')}"
-    made = estimate(metric, row, title=f"{title}; {row['reason']}" if row["reason"] else title)
-    if row["level_name"] != "difference":
+    if row is None or row.value is None:
+        return absent((row.reason if row else None) or "not computed")
+    metric = data.metric(row.metric)
+    title = f"{show.count(row.n_queries, 'query', 'queries')} in {show.count(row.n_clusters, 'cluster')}"
+    made = estimate(metric, row, title=f"{title}; {row.reason}" if row.reason else title)
+    if row.level_name != "difference":
         return made
-    made = replace(made, text=words.difference(metric, row["value"]), unit=words.unit(metric, difference=True))
-    if (p := row["p_adjusted"]) is None:
+    made = replace(made, text=words.difference(metric, row.value), unit=words.unit(metric, difference=True))
+    if (p := row.p_adjusted) is None:
         return made
     if p >= ALPHA:
         return replace(made, state="undecided", mark="muted")
-    return replace(made, state="higher" if row["value"] > 0 else "lower")
+    return replace(made, state="higher" if row.value > 0 else "lower")
 
 
-def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
+def _contrast(group: SliceGroup, kept: list[Slice]) -> list[Chart] | list[Table]:
     """Differences as points with intervals, one line per feature; ``kept`` are those without ambiguous misses.
 
     Of the captions of one language the table of the chart, folded.
     """
     data, corpus, analysis, protocol, metric, rows = group
     facts, of = data.metric(metric), data.protocol(corpus, protocol)
-    differences = [r for r in rows if r["level_name"] == "difference" and r["value"] is not None]
+    differences = [r for r in rows if r.level_name == "difference" and r.value is not None]
     if not differences:
         return []
     names = encoder_order(data, corpus, protocol, metric, differences)
-    lower_is_better = any(r["lower_is_better"] for r in data.ranked(corpus, protocol, metric))
+    lower_is_better = any(r.lower_is_better for r in data.ranked(corpus, protocol, metric))
     lowest = {
-        name: min((r["value"] for r in differences if r["feature"] == name), default=0.0)
-        for name in {r["feature"] for r in rows}
+        name: min((r.value or 0.0 for r in differences if r.feature == name), default=0.0)
+        for name in {r.feature for r in rows}
     }
     features = sorted(lowest, key=lambda name: (lowest[name], name))
     about = f" · {words.described(facts)}" if facts.is_own else ""
@@ -155,27 +155,27 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
             r,
             fraction=facts.unit == "percent",
             unit="percentage points",
-            text=f"{words.difference(facts, r['value'])}{unit} ({words.interval(facts, r)})",
-            feature=r["feature"],
+            text=f"{words.difference(facts, r.value)}{unit} ({words.interval(facts, r)})",
+            feature=r.feature,
         )
-        for r in sorted(differences, key=itemgetter("encoder", "feature"))
+        for r in sorted(differences, key=lambda r: (r.encoder, r.feature))
     ]
     colour, shape = charts.by_name(names, data.encoder_names(), sort=names)
     x_title = f"{facts.label}, {of.title}: with minus without{',' * bool(unit)}{unit}"
     x = alt.X("ci_low:Q", title=x_title, scale=alt.Scale(zero=True))
     height = max(120, len(features) * (14 + 9 * len(names)))
     look = {"color": colour, "shape": shape, "yOffset": alt.YOffset("encoder:N", sort=names)}
-    tooltip = charts.tooltips("encoder", "feature", "text")
+    tooltip = charts.tooltips("feature", "text")
     picture = charts.strips(
         points, x, height=height, row="feature", order=features, size=55, within=0.0, tooltip=tooltip, **look
     )
-    clear = [f"{p['feature']}, {p['encoder']}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
+    clear = [f"{p['feature']}, {p[charts.ENCODER]}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
         picture,
         name=group.id(),
         title=title,
         alt_text=f"Differences of {metric}, {of.title}, between queries with and without each of "
-        f"{show.count(len(features), 'feature')}, for {show.count(len(names), 'encoder')}. "
+        f"{show.count(len(features), 'feature')}, for {show.encoders(len(names))}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
         data=table,
         note=f"Left of the line: {'lower' if facts.is_own or lower_is_better else 'harder'} with the feature.",
@@ -183,14 +183,14 @@ def _contrast(group: SliceGroup, kept: list[Row]) -> list[Chart] | list[Table]:
     return [chart]
 
 
-def _contrast_table(group: SliceGroup, title: str, names: list[str], features: list[str], kept: list[Row]) -> Table:
-    by_key = {(r["encoder"], r["feature"], r["level_name"]): r for r in group.rows}
-    by_key |= {(r["encoder"], r["feature"], WITHOUT): r for r in kept if r["level_name"] == "difference"}
+def _contrast_table(group: SliceGroup, title: str, names: list[str], features: list[str], kept: list[Slice]) -> Table:
+    by_key = {(r.encoder, r.feature, r.level_name): r for r in group.rows}
+    by_key |= {(r.encoder, r.feature, WITHOUT): r for r in kept if r.level_name == "difference"}
     levels = {level: level for level in CONTRAST} | ({WITHOUT: "difference without ambiguous misses"} if kept else {})
     percent = group.data.metric(group.metric).unit == "percent"
 
     def queries(feature: str) -> str:
-        counts = [by_key[name, feature, "with"]["n_queries"] for name in names if (name, feature, "with") in by_key]
+        counts = [by_key[name, feature, "with"].n_queries for name in names if (name, feature, "with") in by_key]
         ends = sorted({min(counts), max(counts)}) if counts else []  # encoders truncate different captions
         return "–".join(show.number(count, 0) for count in ends) or show.ABSENT
 
@@ -211,13 +211,13 @@ def _contrast_table(group: SliceGroup, title: str, names: list[str], features: l
     )
 
 
-def _parts_of(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]:
+def _parts_of(data: ReportData, corpus: str, rows: Sequence[Slice]) -> list[Table]:
     """The tables of one corpus that are no contrasts, in the order of the registry of analyses."""
     tables: list[Table] = []
     first = sliced(data, corpus)[:1]
     for analysis in headings("slices"):
-        own = (r for r in rows if r["analysis"] == analysis)
-        groups = grouped(own, lambda r: (r["protocol"], "" if r["analysis"] in JOINED else r["metric"]))
+        own = (r for r in rows if r.analysis == analysis)
+        groups = grouped(own, lambda r: (r.protocol, "" if r.analysis in JOINED else r.metric))
         for protocol, metric in sorted(groups, key=lambda key: (Protocol.of(key[0]).direction == "i2t", key)):
             group = SliceGroup(data, corpus, analysis, protocol, metric, groups[protocol, metric])
             made = SPECIAL.get(analysis, _parts)(group)
@@ -228,9 +228,9 @@ def _parts_of(data: ReportData, corpus: str, rows: Sequence[Row]) -> list[Table]
 
 def _parts(group: SliceGroup) -> list[Table]:
     """One row per part, one column per encoder."""
-    names = group.encoders(group.rows[0]["metric"])
+    names = group.encoders(group.rows[0].metric)
     columns = {"all encoders": names[0]} if group.analysis in OF_THE_CORPUS else {name: name for name in names}
-    by_key = {(r["encoder"], r["metric"], r["feature"], r["level_name"]): r for r in group.rows}
+    by_key = {(r.encoder, r.metric, r.feature, r.level_name): r for r in group.rows}
 
     def position(part: tuple[str, str, str]) -> tuple[object, ...]:
         metric, feature, level = part
@@ -241,10 +241,10 @@ def _parts(group: SliceGroup) -> list[Table]:
         return metric, feature, natural
 
     parts = sorted({key[1:] for key in by_key}, key=position)
-    counts = {part: {r["n_queries"] for name in columns.values() if (r := by_key.get((name, *part)))} for part in parts}
+    counts = {part: {r.n_queries for name in columns.values() if (r := by_key.get((name, *part)))} for part in parts}
 
     def queries(part: tuple[str, str, str], name: str) -> str:
-        return show.number(by_key[name, *part]["n_queries"], 0) if (name, *part) in by_key else show.ABSENT
+        return show.number(by_key[name, *part].n_queries, 0) if (name, *part) in by_key else show.ABSENT
 
     def cell(part: tuple[str, str, str], name: str) -> Cell:
         return slice_cell(group.data, by_key.get((name, *part)))
@@ -265,7 +265,7 @@ def _parts(group: SliceGroup) -> list[Table]:
 def _disagreement(group: SliceGroup) -> list[Table]:
     """Share of queries where the row is correct and the column wrong; then where one alone is, and where all miss."""
     names = group.encoders()
-    pairs = {(r["encoder"], r["level_name"]): r for r in group.rows if r["feature"] == "right where wrong"}
+    pairs = {(r.encoder, r.level_name): r for r in group.rows if r.feature == "right where wrong"}
 
     def against(a: str, b: str) -> Cell:
         return Cell(text="·", mark="muted") if a == b else slice_cell(group.data, pairs.get((a, b)))
@@ -294,7 +294,7 @@ def _hubs(group: SliceGroup) -> list[Table]:
         note="Skewness of how often an item is among the first ten, then shares of items in percent.",
     )
     named = {"item": "id"}, {"wrongly first": "wrongly_first", "among the first ten": "n_10"}
-    skewness = [r for r in group.rows if r["feature"] == shares.columns[1].heading]
+    skewness = [r for r in group.rows if r.feature == shares.columns[1].heading]
     return [shares, *_listed(group._replace(rows=skewness), "Worst hubs", "worst", 3, *named)]
 
 
@@ -308,11 +308,11 @@ def _listed(
     group: SliceGroup, what: str, key: str, most: int, named: Mapping[str, str], counts: Mapping[str, str]
 ) -> list[Table]:
     """What each encoder has most of, as its details list it under a key: at most so many each, by name with counts."""
-    of = {r["encoder"]: detail_of(r) for r in group.rows}
+    of = {r.encoder: detail_of(r) for r in group.rows}
     rows = [(name, item) for name in group.encoders() for item in of[name].get(key, [])[:most]]
     title = f"{what} of {group.where}"
 
-    def of_item(column: str, made: Callable[[Any], Cell | str]) -> Callable[[tuple[str, Row]], Cell | str]:
+    def of_item(column: str, made: Callable[[Any], Cell | str]) -> Callable[[tuple[str, Detail]], Cell | str]:
         return lambda row: made(row[1][column])
 
     table = pivot(

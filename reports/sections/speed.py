@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
-from typing import Any
 
 import altair as alt
 
@@ -11,9 +11,10 @@ from capim.reports import format as show
 from capim.reports.elements import charts, words
 from capim.reports.elements.page import Cell, Chart, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, result_column, texts, value
-from capim.reports.rows.report_data import ReportData, Row, goodness
+from capim.reports.rows.report_data import ReportData, goodness
 from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, speed_ratio, speeds
 from capim.reports.rows.standing import contenders
+from capim.store.schema import Result
 
 MILLION = 1_000_000
 SIZE = "The vectors of an image: their mean number, times components, times bytes of a stored component"
@@ -101,17 +102,17 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
     """
     rates, of = image_rate(data), data.protocol(corpus, protocol)
     known = contenders(data, corpus, protocol, metric)
-    fast = sum(r["encoder"] in rates for r in known) > 1
+    fast = sum(r.encoder in rates for r in known) > 1
     costs = {n: s.stages["forward"].mean for n, s in rates.items()} if fast else bytes_per_image(data)
-    rows = [r for r in known if r["encoder"] in costs]
-    if len({costs[r["encoder"]] for r in rows}) < 2:
+    rows = [r for r in known if r.encoder in costs]
+    if len({costs[r.encoder] for r in rows}) < 2:
         return None
 
     def cost(name: str) -> str:
         return f"{show.significant(costs[name])} images/s" if fast else f"{show.size(costs[name])} per image"
 
-    names = [r["encoder"] for r in rows]
-    best = pareto([(costs[r["encoder"]] * (1 if fast else -1), goodness(r)) for r in rows])
+    names = [r.encoder for r in rows]
+    best = pareto([(costs[r.encoder] * (1 if fast else -1), goodness(r)) for r in rows])
     alike = not fast or len({(rates[name].device, rates[name].precision) for name in names}) == 1
     frontier = {name: alike and on_it for name, on_it in zip(names, best, strict=True)}
     shown = not fast or _is_shown(rates, rows, best)
@@ -121,7 +122,7 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
     ]
     unbeaten = show.listing([name for name in names if frontier[name]], "or")
     claim = f" No other encoder is both {'faster' if fast else 'smaller'} and better than {unbeaten}." * shown
-    by_point = " ".join(f"{p['encoder']}: {p['text']} at {p['speed']}." for p in points)
+    by_point = " ".join(f"{name}: {p['text']} at {p['speed']}." for name, p in zip(names, points, strict=True))
     table = pivot(
         f"speed-{corpus}-data",
         f"Accuracy and {'speed' if fast else 'size'} on {corpus}",
@@ -131,18 +132,18 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
         numbers("images/s", lambda name: rate_cell(rates[name]))
         if fast
         else measures("size/image", costs.get, show.size),
-        *([texts("on the frontier", lambda name: "yes" if frontier[name] else "no")] if alike else []),
+        *([texts("on the frontier", lambda name: "yes" if frontier[str(name)] else "no")] if alike else []),
     )
     devices = sorted({rates[name].device for name in names}) if fast else []
     line = "Dashed line: Pareto frontier" if alike else "No frontier: not all measured on one device in one precision"
     line += " of the measured values, not all of which are shown to differ in speed" if alike and not shown else ""
-    up = "down" if rows[0]["lower_is_better"] else "up"
+    up = "down" if rows[0].lower_is_better else "up"
     return charts.finish(
-        _picture(points, f"{metric}, {of.titled}, percent", metric, data.encoder_names(), fast=fast),
+        _picture(points, names, f"{metric}, {of.titled}, percent", metric, data.encoder_names(), fast=fast),
         name=f"speed-{corpus}",
         title=f"Accuracy against {'speed' if fast else 'size'}, {corpus}",
         alt_text=f"{metric}, {of.title}, over {'images per second' if fast else 'bytes per image'} for "
-        f"{show.count(len(rows), 'encoder')}. {by_point}{claim}",
+        f"{show.encoders(len(rows))}. {by_point}{claim}",
         data=table,
         note=f"{line}; {up} and to the {'right' if fast else 'left'} is better."
         + (f" Measured on {show.listing(devices)}." if fast else "")
@@ -150,18 +151,18 @@ def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str
     )
 
 
-def _is_shown(rates: dict[str, Speed], rows: list[Row], best: list[bool]) -> bool:
+def _is_shown(rates: dict[str, Speed], rows: Sequence[Result], best: list[bool]) -> bool:
     """True if every pair of speeds can be compared, and each encoder off the frontier is shown to be slower."""
-    pairs = [(a, b, speed_ratio(rates[a["encoder"]], rates[b["encoder"]])) for a, b in permutations(rows, 2)]
-    slower = {b["encoder"] for a, b, ratio in pairs if ratio and ratio.low > 1 and goodness(a) >= goodness(b)}
-    off = {r["encoder"] for r, on_it in zip(rows, best, strict=True) if not on_it}
+    pairs = [(a, b, speed_ratio(rates[a.encoder], rates[b.encoder])) for a, b in permutations(rows, 2)]
+    slower = {b.encoder for a, b, ratio in pairs if ratio and ratio.low > 1 and goodness(a) >= goodness(b)}
+    off = {r.encoder for r, on_it in zip(rows, best, strict=True) if not on_it}
     return all(ratio for *_, ratio in pairs) and slower == off
 
 
 def _picture(
-    points: list[dict[str, Any]], y_title: str, metric: str, everyone: list[str], *, fast: bool
+    points: list[charts.Point], names: list[str], y_title: str, metric: str, everyone: list[str], *, fast: bool
 ) -> alt.LayerChart:
-    colour, shape = charts.by_name([p["encoder"] for p in points], everyone)
+    colour, shape = charts.by_name(names, everyone)
     cost = alt.Tooltip("speed:N", title="speed" if fast else "size")
     x_title = "images per second (forward pass, logarithmic)" if fast else "bytes per image (logarithmic)"
     base = alt.Chart(alt.Data(values=points)).encode(

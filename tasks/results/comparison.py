@@ -146,7 +146,7 @@ def figure_rows(
                 n_clusters=pair.n_clusters,
                 n_effective=pair.n_effective,
                 level=resampling.level,
-                replicates=resampling.replicates,
+                replicates=resampling.replicates if pair.difference.is_drawn else None,
                 permutations=pair.flip_test.flips,
                 seed=resampling.seed,
                 reason=pair.reason,

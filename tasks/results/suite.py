@@ -231,7 +231,6 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
             corpora=json.dumps(described),
             headlines=json.dumps(_headlines(encoder, chosen)),
             level=resampling.level,
-            replicates=resampling.replicates,
             permutations=resampling.permutations,
             seed=resampling.seed,
             reason=interval.reason,

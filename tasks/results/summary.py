@@ -199,8 +199,8 @@ def result_row(
         n_effective=clusters.n_effective if clusters else None,
         largest_share=clusters.largest_share if clusters else None,
         level=resampling.level,
-        replicates=resampling.replicates,
-        seed=resampling.seed,
+        replicates=resampling.replicates if interval.is_drawn else None,
+        seed=resampling.seed if interval.is_drawn else None,
         created=datetime.now(UTC),
     )
 

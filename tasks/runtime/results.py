@@ -25,8 +25,6 @@ from capim.tasks.results.summary import Evaluated, Source, replicate_rows, resul
 from capim.tasks.runtime.scoring import ScoredSets
 from capim.tasks.statistics.draws import Resampling
 
-SETTINGS = ("replicates", "seed", "level", "method")  # fields of Resampling that change a result
-
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
@@ -78,17 +76,17 @@ def figures_of(
     """
     making = _Making(scored=scored, resampling=resampling, run=run, joint=joint_protocols(scored))
 
-    def result(protocols: Sequence[Protocol], protocol: str, *metrics: str) -> Derivation:
+    def result(protocols: Sequence[Protocol], protocol: str, *metrics: str, by_draws: bool = False) -> Derivation:
         return Derivation(
             kind="result",
             subject={"protocol": protocol, "metric": ", ".join(metrics)},
             inputs=[scored.evaluations[one.id] for one in protocols],
-            settings={name: getattr(resampling, name) for name in SETTINGS},
+            settings=resampling.used(by_draws=by_draws),
             version="; ".join(str(version_of(metric)) for metric in metrics),
         )
 
     of_one = [
-        result([protocol], protocol.id, metric.name)
+        result([protocol], protocol.id, metric.name, by_draws=callable(metric.reduce))
         for protocol in scored.protocols
         for metric in METRICS.values()
         if metric.suits(protocol)
@@ -97,7 +95,9 @@ def figures_of(
         result(protocols, *RSUM) if kind == "sum" else result(protocols, "*", *SUMMARISED)
         for kind, protocols in making.joint.items()
     ]
-    draws = [replace(each, kind="replicates") for each in of_one] if keep_replicates else []
+    settings = resampling.used(by_draws=True)
+    making.results.update({(each.subject["protocol"], each.subject["metric"]): each for each in of_one})
+    draws = [replace(each, kind="replicates", settings=settings) for each in of_one] if keep_replicates else []
     return making, [
         Work(table="results", wanted=of_one, compute=partial(making.metrics, outcomes or making.read)),
         Work(table="results", wanted=of_several, compute=one_by_one(making.over_several)),
@@ -112,6 +112,7 @@ class _Making:
     Attributes:
         added: Protocol id -> number of figures, counted on the way; ``named``: the names of their metrics.
         languages: Protocol id -> what means over languages need of it, of the outcomes that passed.
+        results: Protocol id and metric -> the derivation of its result.
     """
 
     scored: ScoredSets
@@ -121,6 +122,7 @@ class _Making:
     added: Counter[str] = field(default_factory=Counter)
     named: set[str] = field(default_factory=set)
     languages: dict[str, LanguagePart] = field(default_factory=dict)
+    results: dict[tuple[str, str], Derivation] = field(default_factory=dict)
 
     def read(self, protocols: Sequence[Protocol]) -> Iterator[list[Outcomes]]:
         """The stored outcomes, one protocol after the other."""
@@ -168,7 +170,7 @@ class _Making:
         figure = each.subject["protocol"], each.subject["metric"]
         [protocol] = [one for one in self.scored.protocols if one.id == figure[0]]
         evaluated = self._evaluated(self.scored.read(protocol), {figure})
-        result = replace(each, kind="result").row_key(result_key(evaluated.source, *figure))
+        result = self.results[figure].row_key(result_key(evaluated.source, *figure))
         return [replace(row, result=result) for row in replicate_rows(evaluated, self.resampling)]
 
     def _evaluated(self, outcomes: Outcomes, wanted: Container[tuple[str, str]]) -> Evaluated:

@@ -45,6 +45,26 @@ class Resampling:
     method: IntervalMethod = "wilson"
     margin: float = 1.0
 
+    def used(self, *, by_draws: bool = False, tested: bool = False) -> dict[str, int | float | str]:
+        """Return the settings that an interval depends on: equal ones give equal figures, whatever the others are.
+
+        Args:
+            by_draws: The interval is drawn whatever the method is, as that of an aggregate over queries.
+            tested: A sign-flip test goes with it.
+
+        Examples:
+            >>> Resampling().used()
+            {'level': 0.95, 'method': 'wilson'}
+            >>> [*Resampling().used(by_draws=True)]
+            ['level', 'method', 'replicates', 'seed']
+        """
+        names = ["level", "method"]
+        if by_draws or self.method == "percentile":
+            names += ["replicates", "seed"]
+        if tested:
+            names += ["permutations", "seed"]
+        return {name: getattr(self, name) for name in names}
+
 
 BLOCK_CELLS = 1 << 22  # draws times clusters that are processed at a time
 KEPT_BYTES = 200 << 20  # draws up to this size stay in memory between calls (10,000 x 5,000: 50 MB)

@@ -87,6 +87,11 @@ class Interval:
     method: str = "none"
     reason: str | None = None
 
+    @property
+    def is_drawn(self) -> bool:
+        """True if it was made from bootstrap draws."""
+        return self.method == "percentile"
+
 
 def no_interval(clusters: Clusters) -> str | None:
     """Why figures over these clusters have no interval, whatever their values; None if they can have one.

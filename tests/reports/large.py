@@ -17,7 +17,19 @@ import pyarrow as pa
 from PIL import Image
 
 from capim.store import schema
-from tests.reports.stand_in import StandIn, batches, comparison, corpus, identity, part, result, run_row, seal, spec
+from tests.reports.stand_in import (
+    SCHEMAS,
+    StandIn,
+    batches,
+    comparison,
+    corpus,
+    identity,
+    part,
+    result,
+    run_row,
+    seal,
+    spec,
+)
 
 MODELS = {
     "dfn5b-h-378": (1024, 0.556, 0.030),
@@ -173,9 +185,9 @@ def _outcomes(store: StandIn, rng: np.random.Generator) -> None:
             "top_ords": _lists(top, pa.int32()),
             "top_scores": _lists(scores, pa.float32()),
         }
-        for missing in set(schema.OUTCOMES.names) - set(columns):
-            columns[missing] = pa.nulls(n, schema.OUTCOMES.field(missing).type)
-        store.arrow[constant["evaluation"]] = pa.table(columns, schema=schema.OUTCOMES)
+        for missing in set(SCHEMAS["outcomes"].names) - set(columns):
+            columns[missing] = pa.nulls(n, SCHEMAS["outcomes"].field(missing).type)
+        store.arrow[constant["evaluation"]] = pa.table(columns, schema=SCHEMAS["outcomes"])
 
 
 def _lists(values: np.ndarray, kind: pa.DataType) -> pa.Array:

@@ -23,6 +23,8 @@ from capim.reports.rows.report_data import ReportData
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore, schema
 from capim.store.current import Uses
+from capim.store.row_types import rows_in
+from capim.store.schema import StoredCorpus
 from capim.store.sets.seal import SealedSet
 from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, canonical_json, digest16
 from capim.tasks.metrics import METRICS, facts_of
@@ -36,7 +38,7 @@ TABLES = (
     "results", "comparisons", "rankings", "slices", "published", "batches", "metrics", "runs", "outcomes",
     "imports",
 )  # fmt: skip
-SCHEMAS: dict[str, pa.Schema] = {name: getattr(schema, name.upper()) for name in TABLES}
+SCHEMAS: dict[str, pa.Schema] = {name: schema.TABLES[name].columns for name in TABLES}
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
@@ -79,8 +81,10 @@ class StandIn(EmbeddingStore):
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
         return self.contents[name]
 
-    def corpora(self) -> pa.Table:
-        return pa.table({"fingerprint": [corpus.fingerprint for corpus in self.contents.values()]})
+    def corpora(self) -> list[StoredCorpus]:
+        return rows_in(
+            StoredCorpus, pa.table({"fingerprint": [corpus.fingerprint for corpus in self.contents.values()]})
+        )
 
     def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
         return {sha: self.pictures[sha] for sha in shas if sha in self.pictures}
@@ -354,11 +358,11 @@ def batches(store: StandIn, encoder: str, corpus_name: str, *, seconds_per_item:
             )
 
 
-def timed(data: ReportData, rates: Mapping[str, Sequence[float]], **columns: object) -> ReportData:
+def timed(data: ReportData, rates: Mapping[str, Sequence[float]], **columns: Any) -> ReportData:
     """The data with three batches of images per corpus: encoder to its images per second on each of three corpora."""
-    like = {**data.batches[0], "modality": "image", "warmup": False, "n_items": 32, **columns}
+    like = replace(data.batches[0], **{"modality": "image", "warmup": False, "n_items": 32, **columns})
     rows = [
-        {**like, "encoder": encoder, "corpus": corpus_name, "forward_seconds": 32 / (rate * jitter)}
+        replace(like, encoder=encoder, corpus=corpus_name, forward_seconds=32 / (rate * jitter))
         for encoder, of in rates.items()
         for corpus_name, rate in zip(("shapes", "pages", "signs"), of, strict=False)
         for jitter in (1.01, 1.0, 0.9)

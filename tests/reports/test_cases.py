@@ -41,7 +41,9 @@ def table(low: list[int], high: list[int] | None = None, protocol: str = "t2i/al
         **dict.fromkeys(("relevant_rank_best", "relevant_rank_worst", "scores", "n_ranked"), [None] * n),
         **columns,
     }
-    return pa.table({name: pa.array(rows[name], schema.OUTCOMES.field(name).type) for name in COLUMNS})
+    return pa.table(
+        {name: pa.array(rows[name], schema.TABLES["outcomes"].columns.field(name).type) for name in COLUMNS}
+    )
 
 
 def task(name: str = "c", direction: Direction = "t2i", **outcomes: pa.Table) -> GalleryTask:

@@ -16,7 +16,8 @@ from capim.reports.exports import export_results
 from capim.reports.exports.tabular import in_seed_order, reduced
 from capim.reports.rows.reading import read_report_data
 from capim.store.errors import RequestError
-from capim.store.schema import RESULTS
+from capim.store.row_types import columns_of
+from capim.store.schema import Result
 from tests.reports.stand_in import StandIn
 
 
@@ -29,11 +30,11 @@ def test_csv_and_parquet_hold_every_result_to_the_last_digit(demo_store: StandIn
     data, values = read_report_data(demo_store), sorted(r["value"] for r in demo_store.tables["results"])
     [path] = export_results(data, tmp_path / "r.csv")
     table = pyarrow.csv.read_csv(path)
-    assert table.column_names == RESULTS.names
+    assert table.column_names == columns_of(Result).names
     assert sorted(map(float, table["value"].to_numpy())) == values
     [path] = export_results(data, tmp_path / "r.parquet")
     table = pyarrow.parquet.read_table(path)
-    assert table.schema.equals(RESULTS), "the store's own types"
+    assert table.schema.equals(columns_of(Result)), "the store's own types"
     assert sorted(map(float, table["value"].to_numpy())) == values
 
 
