@@ -15,6 +15,7 @@ import pytest
 
 import capim
 from capim.store import EmbeddingStore
+from capim.store.schema import TABLES
 from capim.tasks import derive
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS
@@ -83,7 +84,7 @@ def rows(workspace: Path, table: str, **equals: str) -> list[Mapping[str, Any]]:
     store = EmbeddingStore.open(workspace / "store")
     if table == "metrics":
         return [*store.rows(table, **equals).to_pylist()]
-    return [*store.current(table, **equals)]
+    return [vars(row) for row in store.current(TABLES[table].row, **equals)]
 
 
 # --- its direction ---------------------------------------------------------------------------------------------------

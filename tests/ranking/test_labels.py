@@ -27,7 +27,7 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.summary import Evaluated, first_hits, result_rows
 from capim.tasks.statistics.draws import Resampling
 from tests.ranking.conftest import data_of, unit
-from tests.results.test_rows import SOURCE
+from tests.repeated import SOURCE
 
 N_CLASSES, DIM = 6, 16
 KINDS = ("one label", "several labels")
