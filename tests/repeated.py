@@ -26,7 +26,7 @@ from capim.tasks.corpora.readers.shapes import (
     read_shapes_multilingual,
     read_shapes_winoground,
 )
-from capim.tasks.metrics import METRICS, Metric
+from capim.tasks.metrics import Metric
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import MAIN
@@ -46,6 +46,7 @@ from capim.tasks.results.comparison import compared_figures, compared_metrics, e
 from capim.tasks.results.suite import cluster_photographs, photographs_of
 from capim.tasks.results.summary import Evaluated, Source, result_rows
 from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.intervals import ClusteredValues, cluster_robust_error
 from tests.results.thirty import thirty_images
 
 SOURCE = Source(evaluation="x", encoder="x", encoder_fingerprint="x", corpus="x", corpus_fingerprint="x", run="x")
@@ -134,8 +135,8 @@ def assert_figures(corpus: Corpus) -> None:
             photographed = cluster_photographs(corpus, photographs_of(corpus), outcomes.protocol)
             assert len(photographed) == each.clusters.n_clusters, outcomes.protocol
             results += (made := result_rows([each], QUICK))
-            for row in made:
-                assert_mean(row, METRICS[row.metric], outcomes, clusters_of(corpus, outcomes))
+            for row, (metric, sample) in zip(made, each.samples, strict=True):
+                assert_mean(row, metric, sample, outcomes, clusters_of(corpus, outcomes))
         for row in results:
             rows[row.protocol, row.metric][name] = row
     for encoders in by_protocol.values():
@@ -154,7 +155,9 @@ def assert_figures(corpus: Corpus) -> None:
             assert row.difference == pytest.approx(one.value - two.value, abs=1e-9), row
 
 
-def assert_mean(row: Result, metric: Metric, outcomes: Outcomes, clusters: NDArray[np.integer]) -> None:
+def assert_mean(
+    row: Result, metric: Metric, sample: ClusteredValues, outcomes: Outcomes, clusters: NDArray[np.integer]
+) -> None:
     """The number of clusters of a figure; and of a mean the value and its error, written out."""
     known = ~np.isnan(values := metric.per_query(outcomes))
     values, clusters, weights = values[known], clusters[known], outcomes.weights[known]
@@ -164,7 +167,9 @@ def assert_mean(row: Result, metric: Metric, outcomes: Outcomes, clusters: NDArr
         assert row.value == pytest.approx(mean, abs=1e-12), row
         off = np.array([(weights * (values - mean))[clusters == name].sum() for name in names])
         error = np.sqrt(len(names) / max(1, len(names) - 1) * np.square(off).sum()) / weights.sum()
-        assert row.standard_error == (pytest.approx(error, abs=1e-12) if len(names) > 1 else None), row
+        assert row.standard_error in (None, pytest.approx(error, abs=1e-12)), row
+        if len(names) > 1:
+            assert cluster_robust_error(*sample) == pytest.approx(error, abs=1e-12), row
 
 
 def combined_of(corpus: Corpus, outcomes: Mapping[str, Outcomes]) -> tuple[list[Result], dict[Any, Any]]:

@@ -106,8 +106,8 @@ def test_the_figure_and_the_difference_are_of_photographs_where_images_repeat_or
     for both in zip(examples(name), examples(name, [3, 5, 0, 2, 1, 4]), strict=True):
         one, other = (replace(outcomes, clusters=images) for outcomes in both)
         evaluated = Evaluated(outcomes=one, metrics=[metric], source=SOURCE, drawn=frame)
-        for row in result_rows([evaluated], QUICK):
-            assert_mean(row, metric, one, frame[images])
+        for row, (_, sample) in zip(result_rows([evaluated], QUICK), evaluated.samples, strict=True):
+            assert_mean(row, metric, sample, one, frame[images])
         values, of_other = metric.per_query(one), metric.per_query(other)
         figures = compared_figures({"one@1": one, "other@2": other}, [metric], frame)
         for row in figure_rows(figures, corpus="c", corpus_fingerprint="g", run="r", resampling=QUICK):
