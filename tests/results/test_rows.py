@@ -89,7 +89,9 @@ def test_every_result_row_holds_its_value_between_its_ends_but_a_mean_rank_has_n
         assert method == "none" or row.ci_low <= row.value <= row.ci_high, row
         worst, best = sorted((row.value_ties_lost, row.value_ties_won))
         assert worst <= row.value <= best
-        assert (row.seed, row.interval_method, row.replicates, row.level) == (7, method, 500, 0.95)
+        assert (row.seed, row.interval_method, row.replicates, row.level) == (None, method, None, 0.95), (
+            "nothing is drawn"
+        )
         reason = {"mean_rank": UNBOUNDED, "R@10": FEW_HITS.format(n=3.5)}.get(row.metric)
         assert (row.n_queries, row.n_clusters, row.reason) == (200, 40, reason)
         assert row.tie_share == pytest.approx(0.2, abs=0.1)
@@ -102,6 +104,7 @@ def test_shares_have_wilsons_interval_unless_another_is_requested(method: Any, o
     outcomes = captions(skill=5.0)
     rows = result_rows([evaluated(outcomes, METRICS_OF_RANKS)], replace(draws(300), method=method))
     methods = {row.metric: row.interval_method for row in rows}
+    assert {(row.seed, row.replicates) for row in rows} == {(None, None) if method == "wilson" else (7, 300)}
     assert [methods.pop(metric.name) for metric in RECALLS] == [method] * 3
     assert [methods[name] for name in ("MRR", "mean_rank", "median_rank")] == of_others
     if method == "wilson":

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from capim.reports.elements import words
 from capim.reports.rows.report_data import reversed_comparison
 from capim.reports.rows.standing import decision_of, with_one_budget
-from capim.store.schema import Comparison
 from capim.store.types import MetricFacts
 from capim.tasks.metrics.table import Figure
 from capim.tasks.results.comparison import ComparedFigure, figure_rows
@@ -38,7 +37,7 @@ FIGURES = [Figure("t2i/all", "R@1"), Figure("i2t/any", "R@1"), Figure("winogroun
 p_values = st.one_of(st.none(), st.sampled_from([0.0001, 0.004, 0.012, 0.02, 0.026, 0.04, 0.3, 1.0]), st.floats(0, 1))
 
 
-def rows_of(values: Sequence[np.ndarray], clusters: Clusters, resampling: Resampling, **scale: Any) -> list[Comparison]:
+def rows_of(values: Sequence[np.ndarray], clusters: Clusters, resampling: Resampling, **scale: Any) -> list[Any]:
     """Comparisons by several planned figures, of encoders with values of shape ``(n_encoders, n_queries)``."""
     figures = [
         ComparedFigure(
@@ -80,9 +79,7 @@ def test_no_two_statements_of_a_pair_contradict_each_other(
             assert row.p_adjusted is None
             continue
         assert turned.state == OPPOSITE[found.state]
-        low, high, p, difference = (
-            row[name] for name in ("simultaneous_low", "simultaneous_high", "p_adjusted", "difference")
-        )
+        low, high, p, difference = row.simultaneous_low, row.simultaneous_high, row.p_adjusted, row.difference
         claimed = found.state in ("better", "worse")
         assert claimed == (p is not None and p < ALPHA)
         assert found.few_images == (found.state != "undecided" and clusters.n_effective <= 20)
@@ -146,7 +143,7 @@ def test_the_interval_of_a_planned_figure_grows_with_the_figures_that_share_its_
     widths = [[r.simultaneous_high - r.simultaneous_low for r in of[:3]] for of in (alone, together)]
     assert all(one < other for one, other in zip(*widths, strict=True))
     assert with_one_budget(alone) == alone
-    assert len(alone[0]["shared_low"]) == len(SHARERS)
+    assert len(alone[0].shared_low) == len(SHARERS)
 
 
 def test_where_one_image_has_most_of_the_captions_nothing_is_claimed() -> None:
