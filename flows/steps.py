@@ -442,7 +442,7 @@ def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Row
     Example: capim analyse --corpora shapes --analyses errors,complexity
 
     Returns:
-        Corpus and number of slices stored for it; `capim query "SELECT * FROM current_slices"` reads them.
+        Corpus and number of slices stored for it; `capim query "SELECT * FROM slices"` reads them.
     """
     stored: dict[str, int] = _run("benchmark:analyse", config, quiet=quiet)
     return Rows(rows=[{"corpus": corpus, "slices": n} for corpus, n in stored.items()])

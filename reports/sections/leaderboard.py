@@ -363,7 +363,7 @@ def _chance_row(data: ReportData, corpus: str, figures: Sequence[Figure]) -> lis
 def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
     metrics = [m.name for m in WINOGROUND if data.ranked(corpus, protocol.id, m.name)]
     rows = {r.encoder: r for r in data.ranked(corpus, protocol.id, metrics[-1])}
-    examples = show.count(next(iter(rows.values()))["n_queries"], "example")
+    examples = show.count(next(iter(rows.values())).n_queries, "example")
     explain = "Share of examples with a tied score, percent"
     return tables.pivot(
         f"winoground-{corpus}",

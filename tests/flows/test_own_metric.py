@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
+from capim.store.schema import TABLES
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import RETRIEVAL, Metric
@@ -97,7 +98,8 @@ def rows(workspace: Path, table: str, **equals: Any) -> list[dict[str, Any]]:
 
 def current(workspace: Path, table: str, **equals: Any) -> list[dict[str, Any]]:
     """Those of the rows that are current."""
-    return plain(EmbeddingStore.open(workspace / "store").current(table, **equals))
+    found = EmbeddingStore.open(workspace / "store").current(TABLES[table].row, **equals)
+    return plain([vars(row) for row in found])
 
 
 def plain(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from PIL import Image
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
+from capim.store.schema import Result, Slice
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.contract import check_analysis, check_corpus, check_metric
 from capim.tasks.corpora import CORPORA, open_corpus
@@ -121,13 +122,13 @@ def test_a_run_with_a_package_evaluates_its_metric_runs_its_analysis_and_reports
 ) -> None:
     printed = command("run --corpora swatches --encoders swatch --replicates 100 --device cpu --quiet", tmp_path)
     store = EmbeddingStore.open(tmp_path / "store")
-    rows = store.rows("results", metric="left_behind").to_pylist()
-    assert {(row["encoder"], row["protocol"]): row["value"] for row in rows} == {
+    rows = store.all(Result, metric="left_behind")
+    assert {(row.encoder, row.protocol): row.value for row in rows} == {
         ("swatch", "t2i/all"): 1.0, ("swatch", "i2t/any"): 1.0, ("swatch", "t2i/warm"): 1.0,
     }  # fmt: skip
-    assert {row["n_queries"] for row in rows if row["protocol"] == "t2i/warm"} == {2}
-    slices = store.rows("slices", analysis="warmth").to_pylist()
-    assert {(row["protocol"], row["feature"], row["value"], row["analysis_version"]) for row in slices} == {
+    assert {row.n_queries for row in rows if row.protocol == "t2i/warm"} == {2}
+    slices = store.all(Slice, analysis="warmth")
+    assert {(row.protocol, row.feature, row.value, row.analysis_version) for row in slices} == {
         ("t2i/all", part, 1.0, "1 of capim-swatches 0.1.0") for part in ("warm", "cold")
     }  # fmt: skip
     page = readable(printed.page.read_text())

@@ -16,6 +16,7 @@ import pytest
 import capim
 from capim.reports.rows.reading import facts_of_metrics
 from capim.store import EmbeddingStore
+from capim.store.schema import TABLES
 from capim.tasks import derive
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS
@@ -81,7 +82,8 @@ def imported(folder: Path, encoder: str, rank: Callable[[int], int]) -> None:
 
 def rows(workspace: Path, table: str, **equals: str) -> list[Mapping[str, Any]]:
     """The current rows."""
-    return [*EmbeddingStore.open(workspace / "store").current(table, **equals)]
+    store = EmbeddingStore.open(workspace / "store")
+    return [vars(row) for row in store.current(TABLES[table].row, **equals)]
 
 
 # --- its direction ---------------------------------------------------------------------------------------------------

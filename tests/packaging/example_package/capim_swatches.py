@@ -106,8 +106,8 @@ WARMTH = Analysis("warmth", warmth, {"warmth": "Warm and cold colours"}, directi
 
 def section(data):
     """The metric in words; a section without blocks is not shown."""
-    rows = [row for row in data.results if row["metric"] == "left_behind"]
-    lines = tuple(f"{r['encoder']} on {r['corpus']}, {r['protocol']}: {show.number(r['value'], 2)}" for r in rows)
+    rows = [row for row in data.results if row.metric == "left_behind"]
+    lines = tuple(f"{r.encoder} on {r.corpus}, {r.protocol}: {show.number(r.value, 2)}" for r in rows)
     return Section(
         id="left-behind", title="Items left behind", lead="1 is best.", blocks=(Evidence(lines=lines),) * bool(rows)
     )
