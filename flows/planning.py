@@ -1,4 +1,4 @@
-"""`capim run --plan`: what a run would find stored and what it would make, by step; the store stays as it is.
+"""`capim run --dry-run`: what a run would find stored and what it would make, by step; the store stays as it is.
 
 The steps ask the ledger for the same derivations as the run (``wanted_…`` in ``tasks``). What is not known before the
 run, such as the outcomes of vectors that are not encoded yet, is to do.
