@@ -1,4 +1,4 @@
-"""`capim run --plan`: what a run would find stored, what it would make, and why; the store stays as it is.
+"""`capim run --dry-run`: what a run would find stored, what it would make, and why; the store stays as it is.
 
 The steps ask the ledger for the derivations of the run, with the functions that its tasks call (``tasks.derive.Work``),
 and for the reasons as `capim why` does afterwards (``tasks.why``). What is not known before the run, such as the
