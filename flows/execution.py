@@ -462,10 +462,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     }
     _mark_interrupted(store)
 
-    def write(**changes: object) -> None:
-        store.write_rows("runs", pa.Table.from_pylist([{**row, **changes}], schema=RUNS), replace="run")
-
-    write()
+    _write_runs(store, [row])
     before = _USED.set(set())
     try:
         yield run
@@ -479,7 +476,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         message = without_credentials(" ".join(str(told).split()))
         why = f"{type(told).__name__}: {message}" if state == "failed" else None
         with suppress(WorkError):  # of a storage that does not answer; the error before it says more
-            write(state=state, finished=datetime.now(UTC), message=why)
+            _write_runs(store, [row | {"state": state, "finished": datetime.now(UTC), "message": why}])
         if is_new and isinstance(error, RequestError):
             discard_if_empty(store)
         raise
@@ -487,6 +484,10 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         record_end(store, run, ())
     finally:
         _USED.reset(before)
+
+
+def _write_runs(store: EmbeddingStore, rows: Sequence[Mapping[str, Any]]) -> None:
+    store.write_rows("runs", pa.Table.from_pylist([*rows], schema=RUNS), replace="run")
 
 
 class IncompleteError(WorkError):
@@ -505,8 +506,7 @@ def record_note(config: RunConfig, run: str, note: str) -> None:
     """Write into the record of a run what its outcome lacks, unless it has a message already."""
     store = EmbeddingStore.open(config.store_uri)
     [row] = store.rows("runs", run=run).to_pylist()
-    row["message"] = row["message"] or note
-    store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
+    _write_runs(store, [row | {"message": row["message"] or note}])
 
 
 def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
@@ -519,7 +519,7 @@ def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> N
         runs = store.rows("runs").to_pylist()
         if same := next((each["run"] for each in runs if each["uses"] and each["uses"] == row["uses"]), None):
             row |= {"uses": None, "same_as": same}  # a night in which nothing changes adds a small row
-        store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS), replace="run")
+        _write_runs(store, [row])
 
 
 def _state_after(error: BaseException) -> str:
@@ -551,7 +551,7 @@ def _mark_interrupted(store: EmbeddingStore) -> None:
     running = store.rows("runs", state="running", host=this_host()).to_pylist()
     if dead := [row for row in running if not _is_alive(row["pid"], row["started"])]:
         ended = {"state": "interrupted", "finished": datetime.now(UTC), "message": "its process died"}
-        store.write_rows("runs", pa.Table.from_pylist([row | ended for row in dead], schema=RUNS), replace="run")
+        _write_runs(store, [row | ended for row in dead])
 
 
 def _is_alive(pid: int, since: datetime) -> bool:

@@ -35,7 +35,6 @@ from capim.tasks.runtime.prefects import (
     TaskRunContext,
     add_asset_metadata,
     concurrency,
-    create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     get_client,
@@ -255,12 +254,6 @@ def show_table(key: str, rows: Sequence[dict[str, Any]], description: str) -> No
     """Create a table artifact under this key; earlier versions are kept."""
     if in_a_run():
         create_table_artifact(table=list(rows), key=key, description=description)
-
-
-def show_text(key: str, markdown: str, description: str) -> None:
-    """Create a Markdown artifact under this key."""
-    if in_a_run():
-        create_markdown_artifact(markdown=markdown, key=key, description=description)
 
 
 def in_a_run() -> bool:
