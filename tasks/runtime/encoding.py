@@ -131,7 +131,7 @@ class SetEncoder:
         from capim.tasks.encoders.pipeline import encode_stream, plan_batches
 
         encoder = self._encoder()
-        ids = table["id"].to_pylist()
+        ids = texts(table["id"])
         work, shas = _work(corpus, key.modality, missing)
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
         n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), Rounding()
