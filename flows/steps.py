@@ -243,8 +243,8 @@ def evaluate(
 
     done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
 
-    def figures() -> list[Result]:
-        return in_order(rows_of(EmbeddingStore.open(config.store_uri), Result, done))
+    def figures() -> list[dict[str, Any]]:
+        return [vars(row) for row in in_order(rows_of(EmbeddingStore.open(config.store_uri), Result, done))]
 
     return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
 
@@ -282,7 +282,7 @@ def _evaluate_metric(
     loaded = load_metric(metric)
     given = metric if isinstance(metric, str) else loaded  # a text can be a parameter of a Prefect run
     done: list[Derived] = _run("benchmark:evaluate_custom", config, given, quiet=quiet, results=results)
-    from capim.reports.rows.standing import against_best, pair_rows
+    from capim.reports.rows.standing import against_best, pair_columns, pair_rows
 
     left_out = [line for reference in done for line in reference.lines]
     store = EmbeddingStore.open(config.store_uri)
@@ -291,7 +291,9 @@ def _evaluate_metric(
         raise RequestError(left_out)
     say(*(f"left out: {line}" for line in left_out))
     say(f"{f'{len(figures)} results and ' if results else ''}{len(pairs)} comparisons by {loaded} stored")
-    return against_best(in_order(figures), pairs) if results else pair_rows(pairs, first)
+    if results:
+        return [vars(row) for row in against_best(in_order(figures), pairs)]
+    return [pair_columns(row) for row in pair_rows(pairs, first)]
 
 
 def compare(
@@ -337,7 +339,7 @@ def compare(
     done: list[Derived] = _run("benchmark:compare", config, quiet=quiet)
     recomputed, *_, ranking = done
     from capim.reports.elements.words import settled
-    from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows, summary
+    from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_columns, pair_rows, summary
     from capim.tasks.metrics import facts_of
 
     say(*recomputed.lines)
@@ -361,7 +363,7 @@ def compare(
         _print_ranking(store, ranking)
         return True
 
-    return Rows(rows=pairs, columns=PAIR_COLUMNS, code=0, instead=headlines)
+    return Rows(rows=[*map(pair_columns, pairs)], columns=PAIR_COLUMNS, code=0, instead=headlines)
 
 
 @command_of(compare)
@@ -392,7 +394,7 @@ def _words(rows: Sequence[Ranking]) -> list[str]:
 
     first, level = rows[0], f"{100 * rows[0].level:g} %"
     described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first.corpora))
-    like_these = {row.reason for row in rows if row.estimand == LIKE_THESE and row.rank_low is None}
+    like_these = {row.reason or "" for row in rows if row.estimand == LIKE_THESE and row.rank_low is None}
     return [
         f"macro_mean: mean over {described}; low, high: its {level} interval",
         f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",

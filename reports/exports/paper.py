@@ -138,7 +138,7 @@ def _of_intervals(rows: Sequence[Result]) -> list[str]:
     if "t" in found:
         sentences.append("Intervals of other means are Student's $t$ with linearised errors over images.")
     if used := [row for row in rows if row.interval_method == "percentile"]:
-        replicates, seeds = map(_numbers, ({row.replicates for row in used}, {row.seed for row in used}))
+        replicates, seeds = map(_numbers, ({row.replicates or 0 for row in used}, {row.seed or 0 for row in used}))
         drawn_by = f"{replicates} replicates, seed {seeds}"
         sentences.append(
             f"{'Other intervals' if sentences else 'Intervals'} ({level}) are percentile intervals of a "

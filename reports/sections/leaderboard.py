@@ -131,7 +131,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
     tests = "below a number: against it, by a paired test. Rank: the ranks that the tests allow."
     marks = f"Bold: {best} value; {tests if ranks else 'not tested (run `capim compare`).'}"
     n_queries, units = ranked[0].n_queries, "queries" if Protocol.of(protocols[0]).kind == "judged" else "images"
-    interval = f"Intervals: {intervals_of(ranked, units)}; fixed gallery. " if ranked[0].replicates else ""
+    interval = f"Intervals: {intervals_of(ranked, units)}; fixed gallery. "
     return tables.pivot(
         f"leaderboard-{corpus}",
         corpus,

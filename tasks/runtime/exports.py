@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.report_data import ReportData, ShownResult
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import replacing
-from capim.store.schema import UNLISTED, Result, texts
+from capim.store.schema import UNLISTED, texts
 from capim.store.types import Corpus, Modality
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.table import METRICS, is_known
@@ -167,7 +167,7 @@ def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: Embed
             writer.write_table(part)
 
 
-def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Result]:
+def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[ShownResult]:
     """nDCG@10 where a query has one relevant item: MTEB's main score, which is not among stored results.
 
     Rows like those of R@1, without an interval, for all that have no row of nDCG@10.
