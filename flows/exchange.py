@@ -11,9 +11,10 @@ from capim.flows.execution import call, recorded_run, run_flow, task_settings
 from capim.store.errors import RequestError
 from capim.store.sets.columns_read import told
 from capim.store.sets.importing import ImportRow
-from capim.tasks.combine import TEXT_TO_IMAGE, fuse, rerank
+from capim.tasks.combine import fuse, rerank
 from capim.tasks.imports import Identity, import_embedding_files, import_published
 from capim.tasks.imports import import_outcomes as import_source
+from capim.tasks.protocols import TEXT_TO_IMAGE
 from capim.tasks.results.imported.sources import Source
 from capim.tasks.runtime.references import EvaluationRef, by_corpus
 

@@ -337,12 +337,14 @@ class Workspace:
             The id of each query, and the positions of its right items among the ids that :func:`vectors` gives of all
             images, or of all captions where images are queries.
         """
+        from capim.tasks.protocols import JUDGED_QUERIES, T2I_ALL
         from capim.tasks.ranking.protocols import build_tasks, protocols_of, select_protocols
         from capim.tasks.ranking.tasks import RetrievalTask
 
         row = stored.corpus_in(self.store, corpus)
         found = self.store.corpus(row.name, row.fingerprint)
-        usual = "t2i/judged" if any(each.id == "t2i/judged" for each in protocols_of(found)) else "t2i/all"
+        judged = any(each.id == JUDGED_QUERIES for each in protocols_of(found))
+        usual = JUDGED_QUERIES if judged else T2I_ALL
         [task] = build_tasks(found, select_protocols(found, [protocol or usual]))
         if not isinstance(task, RetrievalTask):
             raise RequestError(f"--protocol {protocol}: its queries choose between two items; name one with a gallery")

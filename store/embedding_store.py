@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from capim.store.connection import Connection, compact, storage_faults
+from capim.store.connection import Connection, compact
 from capim.store.current import (
     FIGURE_OF_STATES,
     KeysOfRun,
@@ -43,6 +43,8 @@ from capim.store.rows import (
     check,
     check_columns,
     conformed,
+    corpus_part,
+    corpus_table,
     counts,
     in_order,
     merge,
@@ -73,7 +75,6 @@ from capim.store.sets.rows import ItemIndex, StoredRows
 from capim.store.sets.seal import SealedSet, seal
 from capim.store.sets.writing import Block, SetWriter
 from capim.store.types import (
-    CORPUS_PREFIX,
     MODALITIES,
     Corpus,
     EncoderSpec,
@@ -656,27 +657,6 @@ def is_spec_of(row: Encoder) -> bool:
 def drop_corpus_remedy(name: str) -> str:
     """What to do about a corpus whose tables were changed."""
     return f"Restore its tables from a backup, or run `capim store drop --corpus {name} --yes`, then the same command"
-
-
-def corpus_table(part: str, name: str, fingerprint: str) -> str:
-    """The table of one part (images, captions, pairs …) of one corpus.
-
-    Examples:
-        >>> corpus_table("captions", "shapes", "0011223344556677")
-        'corpus-captions-shapes-0011223344556677'
-    """
-    return f"{CORPUS_PREFIX}{part}-{name}-{fingerprint}"
-
-
-def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) -> pa.Table:
-    """One table of a stored corpus, in corpus order, with the columns of ``store.schema``."""
-    schema = CORPUS_PARTS[part]
-    table = connection.find(corpus_table(part, name, fingerprint))
-    if table is None:
-        return schema.empty_table()
-    with storage_faults(f"reading the {part} of corpus {name!r}"):
-        found: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
-        return found.cast(schema)
 
 
 def check_address(connection: Connection) -> None:

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.store.connection import load_lance, storage_faults, temporary_files
-from capim.store.embedding_store import MARKED, EmbeddingStore, corpus_table, is_spec_of
+from capim.store.embedding_store import MARKED, EmbeddingStore, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import stored_key
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, compared
 from capim.store.row_types import rows_in
-from capim.store.rows import delete, read, read_where, whole_evaluations
+from capim.store.rows import corpus_table, delete, read, read_where, whole_evaluations
 from capim.store.schema import CORPUS_PARTS, TABLES, Encoder, Import, LedgerEntry, StoredCorpus, texts
 from capim.store.sets.reading import open_set
 from capim.store.sets.rows import ItemIndex, unpack

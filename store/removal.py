@@ -23,11 +23,11 @@ from capim.store.connection import (
     temporary_files,
 )
 from capim.store.current import States, newest_rows
-from capim.store.embedding_store import EmbeddingStore, corpus_table
+from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.inventory import disk_bytes, stored_sets
 from capim.store.row_types import rows_in
-from capim.store.rows import delete, now, read, read_where
+from capim.store.rows import corpus_table, delete, now, read, read_where
 from capim.store.schema import (
     CORPUS_PARTS,
     TABLE_OF,

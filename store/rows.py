@@ -23,7 +23,8 @@ from capim.store.connection import Checked, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, REMOVED, compared, damage
 from capim.store.row_types import table_of
-from capim.store.schema import ANALYSES, TABLE_OF, TABLES, texts
+from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLE_OF, TABLES, texts
+from capim.store.types import CORPUS_PREFIX
 
 if TYPE_CHECKING:
     import lance
@@ -36,6 +37,27 @@ _PAUSES = (0.0, 0.1, 0.5, 2.0)  # seconds, in which another process writes its e
 
 
 Equals: TypeAlias = Mapping[str, str | Sequence[str]]
+
+
+def corpus_table(part: str, name: str, fingerprint: str) -> str:
+    """The table of one part (images, captions, pairs …) of one corpus.
+
+    Examples:
+        >>> corpus_table("captions", "shapes", "0011223344556677")
+        'corpus-captions-shapes-0011223344556677'
+    """
+    return f"{CORPUS_PREFIX}{part}-{name}-{fingerprint}"
+
+
+def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) -> pa.Table:
+    """One table of a stored corpus, in corpus order, with the columns of ``store.schema``."""
+    schema = CORPUS_PARTS[part]
+    table = connection.find(corpus_table(part, name, fingerprint))
+    if table is None:
+        return schema.empty_table()
+    with storage_faults(f"reading the {part} of corpus {name!r}"):
+        found: pa.Table = table.scanner(columns=schema.names, scan_in_order=True).to_table()
+        return found.cast(schema)
 
 
 def read(

@@ -32,6 +32,13 @@ Int32: TypeAlias = Annotated[int, pa.int32()]
 Float32: TypeAlias = Annotated[float, pa.float32()]
 
 
+ERRORS = "errors"  # the analysis of kinds of errors
+AMBIGUOUS = "ambiguous"  # the analysis of misses that may be none, and in its slices:
+ANNOTATION, AGREEMENT, EITHER = "annotation", "agreement", "either"
+CAUSES = (ANNOTATION, AGREEMENT)
+SHARE_OF_MISSES, WITHOUT_AMBIGUOUS = "share of misses", "without ambiguous misses"
+
+
 def is_missed(rank_best: Any) -> Any:
     """True where a rank at best, or an array of them, is a miss; the SQL view ``outcome_states`` says the same.
 

@@ -40,16 +40,17 @@ import pyarrow as pa
 
 from capim.store.connection import retrying, storage_faults
 from capim.store.current import newest_rows
-from capim.store.embedding_store import EmbeddingStore, corpus_part
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.row_types import columns_of
-from capim.store.rows import one_of, read
-from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLES, Float32, Int32
+from capim.store.rows import corpus_part, one_of, read
+from capim.store.schema import AMBIGUOUS, ANALYSES, CORPUS_PARTS, EITHER, SHARE_OF_MISSES, TABLES, Float32, Int32
 from capim.store.sets.reading import open_set
 from capim.store.types import SIDES, digest16
 
 if TYPE_CHECKING:
     import duckdb
+
+    from capim.store.embedding_store import EmbeddingStore
 
 _HEAVY = frozenset({"vector", "vectors", "thumbnail"})
 
@@ -101,7 +102,8 @@ VIEWS: dict[str, str] = {
                   rank_worst > rank_best AND coalesce(n_ranked, 1) > 0 AS tied FROM outcomes""",
     "query_outcomes": f"""SELECT o.*, i.modality AS query_modality, i.image_id AS query_image, i.text AS query_text
            FROM outcomes o LEFT JOIN all_items i ON o.corpus_fingerprint = i.corpus_fingerprint AND o.query_id = i.id
-           AND i.modality = CASE WHEN split_part(o.protocol, '/', 1) IN {_BY_IMAGE} THEN 'image' ELSE 'caption' END""",  # noqa: S608 - our own text
+           AND i.modality = CASE WHEN split_part(o.protocol, '/', 1) IN {_BY_IMAGE}
+           THEN 'image' ELSE 'caption' END""",  # noqa: S608 - our own text
     "sourced_results": """SELECT r.*, i.set_name AS image_set, i.digest AS image_digest,
                   c.set_name AS caption_set, c.digest AS caption_digest
            FROM results r
@@ -109,10 +111,11 @@ VIEWS: dict[str, str] = {
                 AND r.encoder_fingerprint = i.encoder_fingerprint AND i.modality = 'image'
            LEFT JOIN sets c ON r.caption_tag = c.tag AND r.corpus_fingerprint = c.corpus_fingerprint
                 AND r.encoder_fingerprint = c.encoder_fingerprint AND c.modality = 'caption'""",
-    "ambiguous_misses": """SELECT encoder, encoder_fingerprint, corpus, corpus_fingerprint, protocol, feature AS cause,
+    "ambiguous_misses": f"""SELECT encoder, encoder_fingerprint, corpus, corpus_fingerprint, protocol, feature AS cause,
                   unnest(from_json(json_extract(detail, '$.queries'), '["VARCHAR"]')) AS query_id,
                   unnest(from_json(json_extract(detail, '$.sources'), '["VARCHAR"]')) AS sources
-           FROM slices WHERE analysis = 'ambiguous' AND metric = 'share of misses' AND feature <> 'either'""",
+           FROM slices WHERE analysis = '{AMBIGUOUS}' AND metric = '{SHARE_OF_MISSES}'
+                  AND feature <> '{EITHER}'""",  # noqa: S608 - our own text
 }
 """View -> its definition, which names the tables and views that it reads."""
 
@@ -420,6 +423,7 @@ def version_of(store: EmbeddingStore) -> str:
 
     Examples:
         >>> import tempfile
+        >>> from capim.store import EmbeddingStore
         >>> store = EmbeddingStore.open(tempfile.mkdtemp() + "/store", create=True)
         >>> version_of(store) == version_of(store)
         True

@@ -16,11 +16,12 @@ from capim.store.schema import Result
 from capim.store.types import FUSION, MODALITIES, TWO_STAGE, Corpus, EncoderSpec, Modality, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.analysis import Slice, slice_rows
+from capim.tasks.analyses.table import DISTRACTORS
 from capim.tasks.derive import Derived
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import TEXT_TO_IMAGE, Protocol
 from capim.tasks.ranking.cosine import dense_score_rows
 from capim.tasks.ranking.evaluate import Side, by_gallery_size
 from capim.tasks.ranking.maxsim_products import Blocks, gather
@@ -47,7 +48,6 @@ from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
-TEXT_TO_IMAGE = ("t2i/all", "t2i/judged")  # a corpus has one of these: captions of images, or judged documents
 METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
 
 
@@ -152,13 +152,13 @@ def score_distractors(
     evaluations = open_sets(store, sets, [retrieval.protocol.id]).evaluations
     curve = digest16([*evaluations.values(), *digests, asdict(resampling)])
     subject = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
-    if any(curve in str(detail) for detail in store.rows("slices", analysis="distractors", **subject)["detail"]):
+    if any(curve in str(detail) for detail in store.rows("slices", analysis=DISTRACTORS, **subject)["detail"]):
         return 0  # nothing has changed since it was drawn
     captions, resources = vectors_of(store, sets, "caption"), Resources(choose_device(device), memory_bytes)
     slices: list[Slice] = []
     for _, outcomes in by_gallery_size(own, more, captions, retrieval.task, seed=resampling.seed, resources=resources):
         results, n = retrieval.results(outcomes, spec, resampling), int(outcomes.n_gallery.max())
-        shown = result_slices(results, "distractors", f"{n:,} images", {"images": n, "curve": curve})
+        shown = result_slices(results, DISTRACTORS, f"{n:,} images", {"images": n, "curve": curve})
         slices += [replace(each, feature="") for each in shown]
     return retrieval.write_slices(spec, slices)
 

@@ -46,6 +46,13 @@ ORIENTATIONS = {
 """How captions are scored for an image by late interaction, other than ``transposed``: text to image read by column."""
 
 EVERY = "*"  # in place of a language or translator: all of them
+MAIN = T2I_ALL, I2T_ANY = "t2i/all", "i2t/any"
+"""The two protocols of the literature."""
+T2I_FIRST, I2T_ANY5 = "t2i/first", "i2t/any5"
+JUDGED_QUERIES = f"t2i/{JUDGED}"
+TEXT_TO_IMAGE = (T2I_ALL, JUDGED_QUERIES)
+"""Captions of images, and judged documents: a corpus has one of these."""
+ALL_QUADRUPLES = "winoground"
 MACRO, MICRO, ALL_NEGATIVES = "macro", "micro", "all-negatives"  # instead of a category: all of them
 
 CLASS, BALANCED = "class", "class-balanced"
@@ -72,13 +79,13 @@ _FOLDS = ("1,000 images", "Mean of five folds of 1,000 images")
 _CXC = ("CxC", "Also right: what Crisscrossed Captions judged to match")
 _ECCV = ("ECCV", "Also right: what ECCV Caption judged to match")
 _RETRIEVAL = {
-    "t2i/all": ("", "Every caption searches all images"),
-    "t2i/first": ("first captions", "Caption 0 of every image searches all images: a biased sample"),
+    T2I_ALL: ("", "Every caption searches all images"),
+    T2I_FIRST: ("first captions", "Caption 0 of every image searches all images: a biased sample"),
     "t2i/ordinal-mean": ("mean over positions", "Mean over captions 0 to 4 of searching all images"),
     "t2i/1k": _FOLDS,
     "t2i/cxc": _CXC,
     "t2i/eccv": _ECCV,
-    f"t2i/{JUDGED}": ("", "Every query searches all documents; graded judgements"),
+    JUDGED_QUERIES: ("", "Every query searches all documents; graded judgements"),
     f"t2i/{CLASS}": ("classes", "Every class, the mean of its prompts, searches all images"),
     f"t2i/{COMPOSED}": ("image and text", "An image and a text that changes it, added, search all images"),
     f"t2i/{COMPOSED_ALONE}": (
@@ -89,8 +96,8 @@ _RETRIEVAL = {
         "image and text, hard subset",
         "An image and a text search a few images that are hard to tell apart",
     ),
-    "i2t/any": ("", "Every image searches all captions; any of its own counts"),
-    "i2t/any5": ("captions 0 to 4", "Every image searches captions 0 to 4 of every image"),
+    I2T_ANY: ("", "Every image searches all captions; any of its own counts"),
+    I2T_ANY5: ("captions 0 to 4", "Every image searches captions 0 to 4 of every image"),
     "i2t/symmetric-first": ("first captions", "Every image searches caption 0 of every image"),
     "i2t/symmetric-mean": ("mean over positions", "Mean over ordinals 0 to 4 of searching that caption of every image"),
     "i2t/1k": _FOLDS,
@@ -114,6 +121,25 @@ _RETRIEVAL = {
 }
 READING_ORDER = {id_: place for place, id_ in enumerate(_RETRIEVAL)}
 """The protocols of retrieval that are the same on every corpus, in the order in which pages show them."""
+
+
+def language_id(direction: str, language: str = EVERY, translator: str = EVERY, weights: str = "") -> str:
+    """The id of the captions of one language by one translator; with ``*``, of the mean over all of them.
+
+    Examples:
+        >>> language_id("t2i", "de", "google"), language_id("i2t", weights=mean_weights(speakers=True, without="en"))
+        ('t2i/de/google', 'i2t/*/*@speakers-without-en')
+    """
+    return f"{direction}/{language}/{translator}{'@' * bool(weights)}{weights}"
+
+
+def mean_weights(*, speakers: bool = False, without: str | None = None) -> str:
+    """The name of the weights of a mean over languages: by speakers or equal, all languages or all but one."""
+    return "-".join(["speakers"] * speakers + [f"without-{without}"] * bool(without))
+
+
+MEANS = language_id("t2i"), language_id("i2t")
+"""The planned ones of a corpus in several languages."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +227,7 @@ class Protocol:
     @property
     def mean_over_languages(self) -> Protocol:
         """The mean over the languages and translators of this direction."""
-        return Protocol.of(f"{self.direction}/{EVERY}/{EVERY}")
+        return Protocol.of(language_id(self.direction))
 
     @property
     def family(self) -> str:
@@ -280,14 +306,8 @@ class Protocol:
     @property
     def place(self) -> tuple[int, str]:
         """Where it stands among the protocols of a corpus on a page: judged, then the planned ones, then by id."""
-        first = (f"t2i/{JUDGED}", MEANS[0], MAIN[0], MEANS[1], MAIN[1], "winoground")
+        first = (JUDGED_QUERIES, MEANS[0], T2I_ALL, MEANS[1], I2T_ANY, ALL_QUADRUPLES)
         return (first.index(self.id) if self.id in first else len(first), self.id)
-
-
-MAIN = ("t2i/all", "i2t/any")
-"""The two protocols of the literature."""
-MEANS = (f"t2i/{EVERY}/{EVERY}", f"i2t/{EVERY}/{EVERY}")
-"""The planned ones of a corpus in several languages."""
 
 
 @lru_cache(maxsize=4096)
@@ -301,7 +321,7 @@ def _parsed(id_: str) -> Protocol:
         return _of_direction(id_, "t2i", *rest.split("@"))
     if first in ("i2t", "i2i", "t2t"):
         return _of_direction(id_, first, *rest.split("@"))  # type: ignore[arg-type]  # mypy does not narrow by `in`
-    if first == "winoground":
+    if first == ALL_QUADRUPLES:
         about = f"Two images, two captions: {rest}" if rest else "Two images and the caption of each"
         return Protocol(id_, "quadruples", "quadruples", rest, description=about)
     known = {

@@ -22,6 +22,7 @@ from capim.store.schema import Published, Result
 from capim.store.types import digest16
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.metrics import METRICS
+from capim.tasks.protocols import ALL_QUADRUPLES, JUDGED_QUERIES
 
 
 def _ours(names: Mapping[str, str]) -> dict[str, str]:
@@ -121,8 +122,8 @@ def _of_clip_benchmark(model: str, dataset: str, cells: Mapping[str, Any]) -> It
 def _headline(dataset: str, metric: str) -> str:
     """The protocol of a figure that names none, where a metric of ours has only one."""
     if metric.startswith("winoground"):
-        return "winoground"
-    return "t2i/judged" if dataset in JUDGED_TASKS and _OURS.get(metric, metric) in METRICS else ""
+        return ALL_QUADRUPLES
+    return JUDGED_QUERIES if dataset in JUDGED_TASKS and _OURS.get(metric, metric) in METRICS else ""
 
 
 def _of_json(loaded: Any, path: Path) -> Iterator[Published]:
@@ -139,7 +140,7 @@ def _of_json(loaded: Any, path: Path) -> Iterator[Published]:
             task = _vidore(str(dataset))
             numbers = {name: value for name, value in scores.items() if isinstance(value, int | float)}
             for name, value in numbers.items():
-                protocol = "t2i/judged" if task in JUDGED_TASKS and name in _OURS else ""
+                protocol = JUDGED_QUERIES if task in JUDGED_TASKS and name in _OURS else ""
                 yield _row(model, task, name, value, protocol=protocol, metric=_OURS.get(name, name), difference=_TIES)
 
 
@@ -169,7 +170,7 @@ def _of_mteb(loaded: Mapping[str, Any], path: Path) -> Iterator[Published]:
 def _of_their_task(task: str) -> tuple[str, str, Mapping[str, str]] | None:
     """Our corpus, protocol and metrics of a task of MTEB."""
     if task in JUDGED_TASKS:
-        return task, "t2i/judged", _OURS
+        return task, JUDGED_QUERIES, _OURS
     for corpus, known in their_tasks().items():
         if (found := known["tasks"].get(task)) is not None:
             return corpus, found["protocol"], _ours(found.get("scores", NAMES))

@@ -21,7 +21,7 @@ from capim.store.current import newest_rows
 from capim.store.schema import Batch, Result, Slice
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
-from capim.tasks.analyses.table import ANALYSES, Analysis, applying, slices_of
+from capim.tasks.analyses.table import ANALYSES, HARDWARE, Analysis, applying, slices_of
 from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one, page_key
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
@@ -181,7 +181,7 @@ def devices_of(store: EmbeddingStore, corpus: Corpus, run: str = "") -> Work:
     """Return the comparison of how fast encoders were on several devices."""
     batches = store.all(Batch, corpus=corpus.name)
     inputs = [digest16(sorted(batch.batch_id for batch in batches))]
-    subject = {"analysis": "hardware", "corpus": corpus.fingerprint}
+    subject = {"analysis": HARDWARE, "corpus": corpus.fingerprint}
     devices = Derivation(kind="devices", subject=subject, inputs=inputs, settings={}, version="1")
 
     def rows(_: Derivation) -> list[Slice]:

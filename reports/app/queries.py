@@ -36,12 +36,12 @@ from capim.reports.app.state import (
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.explanations import token_words
 from capim.reports.rows.gallery import RankedList, SelectedQuery, relevant_documents
-from capim.reports.rows.report_data import CAUSES, grouped
+from capim.reports.rows.report_data import grouped
 from capim.reports.sections.failures import case_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
 from capim.store.row_types import rows_in
-from capim.store.schema import Outcome, is_found, is_missed, texts
+from capim.store.schema import AMBIGUOUS, CAUSES, Outcome, is_found, is_missed, texts
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import Protocol, language_name
 
@@ -164,7 +164,7 @@ def _slices(snapshot: StoreSnapshot, evaluated: EvaluatedTask) -> list[str]:
     found = [f"shows:{name}" for name in _most_frequent(contents.images["objects"])]
     if queries == "caption":
         found += [f"type:{name}" for name in _most_frequent(contents.captions["query_types"])]
-    causes = {row.feature for row in snapshot.data.slices if row.analysis == "ambiguous"} & {*CAUSES}
+    causes = {row.feature for row in snapshot.data.slices if row.analysis == AMBIGUOUS} & {*CAUSES}
     return [*found, *(f"ambiguous:{cause}" for cause in sorted(causes))]
 
 

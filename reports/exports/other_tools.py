@@ -32,7 +32,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import Result
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
-from capim.tasks.protocols import EVERY, MACRO, Protocol
+from capim.tasks.protocols import ALL_QUADRUPLES, EVERY, I2T_ANY, MACRO, T2I_ALL, Protocol
 
 FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
 NAMES: dict[str, str] = {
@@ -184,11 +184,11 @@ def mteb_language(code: str) -> str:
 DATASETS = {"coco-karpathy": "mscoco_captions", "flickr30k-karpathy": "flickr30k"}
 RETRIEVAL = {
     f"{side}_retrieval_recall@{k}": (protocol, f"R@{k}")
-    for side, protocol in (("image", "t2i/all"), ("text", "i2t/any"))
+    for side, protocol in (("image", T2I_ALL), ("text", I2T_ANY))
     for k in (1, 5, 10)
 }
 WINOGROUND = {
-    field: ("winoground", f"winoground_{score}")
+    field: (ALL_QUADRUPLES, f"winoground_{score}")
     for field, score in (("text_acc", "text"), ("image_acc", "image"), ("acc", "group"))
 }
 FIELDS = ("dataset", "model", "pretrained", "model_fullname", "task", "language", *RETRIEVAL, *WINOGROUND)

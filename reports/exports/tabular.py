@@ -21,7 +21,7 @@ from capim.reports.sections import languages
 from capim.store.files import json_value, write_csv
 from capim.store.row_types import columns_of, table_of
 from capim.store.schema import Result
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import ALL_QUADRUPLES, I2T_ANY, I2T_ANY5, T2I_ALL, T2I_FIRST, Protocol, language_id
 
 SCHEMA_ID = "capim-results/1"
 
@@ -109,7 +109,7 @@ def _type(field: pa.Field) -> dict[str, object]:
     return {**kind, "type": [kind["type"], "null"]} if field.nullable else kind
 
 
-V28_PROTOCOLS = {"T2I": ("t2i/first", "t2i/all"), "I2T": ("i2t/any5", "i2t/any")}
+V28_PROTOCOLS = {"T2I": (T2I_FIRST, T2I_ALL), "I2T": (I2T_ANY5, I2T_ANY)}
 
 
 def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
@@ -124,7 +124,7 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
         value = data.value(corpus, protocol, metric, encoder)
         return f"{100 * value:.1f}" if value is not None else ""
 
-    winoground = next(iter(data.corpus_names(lambda p: p == "winoground")), "")
+    winoground = next(iter(data.corpus_names(lambda p: p == ALL_QUADRUPLES)), "")
     rows: list[dict[str, str]] = []
     for corpus in data.corpus_names(lambda p: p in V28_PROTOCOLS["T2I"]):
         stored = data.protocols(corpus)
@@ -137,7 +137,7 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
                 row[f"{side} Protocol"] = protocol
                 row |= {f"{side} R@{k}": percent(corpus, protocol, f"R@{k}", encoder) for k in (1, 5, 10)}
             for score in ("Text", "Image", "Group"):
-                row[f"Winoground {score}"] = percent(winoground, "winoground", f"winoground_{score.lower()}", encoder)
+                row[f"Winoground {score}"] = percent(winoground, ALL_QUADRUPLES, f"winoground_{score.lower()}", encoder)
             row["QPS"] = f"{speeds[encoder]:.1f}" if encoder in speeds else ""
             row["Architecture"] = "Late-Interaction" if spec.vectors == "multi" else "Dense"
             row["Checkpoint"] = spec.checkpoint
@@ -164,7 +164,10 @@ def coco_sm_files(data: ReportData, name: str) -> dict[str, bytes]:
             lines: list[Line] = [
                 {
                     "language": code,
-                    **{name: data.value(corpus, f"{d}/{code}/{way}", metric, encoder) for name, d, metric in COLUMNS},
+                    **{
+                        name: data.value(corpus, language_id(d, code, way), metric, encoder)
+                        for name, d, metric in COLUMNS
+                    },
                     "meta": way,
                 }
                 for code, way in in_seed_order(languages.language_parts(data, corpus))

@@ -22,7 +22,7 @@ from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
 from capim.reports.rows.report_data import detail_of, grouped
 from capim.store import EmbeddingStore
 from capim.store.row_types import rows_in
-from capim.store.schema import LABEL, Outcome, Result, Slice, is_found, is_missed
+from capim.store.schema import ERRORS, LABEL, Outcome, Result, Slice, is_found, is_missed
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Explanation
 from capim.tasks.protocols import (
@@ -176,7 +176,7 @@ def gallery_tasks(
 ) -> Iterator[GalleryTask]:
     """The tasks of the gallery, by corpus and direction; of a corpus without outcomes there is none."""
     by_corpus = grouped(results, lambda row: row.corpus)
-    errors = [row for row in slices if row.analysis == "errors" and row.feature in EXAMPLES and row.detail]
+    errors = [row for row in slices if row.analysis == ERRORS and row.feature in EXAMPLES and row.detail]
     for corpus, contents in corpora.items():
         by_protocol = grouped(by_corpus[corpus], lambda row: row.protocol)
         for direction, protocols in shown_protocols(by_protocol, contents).items():

@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from capim.store import SealedSet
 from capim.store.errors import without_credentials
 from capim.store.files import json_value
-from capim.store.schema import Batch, Comparison, Import, Published, Ranking, Result, Run, Slice
+from capim.store.schema import (
+    AMBIGUOUS,
+    CAUSES,
+    SHARE_OF_MISSES,
+    WITHOUT_AMBIGUOUS,
+    Batch,
+    Comparison,
+    Import,
+    Published,
+    Ranking,
+    Result,
+    Run,
+    Slice,
+)
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
 from capim.tasks.protocols import Protocol
 
@@ -31,9 +44,8 @@ K = TypeVar("K")
 T = TypeVar("T")
 M = TypeVar("M", Batch, Run)
 
-R1, WITHOUT = "R@1", "R@1 without ambiguous misses"
-SHARE = "share of misses"
-CAUSES = ("annotation", "agreement")  # of ambiguous misses
+R1 = "R@1"
+WITHOUT = f"{R1} {WITHOUT_AMBIGUOUS}"
 _OWN_UNITS = (
     *("skewness", "score margin", "distance of the centres", "negative log likelihood", "mean cosine"),
     *(f"mean cosine of {pair}" for pair in ("two images", "two captions", "an image and a caption")),
@@ -105,11 +117,13 @@ class ReportData:
     def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:
         """Of every ambiguous miss (corpus, protocol, encoder, query id) its causes and their sources.
 
-        A source is empty for ``agreement``; see ``docs/protocols.md`` §5b.
+        A source is empty for ``AGREEMENT``; see ``docs/protocols.md`` §5b.
         """
         marks: dict[tuple[str, str, str, str], dict[str, str]] = {}
         for row in self.slices:
-            if row.analysis == "ambiguous" and row.metric == SHARE and row.feature in CAUSES and row.detail:
+            if row.analysis != AMBIGUOUS or row.metric != SHARE_OF_MISSES:
+                continue
+            if row.feature in CAUSES and row.detail:
                 detail = json.loads(row.detail)
                 for at, query in enumerate(detail["queries"]):
                     key = row.corpus, row.protocol, row.encoder, query

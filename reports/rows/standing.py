@@ -13,7 +13,7 @@ from capim.reports.rows.report_data import ReportData, ShownResult, figure_of, g
 from capim.store.current import compared_encoders
 from capim.store.schema import Comparison, Ranking, Result
 from capim.tasks.metrics.table import RSUM, SHOWN, Figure, headline_of, planned_figures
-from capim.tasks.protocols import Protocol, language_name
+from capim.tasks.protocols import EVERY, Protocol, language_name, mean_weights
 from capim.tasks.statistics.decision import (
     FEW,
     BesideChance,
@@ -228,18 +228,18 @@ def translators(data: ReportData, corpus: str, language: str | None = None) -> l
     return sorted({p.translator for p in protocols if p.is_of_language and language in (None, p.language)})
 
 
-def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str]]:
-    """The results over all languages: a label, and the suffixes of the protocol id and of the metric name."""
+def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str, str]]:
+    """The results over all languages: a label, the translator, the weights, and the suffix of the metric's name."""
     reference = data.corpora[corpus].languages_reference
     labels = []
-    for without, suffix in (("", ""), (f" without {language_name(reference)}", f"without-{reference}")):
-        at = f"@{suffix}" if suffix else ""
-        labels.append((f"all{without}", f"*/*{at}", ""))
+    for said, without in (("", None), (f" without {language_name(reference)}", reference)):
+        equal, by_speakers = mean_weights(without=without), mean_weights(speakers=True, without=without)
+        labels.append((f"all{said}", EVERY, equal, ""))
         if len(ways := translators(data, corpus)) > 1:
-            labels += [(f"{way}{without}", f"*/{way}{at}", "") for way in ways]
-        labels.append((f"by speakers{without}", f"*/*@speakers{'-' if suffix else ''}{suffix}", ""))
+            labels += [(f"{way}{said}", way, equal, "") for way in ways]
+        labels.append((f"by speakers{said}", EVERY, by_speakers, ""))
     shares = (("language", "η² of languages"), ("translator", "η² of translators"), ("residual", "η², residual"))
-    return labels + [(label, f"*/*@without-{reference}", f"_eta2_{key}") for key, label in shares]
+    return labels + [(label, EVERY, mean_weights(without=reference), f"_eta2_{key}") for key, label in shares]
 
 
 def noise(row: Result) -> float | None:

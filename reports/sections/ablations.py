@@ -21,7 +21,7 @@ from capim.reports.rows.report_data import R1, Detail, ReportData, detail_of, gr
 from capim.reports.sections.leaderboard import mains, retrieval_corpora
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
 from capim.store.schema import Slice
-from capim.tasks.analyses.table import headings
+from capim.tasks.analyses.table import headings, looks_of
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 COSTS = {
@@ -34,9 +34,6 @@ COSTS = {
     "x": "setting",
 }
 SHARES = {"tie_share": "tied queries", **{f"equal_at_{n}": f"exact if {n} are re-ranked" for n in (10, 20, 50, 100)}}
-CURVES = frozenset({"truncation", "pca", "pooling", "two-stage", "distractors", "temperature", "threshold"})
-COMBINED = frozenset({"two-stage", "fusion"})  # shown by R@1; the other metrics folded
-COMPRESSION = "approximate-search"
 LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the axis is logarithmic
 
 
@@ -50,23 +47,23 @@ class Ablation(Slice):
 def section(data: ReportData) -> Section:
     """A curve or a table per corpus, protocol, ablation and metric."""
     blocks: list[Block] = []
-    known, elsewhere = headings("ablations"), {*headings("slices"), "ambiguous", REFERENCE}
+    known, elsewhere = headings("ablations"), {*headings("slices"), *headings("failures"), REFERENCE}
     titles = [*known, *sorted({r.analysis for r in data.slices} - known.keys())]  # of packages that are gone, last
     for corpus in retrieval_corpora(data):
         shown = (r for r in _of_corpus(data, corpus) if r.analysis not in elsewhere)
         groups = grouped(shown, lambda r: (r.analysis, r.protocol, r.metric))
         for analysis, protocol, metric in sorted(groups, key=lambda key: (titles.index(key[0]), key)):
-            rows = groups[analysis, protocol, metric]
-            if analysis == COMPRESSION:
+            rows, looks = groups[analysis, protocol, metric], looks_of(analysis)
+            if "points" in looks:
                 order = encoder_order(data, corpus, protocol, metric, rows)
                 for name in order:
                     blocks += _compression(data, corpus, [r for r in rows if r.encoder == name])
                 continue
             table = _table(data, corpus, rows)
-            if analysis in COMBINED and metric != R1:
+            if "R@1 first" in looks and metric != R1:
                 blocks.append(replace(table, folded=table.caption))
             else:
-                blocks.append((_curve(data, table, rows) if analysis in CURVES else None) or table)
+                blocks.append((_curve(data, table, rows) if "curve" in looks else None) or table)
     return Section(
         id="ablations",
         title="Ablations",

@@ -22,14 +22,13 @@ from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
 from capim.store.schema import Slice
 from capim.store.schema import texts as texts_of
-from capim.tasks.analyses.table import headings
+from capim.tasks.analyses.table import headings, looks_of
 from capim.tasks.metrics.table import SHOWN
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
 NO_RESULT = "No headline figure was evaluated, so there is nothing to choose by."
 WORST = 3  # slices
 FURTHER_ON_THE_BOARD = ("R@5", "R@10", "MRR", "mAP@R", *SHOWN["judged"][:1])
-PARTS = ("complexity", "supercategory", "category", "length", "ordinal", "tags", "truncated-captions")
 NAMED = 12  # lines about results at chance
 
 
@@ -321,11 +320,11 @@ def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
     parts: dict[tuple[str, ...], dict[str, Slice]] = {}
     for row in data.slices:
         key, level = figure_of(row), row.level_name
-        shown = row.analysis in PARTS and level != "difference"
-        shown = shown and (level != "without" or row.analysis == "complexity")
+        looks = looks_of(row.analysis)
+        shown = "part" in looks and level != "difference" and (level != "without" or "absence" in looks)
         shown = shown and not standing.at_chance(data, *key, row.encoder)
         if key in tasks and shown and row.value is not None and row.ci_low is not None:
-            named = {"with": row.feature, "without": f"without {row.feature}"}
+            named = {"with": row.feature, "without": f"without {row['feature']}"}
             name = named.get(level) or part_label(row.feature, level)
             parts.setdefault((*key, row.analysis, name), {})[row.encoder] = row
     encoders = [name for name in order if any(name in of for of in parts.values())]

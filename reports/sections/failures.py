@@ -13,10 +13,22 @@ from capim.reports import format as show
 from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
-from capim.reports.rows.report_data import CAUSES, R1, SHARE, WITHOUT, ReportData, detail_of
+from capim.reports.rows.report_data import R1, WITHOUT, ReportData, detail_of
 from capim.reports.sections.slices import encoder_order, slice_cell
 from capim.store.row_types import rows_in
-from capim.store.schema import Caption, Image, Pair, Quadruple
+from capim.store.schema import (
+    AGREEMENT,
+    AMBIGUOUS,
+    ANNOTATION,
+    CAUSES,
+    EITHER,
+    SHARE_OF_MISSES,
+    Caption,
+    Image,
+    Pair,
+    Quadruple,
+)
+from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
 R = TypeVar("R")
@@ -30,7 +42,6 @@ FILTERS = {
     "language": "Language",
     "ambiguous": "Ambiguous by",
 }
-CAUSE_TITLES = {"annotation": "another annotation", "agreement": "agreement of encoders (a suspicion)"}
 DIRECTIONS = ("t2i", "i2t")  # in which another item can be judged to be right, too
 SOURCES = {"same words": "it has a caption with the same words", "same picture": "it is the same picture"}
 
@@ -50,7 +61,7 @@ def section(data: ReportData) -> Section:
 
 def _ambiguous(data: ReportData, corpus: str) -> Table | None:
     """R@1 of all queries beside R@1 without ambiguous misses, for every encoder in both directions."""
-    rows = [r for r in data.slices if r.corpus == corpus and r.analysis == "ambiguous"]
+    rows = [r for r in data.slices if r.corpus == corpus and r.analysis == AMBIGUOUS]
     by_key = {(r.protocol, r.encoder, r.metric, r.feature): r for r in rows}
     keys = [
         (protocol, name)
@@ -65,19 +76,19 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         return absent("cannot be known here") if row is None else slice_cell(data, row)
 
     def marked(key: tuple[str, str], cause: str) -> Cell:
-        row = by_key.get((*key, SHARE, cause))
+        row = by_key.get((*key, SHARE_OF_MISSES, cause))
         if row is None:
-            known = any(by_key.get((*other, SHARE, cause)) for other in keys)
+            known = any(by_key.get((*other, SHARE_OF_MISSES, cause)) for other in keys)
             return counted(0, "misses nothing") if known else absent("cannot be known here")
         return counted(detail_of(row)["ambiguous"], f"of {show.count(row.n_queries, 'miss', 'misses')}")
 
     def misses(key: tuple[str, str]) -> Cell:
-        return counted(next((by_key[k].n_queries for k in by_key if k[:3] == (*key, SHARE)), 0))
+        return counted(next((by_key[k].n_queries for k in by_key if k[:3] == (*key, SHARE_OF_MISSES)), 0))
 
     title = f"{corpus} · R@1 with and without ambiguous misses, percent, with interval"
-    headings = dict(zip((*CAUSES, "either"), ("also annotated", "models agree", "both"), strict=True))
+    headings = dict(zip((*CAUSES, EITHER), ("also annotated", "models agree", "both"), strict=True))
     return pivot(
-        anchor("ambiguous", corpus),
+        anchor(AMBIGUOUS, corpus),
         title,
         keys,
         texts("Encoder", lambda key: key[1]),
@@ -127,7 +138,8 @@ def case_of(data: ReportData, query: SelectedQuery, number: int) -> Case:
         ranked.encoder: data.ambiguous.get((query.corpus, query.protocol, ranked.encoder, query.query_id), {})
         for ranked in query.lists
     }
-    ambiguous = tuple(words for cause, words in CAUSE_TITLES.items() if any(cause in of for of in causes.values()))
+    labels = ANALYSES[AMBIGUOUS].labels.items()
+    ambiguous = tuple(words for cause, words in labels if any(cause in of for of in causes.values()))
     return Case(
         id=f"case-{number}",
         query=text,
@@ -219,10 +231,10 @@ def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: 
             for i, ((item, score), is_right) in enumerate(zip(found, right, strict=True), 1)
         ]
     notes = []
-    if "annotation" in causes:
-        sources = [SOURCES.get(s, f"by the ground truth {s}") for s in causes["annotation"].split(", ")]
+    if ANNOTATION in causes:
+        sources = [SOURCES.get(s, f"by the ground truth {s}") for s in causes[ANNOTATION].split(", ")]
         notes.append(f"Ambiguous: the first is right too ({'; '.join(sources)}).")
-    if "agreement" in causes:
+    if AGREEMENT in causes:
         same = sum(1 for other in query.lists if other.top[:1] and other.top[0][0] == ranked.top[0][0])
         notes.append(f"Ambiguous, a suspicion: {same} of {len(query.lists)} encoders have the same first.")
     return Answer(

@@ -14,7 +14,7 @@ from capim.reports.elements.tables import ColumnOf, T, numbers, pivot, result_ce
 from capim.reports.rows import standing
 from capim.reports.rows.report_data import R1, ReportData
 from capim.reports.rows.standing import MEASURES
-from capim.tasks.protocols import DIRECTION_TITLES, EVERY, Direction, Protocol, language_name
+from capim.tasks.protocols import DIRECTION_TITLES, EVERY, Direction, Protocol, language_id, language_name
 
 LANGUAGE: ColumnOf[str] = texts("Language", lambda code: Cell(text=language_name(code), title=code))
 
@@ -33,7 +33,7 @@ def _corpora(data: ReportData) -> list[str]:
 
 def _encoders(data: ReportData, corpus: str) -> list[str]:
     """The encoders with results on a corpus, the best mean over its languages first."""
-    return [r.encoder for r in data.ranked(corpus, f"t2i/{EVERY}/{EVERY}", R1)] or data.encoder_names(corpus)
+    return [r.encoder for r in data.ranked(corpus, language_id("t2i"), R1)] or data.encoder_names(corpus)
 
 
 def section(data: ReportData) -> Section:
@@ -84,7 +84,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
         for code in codes
         for name in encoders
         for way in ways
-        if (row := data.row(corpus, f"t2i/{code}/{way}", R1, name)) is not None and row.value is not None
+        if (row := data.row(corpus, language_id("t2i", code, way), R1, name)) is not None and row.value is not None
     ]
     cell = max(26, min(60, charts.WIDTH // (len(encoders) * len(ways))))
     shades = alt.Scale(range=[f"{charts.PALETTE[2]}0a", f"{charts.PALETTE[2]}c0"], interpolate="rgb")
@@ -108,7 +108,7 @@ def _heat_map(data: ReportData, corpus: str, encoders: list[str]) -> Chart:
     ]
 
     def column(name: str, way: str) -> ColumnOf[str]:
-        return numbers(way, lambda code: _result(data, corpus, f"t2i/{code}/{way}", R1, name), group=name)
+        return numbers(way, lambda code: _result(data, corpus, language_id("t2i", code, way), R1, name), group=name)
 
     return charts.finish(
         picture,
@@ -132,7 +132,7 @@ def _report(data: ReportData, corpus: str, encoders: list[str]) -> Table:
 
     def cell(row: tuple[str, str, str], direction: str, metric: str) -> Cell:
         encoder, code, way = row
-        return _result(data, corpus, f"{direction}/{code}/{way}", metric, encoder)
+        return _result(data, corpus, language_id(direction, code, way), metric, encoder)
 
     return pivot(
         f"languages-{corpus}-report",
@@ -149,9 +149,9 @@ def _report(data: ReportData, corpus: str, encoders: list[str]) -> Table:
 def _over_all(data: ReportData, corpus: str, encoders: list[str]) -> Table:
     """The stored results over all languages, with their intervals; without rows where none are stored."""
 
-    def cell(of: tuple[str, tuple[str, str, str]], direction: str, metric: str) -> Cell:
-        encoder, (_, protocol, metric_suffix) = of
-        row = data.row(corpus, f"{direction}/{protocol}", f"{metric}{metric_suffix}", encoder)
+    def cell(of: tuple[str, tuple[str, str, str, str]], direction: str, metric: str) -> Cell:
+        encoder, (_, translator, weights, metric_suffix) = of
+        row = data.row(corpus, language_id(direction, EVERY, translator, weights), f"{metric}{metric_suffix}", encoder)
         made, by_noise = result_cell(data, row), None if row is None else standing.noise(row)
         return made if by_noise is None else replace(made, note=f"noise {show.percent(by_noise)}")
 

@@ -21,16 +21,12 @@ from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
 from capim.reports.elements.tables import ColumnOf, absent, anchor, counted, estimate, numbers, pivot, texts
 from capim.reports.rows.report_data import R1, WITHOUT, Detail, ReportData, detail_of, grouped
 from capim.reports.sections.leaderboard import pair_protocols, sliced
-from capim.store.schema import Slice
-from capim.tasks.analyses.table import headings
+from capim.store.schema import ERRORS, Slice
+from capim.tasks.analyses.table import ANALYSES, Look, headings, looks_of
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import ALPHA
 
 CONTRAST = ("with", "without", "difference")
-FOLDED = frozenset({"category", "agreement", "margin", "gap", "baseline"})
-OF_THE_CORPUS = frozenset({"agreement", "baseline"})  # the same for all encoders; stored under one of them
-JOINED = frozenset({"hubs", "gap", "baseline"})  # several metrics in one table
-KINDS = ("hit", "tie", "near miss", "hub", "false negative", "rest")
 
 
 def section(data: ReportData) -> Section:
@@ -216,28 +212,29 @@ def _parts_of(data: ReportData, corpus: str, rows: Sequence[Slice]) -> list[Tabl
     tables: list[Table] = []
     first = sliced(data, corpus)[:1]
     for analysis in headings("slices"):
-        own = (r for r in rows if r.analysis == analysis)
-        groups = grouped(own, lambda r: (r.protocol, "" if r.analysis in JOINED else r.metric))
+        looks, own = looks_of(analysis), (r for r in rows if r.analysis == analysis)
+        groups = grouped(own, lambda r: (r.protocol, "" if "joined" in looks_of(r.analysis) else r.metric))
         for protocol, metric in sorted(groups, key=lambda key: (Protocol.of(key[0]).direction == "i2t", key)):
             group = SliceGroup(data, corpus, analysis, protocol, metric, groups[protocol, metric])
-            made = SPECIAL.get(analysis, _parts)(group)
-            opened = analysis not in FOLDED and (protocol in first or Protocol.of(protocol).is_all_quadruples)
+            made = next((SPECIAL[look] for look in looks if look in SPECIAL), _parts)(group)
+            opened = "folded" not in looks and (protocol in first or Protocol.of(protocol).is_all_quadruples)
             tables += made if opened else [replace(t, folded=t.folded or t.caption) for t in made]
     return tables
 
 
 def _parts(group: SliceGroup) -> list[Table]:
     """One row per part, one column per encoder."""
-    names = group.encoders(group.rows[0].metric)
-    columns = {"all encoders": names[0]} if group.analysis in OF_THE_CORPUS else {name: name for name in names}
+    names = group.encoders(group.rows[0]["metric"])
+    of_corpus = "of the corpus" in looks_of(group.analysis)
+    columns = {"all encoders": names[0]} if of_corpus else {name: name for name in names}
     by_key = {(r.encoder, r.metric, r.feature, r.level_name): r for r in group.rows}
 
     def position(part: tuple[str, str, str]) -> tuple[object, ...]:
         metric, feature, level = part
         number = re.search(r"\d+", level)  # 5-9 stands before 10-14
         natural = float(number[0]) if number else math.inf, level
-        if group.analysis == "errors":
-            return (*KINDS, feature).index(feature), feature, metric, natural
+        if group.analysis == ERRORS:
+            return (*ANALYSES[ERRORS].labels, feature).index(feature), feature, metric, natural
         return metric, feature, natural
 
     parts = sorted({key[1:] for key in by_key}, key=position)
@@ -327,8 +324,4 @@ def _listed(
     return [table] if rows else []
 
 
-SPECIAL: dict[str, Callable[[SliceGroup], list[Table]]] = {
-    "disagreement": _disagreement,
-    "hubs": _hubs,
-    "families": _families,
-}
+SPECIAL: dict[Look, Callable[[SliceGroup], list[Table]]] = {"matrix": _disagreement, "hubs": _hubs, "pairs": _families}

@@ -15,6 +15,16 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from capim.store.schema import (
+    AGREEMENT,
+    AMBIGUOUS,
+    ANNOTATION,
+    CAUSES,
+    EITHER,
+    ERRORS,
+    SHARE_OF_MISSES,
+    WITHOUT_AMBIGUOUS,
+)
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import METRIC, AnalysisInput, QueryValues, Slice, mean_slices
 from capim.tasks.analyses.gallery import K, is_hub, k_occurrence
@@ -23,10 +33,7 @@ from capim.tasks.protocols import Direction
 from capim.tasks.ranking.layout import layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 
-ANALYSIS = "ambiguous"
-WITHOUT = f"{METRIC} without ambiguous misses"
-SHARE = "share of misses"
-CAUSES = ("annotation", "agreement")
+WITHOUT = f"{METRIC} {WITHOUT_AMBIGUOUS}"
 FEWEST = 3  # encoders that agree; so many are needed for a suspicion at all
 MOST = 2 / 3  # of the encoders with result lists
 NEAR = 10  # the last rank of a near miss
@@ -55,15 +62,15 @@ def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
         return
     hits = known.values(METRIC)
     rows = [QueryValues(name, "all queries", hits[at]) for at, name in enumerate(known.encoders)]
-    yield from mean_slices(known, ANALYSIS, rows, metric=METRIC, share=True)
+    yield from mean_slices(known, AMBIGUOUS, rows, metric=METRIC, share=True)
     kept, shares = [], []
-    for cause, marked in {**causes, "either": np.any(list(causes.values()), axis=0)}.items():
+    for cause, marked in {**causes, EITHER: np.any(list(causes.values()), axis=0)}.items():
         for at, (name, outcomes) in enumerate(known.outcomes.items()):
             missed = outcomes.missed
             detail: dict[str, object] = {"ambiguous": int(marked[at].sum()), "misses": int(missed.sum())}
             if cause in CAUSES:
                 detail["queries"] = [str(query) for query in outcomes.query_ids[marked[at]]]
-            if cause == "annotation":
+            if cause == ANNOTATION:
                 says = sources[name].items()
                 detail["sources"] = [
                     ", ".join(source for source, right in says if right[query]) for query in np.flatnonzero(marked[at])
@@ -72,8 +79,8 @@ def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
                 kept.append(QueryValues(name, cause, np.where(marked[at], np.nan, hits[at])))
             if missed.any():
                 shares.append(QueryValues(name, cause, np.where(missed, marked[at], np.nan), detail))
-    yield from mean_slices(known, ANALYSIS, kept, metric=WITHOUT, share=True)
-    yield from mean_slices(known, ANALYSIS, shares, metric=SHARE, share=True)
+    yield from mean_slices(known, AMBIGUOUS, kept, metric=WITHOUT, share=True)
+    yield from mean_slices(known, AMBIGUOUS, shares, metric=SHARE_OF_MISSES, share=True)
 
 
 def without_ambiguous(data: AnalysisInput) -> AnalysisInput | None:
@@ -104,10 +111,10 @@ def causes_of(data: AnalysisInput) -> tuple[dict[str, NDArray[np.bool_]], dict[s
     sources = {name: first_is_right(outcomes, data.corpus) for name, outcomes in data.outcomes.items()}
     causes = {}
     if all(sources.values()):
-        causes["annotation"] = missed & np.stack([np.any(list(by.values()), axis=0) for by in sources.values()])
+        causes[ANNOTATION] = missed & np.stack([np.any(list(by.values()), axis=0) for by in sources.values()])
     if len(missed) >= FEWEST:
         first = np.stack([top_ords[:, 0] for _, _, top_ords in data.with_lists()])
-        causes["agreement"] = missed & (agreeing(first) >= max(FEWEST, MOST * len(first)))
+        causes[AGREEMENT] = missed & (agreeing(first) >= max(FEWEST, MOST * len(first)))
     return causes, sources
 
 
@@ -279,7 +286,7 @@ def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
             share = int(kind.sum()) / n_errors if n_errors else 0.0
             examples = clearest(outcomes, kind, outcomes.rank_best)
             rows.append(QueryValues(encoder, name, kind, {"share_of_misses": share, "examples": examples}))
-    yield from mean_slices(data, "errors", rows, metric="share of queries")
+    yield from mean_slices(data, ERRORS, rows, metric="share of queries")
 
 
 def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] | None) -> dict[str, NDArray[np.bool_]]:

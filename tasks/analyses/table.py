@@ -8,19 +8,24 @@ row here; or an :class:`Analysis` that a package of your own names in an entry p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import Plugin, PluginTable
+from capim.store.schema import AGREEMENT, AMBIGUOUS, ANNOTATION, ERRORS
 from capim.store.types import FUSION, TWO_STAGE
 from capim.tasks.protocols import Direction, Kind, Protocol
 
-Section: TypeAlias = Literal["slices", "ablations"]
+Section: TypeAlias = Literal["slices", "ablations", "failures"]
+Look: TypeAlias = Literal[
+    "folded", "of the corpus", "joined", "curve", "points", "R@1 first", "part", "absence", "matrix", "hubs", "pairs"
+]
 Need: TypeAlias = Literal["vectors", "specs", "truncated"]
 
+HARDWARE, DISTRACTORS = "hardware", "distractors"
 _RETRIEVAL: frozenset[Kind] = frozenset({"retrieval"})
 
 
@@ -41,6 +46,12 @@ class Analysis:
         of_parts: Its slices are means over parts of the queries. It slices any metric of queries, and R@1 a second time
             without the ambiguous misses; these depend on all encoders.
         section: Where the report shows it.
+        looks: Name of a table -> how the report shows it. ``folded``; ``of the corpus``: equal for all encoders, and
+            stored under one; ``joined``: several metrics in one table; ``curve``: over a numeric setting; ``points``:
+            over bytes and seconds; ``R@1 first``: the other metrics folded; ``part``: may be among the worst slices of
+            the first screen, ``absence`` also without the feature; ``matrix``, ``hubs``, ``pairs``: in a form of its
+            own.
+        labels: Feature of its slices -> its words for readers, in the order of the page; empty: the features, by name.
         on_request: Whether it runs only when it is named.
         part_of: The analysis whose name asks for this one too.
         measures: Whether the same input may get other slices: what is trained at random, or is a time.
@@ -58,6 +69,8 @@ class Analysis:
     version: int | str = 1
     of_parts: bool = False
     section: Section = "slices"
+    looks: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     on_request: bool = False
     part_of: str = ""
     measures: bool = False
@@ -117,6 +130,26 @@ def _of_package(plugin: Plugin, found: object) -> Analysis:
     return replace(found, function=function, version=f"{found.version} of {plugin.package} {plugin.version}")
 
 
+_LOOKS: Mapping[str, tuple[Look, ...]] = {
+    "complexity": ("part", "absence"),
+    "length": ("part",),
+    "ordinal": ("part",),
+    "supercategory": ("part",),
+    "category": ("part", "folded"),
+    "agreement": ("folded", "of the corpus"),
+    "truncated-captions": ("part",),
+    "disagreement": ("matrix",),
+    "tags": ("part",),
+    "baseline": ("folded", "of the corpus", "joined"),
+    "hubs": ("joined", "hubs"),
+    "families": ("pairs",),
+    "margin": ("folded",),
+    "gap": ("folded", "joined"),
+    "approximate-search": ("points",),
+    TWO_STAGE: ("curve", "R@1 first"),
+    FUSION: ("R@1 first",),
+    **dict.fromkeys((DISTRACTORS, "truncation", "pca", "pooling", "temperature", "threshold"), ("curve",)),
+}
 _T2I: frozenset[Direction] = frozenset({"t2i"})
 _LABELS: frozenset[Kind] = frozenset({"labels"})
 _VECTORS: frozenset[Need] = frozenset({"vectors"})
@@ -125,15 +158,17 @@ _VECTORS_AND_SPECS: frozenset[Need] = frozenset({"vectors", "specs"})
 
 def _own(name: str, function: str | None, tables: str | Mapping[str, str], **facts: Any) -> Analysis:
     """An analysis of capim; one with a single table of its own name gives the heading of that alone."""
-    return Analysis(name, function, {name: tables} if isinstance(tables, str) else tables, **facts)
+    headings = {name: tables} if isinstance(tables, str) else tables
+    looks = {table: _LOOKS[table] for table in headings if table in _LOOKS}
+    return Analysis(name, function, headings, looks=looks, **facts)
 
 
 _ablation = partial(_own, section="ablations", of_languages=False)
 _OF_OTHER_COMMANDS = {
-    "hardware": "Other hardware",
+    HARDWARE: "Other hardware",
     TWO_STAGE: "Retrieve with one, re-rank with another",
     FUSION: "Fused scores",
-    "distractors": "More images in the gallery, relevant to nothing",
+    DISTRACTORS: "More images in the gallery, relevant to nothing",
 }
 _FORMS = {
     "precision": "Precision of the stored vectors",
@@ -171,7 +206,13 @@ _OWN = (
         kinds=frozenset({"judged"}),
         directions=_T2I,
     ),
-    _own("errors", "misses:error_kinds", "Kinds of errors", kinds=_LABELS | {"retrieval", "judged"}),
+    _own(
+        ERRORS,
+        "misses:error_kinds",
+        "Kinds of errors",
+        kinds=_LABELS | {"retrieval", "judged"},
+        labels={kind: kind for kind in ("hit", "tie", "near miss", "hub", "false negative", "rest")},
+    ),
     _own("disagreement", "misses:disagreement", "Correct where another encoder is wrong", scope="all encoders"),
     _own("tags", "content:tags", "By tag", kinds=frozenset({"quadruples"}), of_parts=True),
     _own(
@@ -235,7 +276,14 @@ _OWN = (
         "temperatures", "calibration:temperatures", {"temperature": "Temperature and calibration"}, needs=_VECTORS
     ),
     _ablation("thresholds", "calibration:thresholds", {"threshold": "Answering only above a threshold"}),
-    _ablation("ambiguous", "misses:ambiguous", "Ambiguous", scope="all encoders", of_languages=True),
+    _own(
+        AMBIGUOUS,
+        "misses:ambiguous",
+        "Ambiguous",
+        scope="all encoders",
+        section="failures",
+        labels={ANNOTATION: "another annotation", AGREEMENT: "agreement of encoders (a suspicion)"},
+    ),
     _ablation("resampled-gallery", "gallery:resampled_gallery", "Resampled gallery", on_request=True),
 )
 ANALYSES = PluginTable("capim.analyses", {analysis.name: analysis for analysis in _OWN}, _of_package)
@@ -250,6 +298,11 @@ def headings(section: Section) -> dict[str, str]:
         if analysis.section == section
         for table, heading in analysis.tables.items()
     }
+
+
+def looks_of(table: str) -> tuple[Look, ...]:
+    """How the report shows a table of slices; nothing for one of a package that is gone."""
+    return next((analysis.looks.get(table, ()) for analysis in ANALYSES.values() if table in analysis.tables), ())
 
 
 def of_parts() -> list[str]:

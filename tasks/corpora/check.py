@@ -23,7 +23,7 @@ from capim.tasks.corpora.files import some
 from capim.tasks.corpora.images.image_files import Missing, is_image_name
 from capim.tasks.corpora.layouts import Recognised, toml_lines
 from capim.tasks.corpora.subset import index_images
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import unequal_weights
 
@@ -247,8 +247,8 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
     if usable.languages_reference not in facts["languages"] and len(facts["languages"]) > 1:
         lines.append(f"no captions in the reference language {usable.languages_reference!r}: no cross-lingual metrics")
     if (n_languages := len({language for language, _ in usable.parts})) > 1:
-        main = Protocol.of("t2i/all").on(usable).captions
-        takes = f"t2i/all, i2t/any and RSUM take the {main}" if main else "there is no t2i/all, i2t/any and RSUM"
+        main = Protocol.of(MAIN[0]).on(usable).captions
+        takes = f"{', '.join(MAIN)} and RSUM take the {main}" if main else f"there is no {', '.join(MAIN)} and RSUM"
         lines.append(f"captions in {n_languages} languages: planned are the means, t2i/*/* and i2t/*/*; {takes}")
     return lines
 

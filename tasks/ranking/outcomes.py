@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from capim.store.row_types import columns_of
 from capim.store.schema import Outcome, is_found, is_missed
 from capim.store.vectors import offsets_of, positions_within
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import I2T_ANY, Protocol
 
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
@@ -235,7 +235,7 @@ def _values(column: pa.ChunkedArray, name: str) -> NDArray[Any] | None:
     return matrix
 
 
-def outcomes_of(ranks: Sequence[Sequence[int]], *, n_gallery: int = 1000, protocol: str = "i2t/any") -> Outcomes:
+def outcomes_of(ranks: Sequence[Sequence[int]], *, n_gallery: int = 1000, protocol: str = I2T_ANY) -> Outcomes:
     """Outcomes without ties from the ranks of each query's relevant items, ascending; every query its own image.
 
     Examples:

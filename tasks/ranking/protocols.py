@@ -21,17 +21,24 @@ from capim.store.schema import COMPOSED, JUDGED, LABEL, REVISITED, SIMILARITY, S
 from capim.store.types import Corpus, VectorKind
 from capim.tasks.protocols import (
     ALL_NEGATIVES,
+    ALL_QUADRUPLES,
     BALANCED,
     CLASS,
     COMPOSED_ALONE,
     COMPOSED_SUBSET,
+    I2T_ANY,
+    I2T_ANY5,
+    JUDGED_QUERIES,
     MACRO,
     MICRO,
     ORIENTATIONS,
     PACKAGES,
     REVISITED_GRADES,
+    T2I_ALL,
+    T2I_FIRST,
     Protocol,
     ProtocolRule,
+    language_id,
 )
 from capim.tasks.ranking import tasks as builders
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, layout_of, once
@@ -48,9 +55,8 @@ _PAIR_FAMILIES: dict[str, builders.Together] = {
     "negbench": "caption_id",
 }
 _QUADRUPLES_ONLY = ("bivlc", "mmvp-vlm")  # their images and captions repeat, or say too little to be found among all
-_JUDGED = f"t2i/{JUDGED}"
-_ORIENTED = [f"i2t/any@{orientation}" for orientation in ORIENTATIONS]
-TREC_EVAL = f"{_JUDGED}@trec_eval"
+_ORIENTED = [f"{I2T_ANY}@{orientation}" for orientation in ORIENTATIONS]
+TREC_EVAL = f"{JUDGED_QUERIES}@trec_eval"
 """The protocol of imported runs in trec_eval's order; only where it is named."""
 _JUDGED_FIVE = ("cxc", "eccv")  # their annotators saw COCO's captions 0 to 4
 
@@ -161,17 +167,17 @@ _own = builders.own_items
 PROTOCOLS: dict[str, ProtocolRule] = {
     rule.protocol.id: rule
     for rule in (
-        _rule("t2i/all", _own, _retrieval),
-        _rule("i2t/any", _own, _retrieval),
-        _rule("t2i/first", partial(_own, below=1), _retrieval, _multi_positive),
-        _rule("i2t/any5", partial(_own, below=FIVE), _retrieval, _five),
+        _rule(T2I_ALL, _own, _retrieval),
+        _rule(I2T_ANY, _own, _retrieval),
+        _rule(T2I_FIRST, partial(_own, below=1), _retrieval, _multi_positive),
+        _rule(I2T_ANY5, partial(_own, below=FIVE), _retrieval, _five),
         _rule("i2t/symmetric-first", partial(_own, below=1), _retrieval, _multi_positive),
         _rule("t2i/ordinal-mean", partial(_own, below=FIVE), _retrieval, _five),
         _rule("i2t/symmetric-mean", builders.images_to_each_ordinal, _retrieval, _five),
         _rule("t2i/1k", builders.in_folds, _retrieval, _five, _folds),
         _rule("i2t/1k", builders.in_folds, _retrieval, _five, _folds),
-        _rule(_JUDGED, builders.judged, _graded),
-        _rule("winoground", builders.quadruples, _quadruples),
+        _rule(JUDGED_QUERIES, builders.judged, _graded),
+        _rule(ALL_QUADRUPLES, builders.quadruples, _quadruples),
         _rule(f"i2t/{CLASS}", builders.classes, _labelled),
         _rule(f"i2t/{BALANCED}", partial(builders.classes, balanced=True), _labelled, _one_label),
         _rule(f"t2i/{CLASS}", builders.classes, _labelled, _several_labels),
@@ -193,7 +199,7 @@ PROTOCOLS: dict[str, ProtocolRule] = {
 def rules_for(layout: CorpusLayout) -> list[ProtocolRule]:
     """Every protocol that this corpus could have: those of the tables, its languages, ground truths and categories."""
     return [
-        *(rule for name, rule in PROTOCOLS.items() if name != _JUDGED),
+        *(rule for name, rule in PROTOCOLS.items() if name != JUDGED_QUERIES),
         *PACKAGES.values(),
         *_tags(layout),
         *_languages(layout),
@@ -214,7 +220,7 @@ def _tags(layout: CorpusLayout) -> list[ProtocolRule]:
     names = {re.sub(r"[^A-Za-z0-9._-]+", "-", tag): tag for tag in tags}
     return [
         _rule(
-            f"winoground/{name}",
+            f"{ALL_QUADRUPLES}/{name}",
             partial(builders.quadruples, tag=tag),
             description=f"Two images, two captions: {tag}",
             on_request=len(names) > _MANY_CATEGORIES,
@@ -226,7 +232,7 @@ def _tags(layout: CorpusLayout) -> list[ProtocolRule]:
 def _languages(layout: CorpusLayout) -> list[ProtocolRule]:
     """One protocol per direction, language and translator, where there is more than one part."""
     return [
-        _rule(f"{direction}/{'/'.join(part)}", partial(_own, part=part))
+        _rule(language_id(direction, *part), partial(_own, part=part))
         for part in (layout.parts if len(layout.parts) > 1 else ())
         for direction in ("t2i", "i2t")
     ]
@@ -250,10 +256,12 @@ def _ground_truths(layout: CorpusLayout) -> list[ProtocolRule]:
 def _judged(layout: CorpusLayout) -> list[ProtocolRule]:
     """``t2i/judged`` with the corpus' headline, and where its queries are in several languages one for each."""
     corpus = layout.corpus
-    rules = [PROTOCOLS[_JUDGED]]
+    rules = [PROTOCOLS[JUDGED_QUERIES]]
     languages = _judged_languages(layout)
     if len(languages) > 1:
-        rules += [_rule(f"{_JUDGED}/{language}", partial(builders.judged, language=language)) for language in languages]
+        rules += [
+            _rule(f"{JUDGED_QUERIES}/{language}", partial(builders.judged, language=language)) for language in languages
+        ]
     return [replace(r, protocol=replace(r.protocol, main_metric=corpus.main_metric)) for r in rules]
 
 
@@ -278,7 +286,7 @@ def _pairs(layout: CorpusLayout) -> list[ProtocolRule]:
 
 def with_orientations(protocols: Sequence[Protocol]) -> tuple[Protocol, ...]:
     """The protocols of a multi-vector encoder: ``i2t/any`` also in the two other orientations (§2)."""
-    oriented = _ORIENTED if any(protocol.id == "i2t/any" for protocol in protocols) else ()
+    oriented = _ORIENTED if any(protocol.id == I2T_ANY for protocol in protocols) else ()
     return (*protocols, *map(Protocol.of, oriented))
 
 

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from capim.store.schema import Result, Slice
 from capim.store.types import EncoderSpec, canonical_json, digest16
+from capim.tasks.protocols import ALL_QUADRUPLES, I2T_ANY, I2T_ANY5, JUDGED_QUERIES, T2I_ALL, T2I_FIRST, language_id
 
 Verdict: TypeAlias = Literal["reproduced", "other protocol", "suspect", "not compared", "no reference"]
 
@@ -44,19 +45,19 @@ _METRIC_NAMES = {"text": "winoground_text", "image": "winoground_image", "group"
 _RELATED = {
     # (ours, published): the range of ours minus published. The first caption is a biased draw, 2-3 points lower; the
     # ten sixth captions of COCO hardly matter
-    ("t2i/first", "t2i/all"): (-0.035, -0.005),
-    ("i2t/any5", "i2t/any"): (-0.005, 0.005),
+    (T2I_FIRST, T2I_ALL): (-0.035, -0.005),
+    (I2T_ANY5, I2T_ANY): (-0.005, 0.005),
 }
 _FLOAT_NOISE = 1e-9
 _HEADLINES = ("R@1", "winoground_text", "winoground_image", "winoground_group")
 
 
 _BEST_KNOWN = (
-    ("coco-karpathy", "t2i/all", "R@1"),
-    ("flickr30k-karpathy", "t2i/all", "R@1"),
-    ("winoground", "winoground", "winoground_group"),
-    ("VidoreDocVQARetrieval", "t2i/judged", "nDCG@5"),
-    ("coco-sm", "t2i/en/google", "R@1"),
+    ("coco-karpathy", T2I_ALL, "R@1"),
+    ("flickr30k-karpathy", T2I_ALL, "R@1"),
+    ("winoground", ALL_QUADRUPLES, "winoground_group"),
+    ("VidoreDocVQARetrieval", JUDGED_QUERIES, "nDCG@5"),
+    ("coco-sm", language_id("t2i", "en", "google"), "R@1"),
 )
 """Of these the first that is published for a model stands in the list of models."""
 
@@ -106,7 +107,7 @@ def judge_figure(
         only by the seed and not reproduced or with a known fault.
 
     Examples:
-        >>> table = [Published("m", "coco-karpathy", "t2i/all", "R@1", 0.5421, "a table")]
+        >>> table = [Published("m", "coco-karpathy", T2I_ALL, "R@1", 0.5421, "a table")]
         >>> of = dict(checkpoint="m", corpus="coco-karpathy", metric="R@1", references=table)
         >>> [judge_figure(value, protocol="t2i/all", **of).verdict for value in (0.5440, 0.354)]
         ['reproduced', 'suspect']
@@ -165,7 +166,7 @@ def published_name(checkpoint: str, references: Iterable[Published]) -> str:
 
     Examples:
         >>> names = ("open_clip:ViT-B-32/laion400m", "laion/H-14")
-        >>> table = [Published(name, "c", "t2i/all", "R@1", 0.5, "a table") for name in names]
+        >>> table = [Published(name, "c", T2I_ALL, "R@1", 0.5, "a table") for name in names]
         >>> [published_name(name, table) for name in ("ViT-B-32/laion400m", "hf-hub:laion/H-14", "hf-hub:apple/DFN5B")]
         ['open_clip:ViT-B-32/laion400m', 'laion/H-14', 'hf-hub:apple/DFN5B']
     """

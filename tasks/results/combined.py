@@ -31,7 +31,7 @@ from capim.tasks.metrics.crosslingual import eta_squared, language_weights, nois
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure
-from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.protocols import EVERY, MAIN, Protocol, language_id, mean_weights
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.comparison import ComparedFigure
 from capim.tasks.results.summary import Evaluated, Source, result_row, tie_share
@@ -110,13 +110,10 @@ def language_means(parts: Sequence[LanguagePart], reference: str) -> Iterator[tu
     for translator in [None, *(translators if len(translators) > 1 else [])]:
         spoken = {language for language, by in languages if translator in (None, by)}
         for without in left_out if spoken - {reference} else [None]:
-            suffix = f"@without-{without}" if without else ""
-            yield (
-                f"{direction}/*/{translator or '*'}{suffix}",
-                language_weights(languages, translator=translator, without=without),
-            )
+            weights = language_weights(languages, translator=translator, without=without)
+            yield language_id(direction, EVERY, translator or EVERY, mean_weights(without=without)), weights
     for without in left_out:
-        protocol = f"{direction}/*/*@speakers" + (f"-without-{without}" if without else "")
+        protocol = language_id(direction, weights=mean_weights(speakers=True, without=without))
         try:
             yield protocol, language_weights(languages, without=without, speakers=True)
         except ValueError as error:
@@ -191,7 +188,7 @@ def _eta_squared(
         for source, share in shares.items():
             yield row_of(
                 Interval(value=float("nan"), reason=reason),
-                protocol=f"{parts[0].protocol.direction}/*/*@without-{reference}",
+                protocol=language_id(parts[0].protocol.direction, weights=mean_weights(without=reference)),
                 metric=f"{metric}_eta2_{source}",
                 value=share,
                 n_queries=n_queries,

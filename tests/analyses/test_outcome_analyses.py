@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from capim.store.errors import RequestError
+from capim.store.schema import SHARE_OF_MISSES
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.calibration import score_margin, score_margins
 from capim.tasks.analyses.gallery import _never_without, _skewness_without, hubs, skewness
 from capim.tasks.analyses.misses import (
-    SHARE,
     WITHOUT,
     ambiguous,
     confusable_images,
@@ -206,7 +206,7 @@ def other_truth(query: int, item: int) -> Corpus:
 
 def test_a_miss_that_another_ground_truth_calls_right_is_ambiguous_and_the_headline_stays() -> None:
     slices = list(ambiguous(subject(other_truth(3, 5), a=wrong((3, 5), (4, 5)))))
-    share = row(slices, "annotation", SHARE)
+    share = row(slices, "annotation", SHARE_OF_MISSES)
     assert (share.interval.value, share.n_queries, share.n_clusters) == (0.5, 2, 2)
     assert share.detail == {"ambiguous": 1, "misses": 2, "queries": ["c3-0"], "sources": ["cxc"]}
     headline, kept = row(slices, "all queries", "R@1"), row(slices, "annotation", WITHOUT)
@@ -242,15 +242,15 @@ def test_the_same_words_or_the_same_picture_make_another_item_right_in_both_dire
 def test_what_most_of_three_or_more_encoders_choose_is_a_suspicion() -> None:
     miss = wrong((3, 5))
     three = list(ambiguous(subject(a=miss, b=miss, c=miss)))
-    assert row(three, "agreement", SHARE).detail == {"ambiguous": 1, "misses": 1, "queries": ["c3-0"]}
+    assert row(three, "agreement", SHARE_OF_MISSES).detail == {"ambiguous": 1, "misses": 1, "queries": ["c3-0"]}
     assert row(three, "agreement", WITHOUT).interval.value == 1
     two_of_three = ambiguous(subject(a=miss, b=miss, c=wrong((3, 6))))
-    assert row(two_of_three, "agreement", SHARE).interval.value == 0
+    assert row(two_of_three, "agreement", SHARE_OF_MISSES).interval.value == 0
     five: dict[str, Any] = {**dict.fromkeys("abc", miss), "d": wrong((3, 6)), "e": np.eye(N)}
-    assert row(ambiguous(subject(**five)), "agreement", SHARE).interval.value == 0
+    assert row(ambiguous(subject(**five)), "agreement", SHARE_OF_MISSES).interval.value == 0
     slices = list(ambiguous(subject(**{**five, "d": miss})))
-    assert row(slices, "agreement", SHARE).interval.value == 1
-    assert "e" not in {s.encoder for s in slices if s.metric == SHARE}  # it misses nothing
+    assert row(slices, "agreement", SHARE_OF_MISSES).interval.value == 1
+    assert "e" not in {s.encoder for s in slices if s.metric == SHARE_OF_MISSES}  # it misses nothing
     assert list(ambiguous(subject(a=miss, b=miss))) == []  # two encoders, and no other annotation
 
 
@@ -292,7 +292,7 @@ def test_ambiguous_misses_of_shapes_are_those_that_a_brute_force_reading_of_the_
         caption, picture = (query, first) if protocol == "t2i/all" else (first, query)
         if is_true(str(text[caption]), parse_scene(str(image[picture]).partition(".")[0])):
             expected.append(str(outcomes.query_ids[at]))
-    detail = row(ambiguous(data), "annotation", SHARE).detail
+    detail = row(ambiguous(data), "annotation", SHARE_OF_MISSES).detail
     assert (detail["queries"], detail["ambiguous"]) == (expected, len(expected))
     assert len(expected) > 10
 

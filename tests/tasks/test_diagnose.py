@@ -12,9 +12,9 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.rows import delete
+from capim.store.schema import SHARE_OF_MISSES
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
-from capim.tasks.analyses.misses import SHARE
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.report import diagnose_corpus
@@ -85,7 +85,7 @@ def test_sql_lists_the_ambiguous_misses_that_the_slices_count(tmp_path: Path, co
     ).to_pylist()
     stored = {
         (row["encoder"], row["protocol"], row["feature"]): json.loads(row["detail"])["ambiguous"]
-        for row in store.rows("slices", analysis="ambiguous", metric=SHARE).to_pylist()
+        for row in store.rows("slices", analysis="ambiguous", metric=SHARE_OF_MISSES).to_pylist()
         if row["feature"] != "either"
     }
     assert {(r["encoder"], r["protocol"], r["cause"]): r["n"] for r in listed} == {k: n for k, n in stored.items() if n}

@@ -34,7 +34,7 @@ from capim.store.sets.matching import Items, key_of, left_out_of
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import read_json_lines
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import JUDGED_QUERIES, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import TREC_EVAL, build_tasks, select_protocols
 from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
@@ -335,7 +335,7 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
         left_out |= dict.fromkeys(told, "")
         items_too = f", their items by {of_items}" if of_items != "ids" else ""
         how.append(f"{task.protocol.id}: {len(run):,} queries matched by their {of_queries}{items_too}")
-        if task.protocol.id == f"t2i/{JUDGED}":
+        if task.protocol.id == JUDGED_QUERIES:
             found.append(trec_eval_outcomes(own, task, corpus))
     if faults:
         raise RequestError(faults)

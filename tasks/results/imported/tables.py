@@ -51,7 +51,7 @@ from capim.store.sets.matching import (
 from capim.store.types import Corpus, Modality
 from capim.store.vectors import positions_within
 from capim.tasks.metrics.compositional import text_and_image
-from capim.tasks.protocols import ALL_NEGATIVES, MAIN
+from capim.tasks.protocols import ALL_NEGATIVES, JUDGED_QUERIES, MAIN
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, build_tasks, protocols_of, select_protocols
 from capim.tasks.ranking.ranker import choice_outcomes
@@ -536,7 +536,7 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
         RequestError: They are both, neither or missing.
     """
     judged = pc.any(pc.equal(corpus.relevance["ground_truth"], pa.scalar(JUDGED))).as_py()
-    headlines = {"captions": f"t2i/{JUDGED}" if judged else MAIN[0], "images": MAIN[1]}
+    headlines = {"captions": JUDGED_QUERIES if judged else MAIN[0], "images": MAIN[1]}
     sides: dict[str, Modality] = {"captions": "caption", "images": "image"}
     of_kind = {
         kind: [by_id(texts(getattr(corpus, kind)["id"])), *names_of(corpus, side).values()]
