@@ -10,16 +10,16 @@ from itertools import combinations
 from pathlib import Path
 
 import jsonschema  # type: ignore[import-untyped]
-import pyarrow as pa
 import pytest
 
 from capim.reports.exports.tabular import row_schema
 from capim.reports.render import render_markdown
-from capim.reports.rows.report_data import OF_THE_MACHINE
+from capim.reports.rows.report_data import OF_THE_MACHINE, ShownResult
 from capim.reports.write import STORED, write_report
+from capim.store.schema import TABLES, MetricRow
 from tests.reports.large import coco
 from tests.reports.pages import blocks
-from tests.reports.stand_in import SCHEMAS, StandIn, comparison, corpus, report, result, spec
+from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
 
 DOCS = Path(__file__).parents[2] / "docs" / "results.schema.json"
 
@@ -77,11 +77,10 @@ def test_markdown_of_forty_encoders_on_twelve_corpora_is_short_and_names_what_it
 def test_results_follow_their_schema(folder: Path) -> None:
     document, schema = json.loads((folder / "results.json").read_text("utf-8")), json.loads(DOCS.read_text("utf-8"))
     properties = {**schema["properties"]}
-    said = SCHEMAS["results"].append(pa.field("against_chance", pa.string()))
-    for table, columns in (SCHEMAS | {"results": said}).items():
-        if table in STORED:
-            properties[table] = {"type": "array", "items": row_schema(columns, without=OF_THE_MACHINE)}
-    rows = row_schema(SCHEMAS["metrics"], without=("metric", "run", "created"))
+    for table in STORED:
+        row_type = ShownResult if table == "results" else TABLES[table].row
+        properties[table] = {"type": "array", "items": row_schema(row_type, without=OF_THE_MACHINE)}
+    rows = row_schema(MetricRow, without=("metric", "run", "created"))
     properties["metrics"] = {"type": "object", "additionalProperties": rows}
     if os.environ.get("CAPIM_WRITE_GOLDEN"):
         schema = {**schema, "properties": properties}
