@@ -324,7 +324,7 @@ def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
         shown = "part" in looks and level != "difference" and (level != "without" or "absence" in looks)
         shown = shown and not standing.at_chance(data, *key, row.encoder)
         if key in tasks and shown and row.value is not None and row.ci_low is not None:
-            named = {"with": row.feature, "without": f"without {row['feature']}"}
+            named = {"with": row.feature, "without": f"without {row.feature}"}
             name = named.get(level) or part_label(row.feature, level)
             parts.setdefault((*key, row.analysis, name), {})[row.encoder] = row
     encoders = [name for name in order if any(name in of for of in parts.values())]

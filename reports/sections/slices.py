@@ -224,7 +224,7 @@ def _parts_of(data: ReportData, corpus: str, rows: Sequence[Slice]) -> list[Tabl
 
 def _parts(group: SliceGroup) -> list[Table]:
     """One row per part, one column per encoder."""
-    names = group.encoders(group.rows[0]["metric"])
+    names = group.encoders(group.rows[0].metric)
     of_corpus = "of the corpus" in looks_of(group.analysis)
     columns = {"all encoders": names[0]} if of_corpus else {name: name for name in names}
     by_key = {(r.encoder, r.metric, r.feature, r.level_name): r for r in group.rows}

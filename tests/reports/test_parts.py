@@ -172,7 +172,7 @@ def test_accuracy_over_speed_claims_a_frontier_only_where_speeds_are_shown_to_di
 @pytest.mark.parametrize("fast", [True, False])
 def test_the_tooltip_of_a_point_names_its_cost(fast: bool) -> None:
     point = {"encoder": "a", "rate": 1.0, "speed": "4.0 KiB per image"}
-    picture = speed._picture([point], "R@1, percent", "R@1", ["a"], fast=fast).to_json()
+    picture = speed._picture([point], ["a"], "R@1, percent", "R@1", ["a"], fast=fast).to_json()
     assert ('"title": "speed"' in picture, '"title": "size"' in picture) == (fast, not fast)
 
 
