@@ -16,6 +16,6 @@ print(pairs)
 
 print(capim.search("a red circle above a blue square", encoder="tiny-clip", corpus="shapes", k=3))
 
-print(capim.sql("SELECT encoder, protocol, median(rank_worst) FROM current_outcomes GROUP BY ALL ORDER BY ALL LIMIT 5"))
+print(capim.sql("SELECT encoder, protocol, median(rank_worst) FROM outcomes GROUP BY ALL ORDER BY ALL LIMIT 5"))
 
 pairs[pairs.metric.str.startswith("R@")].chart(title="tiny-clip minus tiny-clip-plain").save("differences.svg")

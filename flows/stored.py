@@ -264,11 +264,12 @@ def query(
     """Query the store with SQL (DuckDB), read-only.
 
     Tables: encoders, corpora, images, captions, embeddings, sets, outcomes, results, comparisons, rankings, slices,
-    batches, runs … with the rows of all runs, revisions and states; current_results, current_outcomes, current_captions
-    and so on have the newest of each. Views: items, embedded_items, query_outcomes, sourced_results …
+    batches, runs … Results, outcomes, captions and so on are those that reports show; all_results, all_outcomes,
+    all_captions and so on are those of all runs, revisions and states. Views: items, embedded_items, query_outcomes,
+    sourced_results …
     Columns with the same name are numbered: encoder, encoder_2. Exit code 1 if there are no rows.
 
-    Example: capim query "SELECT encoder, protocol, value FROM current_results WHERE metric = 'R@1' ORDER BY value DESC"
+    Example: capim query "SELECT encoder, protocol, value FROM results WHERE metric = 'R@1' ORDER BY value DESC"
 
     Args:
         sql: a SELECT statement
@@ -363,7 +364,7 @@ def duplicates(
         n = sum(name == each.name for name, _ in shared)
         sys.stderr.write(f"{each.name}: {n:,} of {each.images.num_rows:,} images have a duplicate\n")
     columns = columns_of(Duplicate).names
-    return Rows(rows=[vars(row) for row in found], columns=columns, keep=columns, code=0)
+    return Rows(rows=found, columns=columns, keep=columns, code=0)
 
 
 def explain(

@@ -27,7 +27,7 @@ from capim.tasks.encoders.device import device_identity
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.reference.changes import (
     Falls,
@@ -55,7 +55,7 @@ from capim.tasks.statistics.draws import Resampling
 
 NAMED = 5  # runs that an error names
 SECONDS_PER_DAY = 86_400
-HISTORY = '`capim query "SELECT * FROM watched"`'
+HISTORY = '`capim query "SELECT * FROM all_watched"`'
 FigureId: TypeAlias = tuple[str, str, str]
 """What a baseline is kept for: encoder, corpus and protocol by name."""
 Results: TypeAlias = Mapping[tuple[str, str, str], Result]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store import Block, Embeddings, EmbeddingStore
-from capim.store.row_types import TIME
+from capim.store.row_types import TIME, columns_of
 from capim.store.schema import TABLES, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 
@@ -20,6 +20,7 @@ SPECS = (
     EncoderSpec(name="one", adapter="hf_dual", checkpoint="me/one", revision="a1", dim=8),
     EncoderSpec(name="many", adapter="colvision", checkpoint="me/many", revision="a1", dim=8, vectors="multi"),
 )
+R = TypeVar("R")
 OTHER = EncoderSpec(name="other", adapter="hf_dual", checkpoint="me/other", revision="a1", dim=8)
 
 
@@ -86,6 +87,12 @@ def rows_of(table: str, *rows: dict[str, Any]) -> pa.Table:
     schema = TABLES[table].columns
     filler = {field.name: _FILLERS.get(field.type, 1) for field in schema if not field.nullable}
     return pa.Table.from_pylist([filler | row for row in rows], schema=schema)
+
+
+def row_of(row_type: type[R], **columns: Any) -> R:
+    """A row of a type, whose other required fields hold x, 1, False, [] or ``BEGUN``."""
+    required = [field for field in columns_of(row_type) if not field.nullable]
+    return row_type(**{field.name: _FILLERS.get(field.type, 1) for field in required} | columns)
 
 
 def write_row(store: EmbeddingStore, table: str, day: int, **columns: Any) -> str:

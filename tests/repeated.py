@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from capim.store.schema import COMPOSED, REVISITED, SIMILARITY, SUBSET, texts
+from capim.store.schema import COMPOSED, REVISITED, SIMILARITY, SUBSET, Result, texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.source import photograph_key
@@ -26,12 +26,12 @@ from capim.tasks.corpora.readers.shapes import (
     read_shapes_multilingual,
     read_shapes_winoground,
 )
-from capim.tasks.metrics import METRICS, Metric
+from capim.tasks.metrics import Metric
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import MAIN
+from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.evaluate import evaluate
-from capim.tasks.ranking.layout import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.results.combined import (
@@ -44,11 +44,12 @@ from capim.tasks.results.combined import (
 )
 from capim.tasks.results.comparison import compared_figures, compared_metrics, encoder_key, figure_rows
 from capim.tasks.results.suite import cluster_photographs, photographs_of
-from capim.tasks.results.summary import Evaluated, result_rows
+from capim.tasks.results.summary import Evaluated, Source, result_rows
 from capim.tasks.statistics.draws import Resampling
+from capim.tasks.statistics.intervals import ClusteredValues, cluster_robust_error
 from tests.results.thirty import thirty_images
 
-SOURCE = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run"), "x")
+SOURCE = Source(evaluation="x", encoder="x", encoder_fingerprint="x", corpus="x", corpus_fingerprint="x", run="x")
 QUICK = Resampling(replicates=50, permutations=99)
 ENCODERS = ("one", "two")
 DIM = 8
@@ -125,7 +126,7 @@ def assert_figures(corpus: Corpus) -> None:
     """Every figure has numpy's value and error over the clusters that equal bytes leave, and so has its difference."""
     every = [*outcomes_of(corpus).items()]
     by_protocol = dict(every[:FIRST] + every[FIRST:][-FIRST:])
-    rows: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+    rows: dict[tuple[str, str], dict[str, Result]] = defaultdict(dict)
     compared, combined = [], {}
     for name in ENCODERS:
         results, combined[name] = combined_of(corpus, {id_: of[name] for id_, of in by_protocol.items()})
@@ -133,53 +134,57 @@ def assert_figures(corpus: Corpus) -> None:
             each = Evaluated.of(outcomes, corpus, SOURCE)
             photographed = cluster_photographs(corpus, photographs_of(corpus), outcomes.protocol)
             assert len(photographed) == each.clusters.n_clusters, outcomes.protocol
-            results += (made := result_rows([each], QUICK).to_pylist())
-            for row in made:
-                assert_mean(row, METRICS[row["metric"]], outcomes, clusters_of(corpus, outcomes))
+            results += (made := result_rows([each], QUICK))
+            for row, (metric, sample) in zip(made, each.samples, strict=True):
+                assert_mean(row, metric, sample, outcomes, clusters_of(corpus, outcomes))
         for row in results:
-            rows[row["protocol"], row["metric"]][name] = row
+            rows[row.protocol, row.metric][name] = row
     for encoders in by_protocol.values():
         keys = {encoder_key(name, name): outcomes for name, outcomes in encoders.items()}
         frame = drawn_clusters(corpus, encoders["one"].protocol)
         compared += compared_figures(keys, compared_metrics(encoders.values()), frame)
     compared += combined_figures({encoder_key(name, name): values for name, values in combined.items()})
-    differences = figure_rows(compared, corpus="c", corpus_fingerprint="g", run="r", resampling=QUICK).to_pylist()
-    with_value = {figure for figure, of in rows.items() if of["one"]["value"] is not None and "eta2" not in figure[1]}
-    assert {(row["protocol"], row["metric"]) for row in differences} >= with_value
+    differences = figure_rows(compared, corpus="c", corpus_fingerprint="g", run="r", resampling=QUICK)
+    with_value = {figure for figure, of in rows.items() if of["one"].value is not None and "eta2" not in figure[1]}
+    assert {(row.protocol, row.metric) for row in differences} >= with_value
     for row in differences:
-        one, two = (rows[row["protocol"], row["metric"]][name] for name in ENCODERS)
-        assert row["n_clusters"] == one["n_clusters"], row
-        if row["difference"] is not None:
-            assert row["difference"] == pytest.approx(one["value"] - two["value"], abs=1e-9), row
+        one, two = (rows[row.protocol, row.metric][name] for name in ENCODERS)
+        assert row.n_clusters == one.n_clusters, row
+        if row.difference is not None:
+            assert one.value is not None and two.value is not None
+            assert row.difference == pytest.approx(one.value - two.value, abs=1e-9), row
 
 
-def assert_mean(row: Mapping[str, Any], metric: Metric, outcomes: Outcomes, clusters: NDArray[np.integer]) -> None:
+def assert_mean(
+    row: Result, metric: Metric, sample: ClusteredValues, outcomes: Outcomes, clusters: NDArray[np.integer]
+) -> None:
     """The number of clusters of a figure; and of a mean the value and its error, written out."""
     known = ~np.isnan(values := metric.per_query(outcomes))
     values, clusters, weights = values[known], clusters[known], outcomes.weights[known]
     mean, names = np.average(values, weights=weights), np.unique(clusters)
-    assert row["n_clusters"] == len(names), row
+    assert row.n_clusters == len(names), row
     if metric.reduce == "mean":
-        assert row["value"] == pytest.approx(mean, abs=1e-12), row
+        assert row.value == pytest.approx(mean, abs=1e-12), row
         off = np.array([(weights * (values - mean))[clusters == name].sum() for name in names])
         error = np.sqrt(len(names) / max(1, len(names) - 1) * np.square(off).sum()) / weights.sum()
-        assert row["robust_error"] == (pytest.approx(error, abs=1e-12) if len(names) > 1 else None), row
+        if len(names) > 1:
+            assert cluster_robust_error(*sample) == pytest.approx(error, abs=1e-12), row
 
 
-def combined_of(corpus: Corpus, outcomes: Mapping[str, Outcomes]) -> tuple[list[dict[str, Any]], dict[Any, Any]]:
+def combined_of(corpus: Corpus, outcomes: Mapping[str, Outcomes]) -> tuple[list[Result], dict[Any, Any]]:
     """The results of one encoder by RSUM and by means over languages, checked against numpy, and their values."""
-    rows, values = [], dict[Any, Any]()
+    rows, values = list[Result](), dict[Any, Any]()
     if outcomes.keys() >= set(MAIN):
         both, frame = [outcomes[id_] for id_ in MAIN], drawn_images(corpus)
         values |= rsum_values(both, drawn=frame)
-        rows += rsum_row(both[0], both[1], SOURCE, drawn=frame, resampling=QUICK).to_pylist()
+        rows.append(rsum_row(both[0], both[1], SOURCE, drawn=frame, resampling=QUICK))
         recalls = [np.average(metric.per_query(each), weights=each.weights) for each in both for metric in RECALLS]
-        assert rows[0]["value"] == pytest.approx(100 * np.sum(recalls)) == values[RSUM][0].mean()
-        assert rows[0]["n_clusters"] == len({*clusters_of(corpus, both[0]), *clusters_of(corpus, both[1])})
+        assert rows[0].value == pytest.approx(100 * np.sum(recalls)) == values[RSUM][0].mean()
+        assert rows[0].n_clusters == len({*clusters_of(corpus, both[0]), *clusters_of(corpus, both[1])})
     of_languages = [each for each in outcomes.values() if each.protocol.is_of_language]
     if of_languages:
         reference = corpus.languages_reference
         parts = [part_of(each, drawn=drawn_clusters(corpus, each.protocol)) for each in of_languages]
         values |= language_values(parts, reference=reference)
-        rows += language_rows(parts, SOURCE, reference=reference, resampling=QUICK).to_pylist()
+        rows += language_rows(parts, SOURCE, reference=reference, resampling=QUICK)
     return rows, values

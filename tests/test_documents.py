@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from capim.store.sql import known_tables
+from capim.store.sql import ALL
 from tests.documents import ROOT, run_page
 
 PAGES = ("own_data.md", "own_model.md", "embeddings.md", "judged.md", "recipes.md")
@@ -23,15 +23,15 @@ def test_every_block_of_a_page_runs_as_printed(tmp_path: Path, name: str) -> Non
 
 
 def test_documents_and_help_ask_for_what_is_current() -> None:
-    """Of other tables every run, revision and state is counted; the history of a watch is meant to be whole."""
-    plain = {name.removeprefix("current_") for name in known_tables() if name.startswith("current_")} - {"watched"}
+    """Of ``all_`` tables every run, revision and state is counted; the history of a watch is meant to be whole."""
     pages = [each for kind in ("md", "ipynb", "py") for each in (ROOT / "docs").rglob(f"*.{kind}")]
     pages += [ROOT / "README.md", *(ROOT / "deployments").glob("*.md"), *(ROOT / "flows").glob("*.py")]
     asked = {
         (file.name, name) for file in pages for name in re.findall(r"\b(?:FROM|JOIN) (\w+)", file.read_text("utf-8"))
     }
-    assert "current_captions" in {name for _, name in asked}
-    assert not sorted((file, name) for file, name in asked if name in plain)
+    assert {"captions", "results", "all_watched"} <= {name for _, name in asked}
+    assert not sorted((file, name) for file, name in asked if name in {*ALL} - {"all_watched"})
+    assert not sorted((file, name) for file, name in asked if name.startswith("current_"))
 
 
 def test_nothing_names_a_statistical_method_that_is_gone() -> None:

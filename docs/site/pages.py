@@ -19,6 +19,7 @@ from mkdocs.structure.files import File, Files
 
 from capim.flows.cli import build_parser
 from capim.store import schema, sql
+from capim.store.row_types import columns_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = """# Python
@@ -49,12 +50,14 @@ What the methods of a workspace with these names do, and their options.
 TABLES = """# Tables of the store
 
 What `capim query "SELECT …"` reads, as the code declares it. Only columns that are marked can be null. `capim query
-"SELECT * FROM current_results LIMIT 3"` shows rows, `capim query "DESCRIBE results"` the columns of one table.
+"SELECT * FROM results LIMIT 3"` shows rows, `capim query "DESCRIBE results"` the columns of one table.
 
-The tables have the rows of every run, of every revision of an encoder and of every state of a corpus. The views
-`current_…` have the newest of each, as `capim results` and reports show it; fingerprints tell the others apart.
+`results`, `outcomes`, `comparisons`, `rankings`, `slices`, `watched` and the parts of corpora have the newest of each
+row, as `capim results` and reports show it. `all_results`, `all_outcomes` and so on have the rows of every run, of
+every revision of an encoder and of every state of a corpus; fingerprints tell these apart.
 """
 Comments = dict[tuple[str, str], str]
+PARTS = (schema.Image, schema.Caption, schema.Pair, schema.Quadruple, schema.Judgement, schema.Skipped)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -114,14 +117,14 @@ def notebook(file: Path) -> str:
 
 
 def tables() -> str:
-    """Return the tables and views that a statement may read, with the comments beside their columns in the code."""
+    """Return the tables and views that a statement may read, with the comments about their columns in the code."""
     comments = {**_comments(schema), **_comments(sql)}
     parts = [TABLES]
     for name in sql.known_tables():
         if name in sql.VIEWS:
             about = [f"A view:\n\n```sql\n{inspect.cleandoc(sql.VIEWS[name])}\n```"]
-        elif name in sql.CURRENT:
-            about = [f"The rows of {sql.CURRENT[name]} that reports show: of several for the same, one."]
+        elif name in sql.ALL:
+            about = [f"The rows of {sql.ALL[name]}, of all runs, revisions and states."]
         else:
             about = _table(name, comments)
         parts += [f"## {name}\n", *about, ""]
@@ -130,35 +133,33 @@ def tables() -> str:
 
 def _table(name: str, comments: Comments) -> list[str]:
     def row(field: pa.Field) -> str:
-        said = next((comments[each, field.name] for each in declared if (each, field.name) in comments), "")
+        said = next((comments[each, field.name] for each in types if (each, field.name) in comments), "")
         return f"| `{field.name}` | {field.type} | {'yes' if field.nullable else ''} | {said} |"
 
-    declared = (name, name.upper(), f"_{name.upper()}")  # a key of a table of tables, or a constant
+    types = [each.__name__ for of_row in _row_types(name) for each in of_row.__mro__]
     return ["| column | type | can be null | |", "|---|---|---|---|", *map(row, sql._schema_of(name))]
 
 
+def _row_types(name: str) -> list[type]:
+    if name in schema.CORPUS_PARTS:
+        part = next(each for each in PARTS if columns_of(each) is schema.CORPUS_PARTS[name])
+        return [sql.OfCorpus, part]
+    return [sql.Embedding if name == "embeddings" else schema.TABLES[name].row]
+
+
 def _comments(module: ModuleType) -> Comments:
-    """Declaration and column -> the comment in the line of the column, else that above it."""
+    """Return row type and column -> the comment in the line of the column, else that above it."""
     source = inspect.getsource(module)
+    lines = source.splitlines()
     found: Comments = {}
-    for statement in ast.parse(source).body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            declared = {statement.targets[0].id: statement.value}
-            if isinstance(statement.value, ast.Dict):
-                keys = [key.value for key in statement.value.keys if isinstance(key, ast.Constant)]
-                declared = dict(zip(map(str, keys), statement.value.values, strict=False))
-            for name, value in declared.items():
-                found |= {(name, column): text for column, text in _columns(value, source.splitlines())}
+    for row_type in ast.parse(source).body:
+        if isinstance(row_type, ast.ClassDef):
+            for field in row_type.body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    text = lines[field.lineno - 1].partition("#")[2].strip()
+                    above: list[str] = []
+                    while not text and (line := lines[field.lineno - 2 - len(above)].strip()).startswith("#"):
+                        above.insert(0, line.lstrip("# "))
+                    if text or above:
+                        found[row_type.name, field.target.id] = text or " ".join(above)
     return found
-
-
-def _columns(value: ast.expr, lines: list[str]) -> Iterator[tuple[str, str]]:
-    for call in ast.walk(value):
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in {"required", "optional"}:
-            text = lines[(call.end_lineno or call.lineno) - 1].partition("#")[2].strip()
-            above: list[str] = []
-            while not text and (line := lines[call.lineno - 2 - len(above)].strip()).startswith("#"):
-                above.insert(0, line.lstrip("# "))
-            for column in call.args[1:]:
-                if isinstance(column, ast.Constant) and (text or above):
-                    yield str(column.value), text or " ".join(above)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import ReportData, grouped
+from capim.reports.rows.report_data import R1, ReportData, grouped
 from capim.reports.rows.speed import qps_v28
 from capim.reports.rows.standing import MEASURES, NDCG
 from capim.reports.sections import languages
@@ -73,21 +73,20 @@ def json_schema() -> dict[str, object]:
             "$schema": {"type": "string"},
             "format": {"const": SCHEMA_ID},
             "digest": {"type": "string"},
-            "results": {"type": "array", "items": row_schema(Result)},
+            "results": {"type": "array", "items": row_schema(columns_of(Result))},
         },
         "required": ["format", "digest", "results"],
     }
 
 
-def row_schema(row_type: type, *, without: Sequence[str] = ()) -> dict[str, object]:
+def row_schema(columns: pa.Schema, *, without: Sequence[str] = ()) -> dict[str, object]:
     """The JSON Schema of a row.
 
     Examples:
-        >>> from capim.store.schema import Duplicate
-        >>> row_schema(Duplicate)["properties"]["cosine"]
+        >>> row_schema(columns_of(Result))["properties"]["value"]
         {'type': ['number', 'null']}
     """
-    fields = [field for field in columns_of(row_type) if field.name not in without]
+    fields = [field for field in columns if field.name not in without]
     return {
         "type": "object",
         "properties": {field.name: _type(field) for field in fields},
@@ -130,7 +129,7 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
         stored = data.protocols(corpus)
         protocols = {side: next((p for p in names if p in stored), "") for side, names in V28_PROTOCOLS.items()}
         speeds = qps_v28(data, corpus)
-        for encoder in (r.encoder for r in data.ranked(corpus, protocols["T2I"], "R@1")):
+        for encoder in (r.encoder for r in data.ranked(corpus, protocols["T2I"], R1)):
             spec = data.specs[encoder]
             row = {"Model": encoder, "Dataset": corpus}
             for side, protocol in protocols.items():

@@ -6,18 +6,16 @@ Other forms of vectors, against torch and against their definitions; low-precisi
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from capim.store.schema import BATCHES
+from capim.store.schema import Batch
 from capim.store.types import Corpus, EncoderSpec
 from capim.store.vectors import Ragged
 from capim.tasks.analyses import ablations
@@ -38,6 +36,7 @@ from capim.tasks.analyses.transforms import (
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.layout import layout_of
+from tests.random_store import row_of
 from tests.repeated import repeated
 from tests.results.thirty import analysed, captioned, ranked, retrieval_task
 
@@ -217,17 +216,16 @@ def test_a_part_of_the_gallery_is_searched_by_the_captions_of_its_images_alone()
 
 
 def test_throughput_is_given_per_device() -> None:
-    def batch(device: str, seconds: float, warmup: bool = False) -> dict[str, object]:
-        row: dict[str, object] = {field.name: "x" for field in BATCHES if pa.types.is_string(field.type)}
-        row |= {"batch_id": device, "device": device, "modality": "image", "n_items": 10, "batch_size": 10}
-        return row | {"warmup": warmup, "forward_seconds": seconds, "created": datetime.now(UTC)}
+    def batch(device: str, seconds: float, warmup: bool = False) -> Batch:
+        return row_of(
+            Batch, device=device, modality="image", n_items=10, batch_size=10, warmup=warmup, forward_seconds=seconds
+        )
 
     rows = [batch("fast", 0.1), batch("fast", 0.2), batch("fast", 9, warmup=True), batch("slow", 1), batch("slow", 2)]
     corpus = captioned(2)
-    table = ablations.device_rows(pa.Table.from_pylist(rows, schema=BATCHES), corpus=corpus, run="r")
-    assert {row["level_name"]: row["value"] for row in table.to_pylist()} == {"fast": 75, "slow": 7.5}
-    alone = ablations.device_rows(pa.Table.from_pylist(rows[:2], schema=BATCHES), corpus=corpus, run="r")
-    assert alone.num_rows == 0
+    found = ablations.device_rows(rows, corpus=corpus, run="r")
+    assert {row.level_name: row.value for row in found} == {"fast": 75, "slow": 7.5}
+    assert not ablations.device_rows(rows[:2], corpus=corpus, run="r")
 
 
 # --- Forms of vectors.

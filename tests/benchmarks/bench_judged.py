@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytrec_eval
 from numpy.typing import NDArray
 
@@ -19,8 +18,8 @@ from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.cosine import dense_score_rows
+from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.evaluate import evaluate
-from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -29,8 +28,7 @@ from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.by_mteb import ndcg_by_mteb
 from tests.benchmarks.judged_pages import N_JUDGEMENTS, N_PAGES, N_QUERIES, write_judged_pages
 from tests.benchmarks.rows import Row, fastest
-
-_WHERE = dict.fromkeys(("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run"), "")
+from tests.repeated import SOURCE
 
 
 def run(quick: bool = False) -> list[Row]:
@@ -80,9 +78,9 @@ def _ours(corpus: Corpus, images: NDArray[np.float32], captions: NDArray[np.floa
     [protocol] = protocols_of(corpus)
     outcomes = evaluate(corpus, [protocol], images=images, captions=captions)[protocol.id]
     evaluated = Evaluated(
-        outcomes=outcomes, metrics=metrics_of(outcomes), source=_WHERE, drawn=drawn_clusters(corpus, protocol)
+        outcomes=outcomes, metrics=metrics_of(outcomes), source=SOURCE, drawn=drawn_clusters(corpus, protocol)
     )
-    rows: pa.Table = result_rows([evaluated], Resampling())
+    rows = result_rows([evaluated], Resampling())
     return outcomes, len(rows)
 
 

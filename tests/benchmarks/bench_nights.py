@@ -76,12 +76,12 @@ def simulated(parent: Path, nights: int) -> Iterator[Night]:
     for night in range(nights):
         if night % WEEK == 1:
             store = EmbeddingStore.open(partner.store_uri)
-            corpus = store.corpora().to_pylist()[0]
+            corpus = store.corpora()[0]
             files = {modality: folder / f"{modality}.npy" for modality in ("images", "captions")}
             for modality, file in files.items():
-                shape = (corpus[f"n_{modality}"], 64)
+                shape = (getattr(corpus, f"n_{modality}"), 64)
                 np.save(file, np.random.default_rng(night).standard_normal(shape).astype(np.float32))
-            whose = {"encoder": "partner", "corpus": corpus["fingerprint"], "revision": str(night)}
+            whose = {"encoder": "partner", "corpus": corpus.fingerprint, "revision": str(night)}
             import_embeddings(store, **whose, **files)
             evaluate.fn(partner)
         seconds, growth = night_run(folder), None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import interval_of
 from tests.benchmarks.own_process import alone, peak_gib
 from tests.benchmarks.rows import Row, timed
+from tests.repeated import SOURCE
 
 N_ENCODERS, N_PROTOCOLS, N_IMAGES, PER_IMAGE = 9, 12, 5_000, 5
 RECALLS = [METRICS[name] for name in ("R@1", "R@5", "R@10")]
@@ -74,8 +76,7 @@ def all_intervals(replicates: int) -> tuple[float, float]:
 def _per_encoder(work: Callable[[list[Evaluated]], object]) -> tuple[float, float]:
     seconds = 0.0
     for encoder in range(N_ENCODERS):
-        source = dict.fromkeys(("encoder_fingerprint", "corpus_fingerprint", "image_tag", "caption_tag", "run"), "")
-        source |= {"evaluation": str(encoder), "encoder": str(encoder), "corpus": "coco"}
+        source = replace(SOURCE, evaluation=str(encoder), encoder=str(encoder))
         evaluated = [
             Evaluated(outcomes=outcomes_of(encoder, protocol), metrics=RECALLS, source=source, drawn=N_IMAGES)
             for protocol in range(N_PROTOCOLS)

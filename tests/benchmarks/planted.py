@@ -15,11 +15,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore, EncoderSpec
-from capim.store.schema import BATCHES, texts
+from capim.store.schema import texts
 from capim.store.types import Corpus, IndexedImage, Modality, digest16
 from tests.benchmarks.made import BOTH, as_block, karpathy, kept_in, unit
 from tests.reports.large import MODELS, noisy_jpeg
-from tests.reports.stand_in import StandIn, batches, spec
+from tests.reports.stand_in import SCHEMAS, StandIn, batches, spec
 
 HIDDEN = 64
 ASPECTS = 16  # of an image, that its patches and a caption's tokens are about
@@ -42,7 +42,7 @@ def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int) -
         model = spec(name, dim=MODELS[name][0], vectors="multi" if name == MULTI else "single")
         record = StandIn(specs={name: model}, contents={corpus.name: corpus})
         batches(record, name, corpus.name, seconds_per_item=MODELS[name][2], n=n_images // 32)
-        store.write_rows("batches", pa.Table.from_pylist(record.tables["batches"], schema=BATCHES))
+        store.write_rows("batches", pa.Table.from_pylist(record.tables["batches"], schema=SCHEMAS["batches"]))
         for modality in BOTH:
             key = kept_in(store, corpus, model, modality)
             ids = texts((corpus.images if modality == "image" else corpus.captions)["id"])

@@ -27,6 +27,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from capim.deployments.automations import main as apply_automations
 from capim.deployments.serve import main as serve_everything
 from capim.store import EmbeddingStore
+from capim.store.schema import Run
 from capim.store.types import Modality
 from capim.tasks.runtime.task import artifact_key, asset
 from tests.deployments.test_deployments import DEPLOYMENTS
@@ -179,9 +180,9 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     assert sets == {"rows": 48, "encoded": 48, "truncated": 0, "seconds": ANY}
     slices = made[asset(store_uri, "slices", "few")]
     assert slices == {"rows": ANY, "derivations": 3, "made": 3, "digest": ANY, "seconds": ANY}
-    [row] = EmbeddingStore.open(f"{installation.workspace}/store").rows("runs").to_pylist()
-    assert (row["flow_run"], row["deployment"]) == (run, "benchmark/nightly-benchmark")
-    assert row["command"].startswith("prefect deployment run benchmark/nightly-benchmark --param ")
+    [row] = EmbeddingStore.open(f"{installation.workspace}/store").all(Run)
+    assert (row.flow_run, row.deployment) == (run, "benchmark/nightly-benchmark")
+    assert row.command.startswith("prefect deployment run benchmark/nightly-benchmark --param ")
 
 
 def test_shards_of_one_command_overlap_on_two_workers_and_a_report_follows(
@@ -251,7 +252,7 @@ def test_a_run_that_is_retried_goes_on_from_its_failure_and_its_graph_is_true(
     assert {states[name] for name in ("register-corpus", "embed-tiny-clip", score, max(publish))} == {"Completed"}
     store = EmbeddingStore.open(f"{reports.parent}/store")
     [made_by] = {row["run"] for table in ("batches", "results") for row in store.rows(table).to_pylist()}
-    assert made_by in {row["run"] for row in store.rows("runs", state="failed").to_pylist()}
+    assert made_by in {row.run for row in store.all(Run, state="failed")}
 
 
 def test_a_worker_killed_in_the_middle_of_an_encode_loses_nothing(installation: Any, own: Any) -> None:

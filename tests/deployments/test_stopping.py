@@ -31,6 +31,7 @@ from capim.deployments.automations import main as apply_automations
 from capim.flows import HEARTBEAT_SECONDS
 from capim.flows.execution import LATE, TIMEOUT_VARIABLE
 from capim.store import EmbeddingStore
+from capim.store.schema import Run
 from tests.command import command
 from tests.deployments.conftest import PATIENCE, ROOT
 from tests.encoders.own_module import encoder_table, own_encoder
@@ -120,11 +121,11 @@ class Case:
         return file.read_text().split() if file.exists() else []
 
     @property
-    def row(self) -> dict[str, Any]:
+    def row(self) -> Run:
         """Of the run that was held; those after it, and the one that made the workspace, have other numbers."""
         [pid, *_] = self.told
-        rows = EmbeddingStore.open(f"{self.workspace}/store").rows("runs").to_pylist()
-        [row] = [row for row in rows if row["pid"] == int(pid)]
+        rows = EmbeddingStore.open(f"{self.workspace}/store").all(Run)
+        [row] = [row for row in rows if row.pid == int(pid)]
         return row
 
     def is_over(self) -> bool:
@@ -154,7 +155,7 @@ def from_a_shell(installation: Any, case: Case, **more: str) -> None:
 
 def run_on_the_server(installation: Any, case: Case) -> dict[str, Any]:
     """The server's record of a run that has ended, and so have its tasks."""
-    run = str(case.row["flow_run"])
+    run = str(case.row.flow_run)
     tasks = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
     assert {task["state_name"] for task in tasks} == {"Completed"} | ({"Crashed"} if len(case.told) > 1 else set())
     return dict(installation.get(f"/flow_runs/{run}"))
@@ -245,7 +246,7 @@ def test_a_run_is_interrupted_from_the_keyboard(cases: Any, installation: Any) -
     case = cases["keyboard", "embed"]
     assert case.told[1:] == ["KeyboardInterrupt"]
     assert case.seconds < case.soon
-    assert (case.code, case.row["state"], case.row["message"]) == (130, "interrupted", None)
+    assert (case.code, case.row.state, case.row.message) == (130, "interrupted", None)
     assert run_on_the_server(installation, case)["state"]["type"] in ("CRASHED", "CANCELLED")
 
 
@@ -255,7 +256,7 @@ def test_a_run_is_ended_by_its_time_limit(cases: Any, installation: Any) -> None
     found = run_on_the_server(installation, case)
     begun = datetime.fromisoformat(found["start_time"]).timestamp()
     assert case.stopped + case.seconds - begun < LIMIT + case.soon
-    assert (case.code, case.row["state"], case.row["message"]) == (1, "failed", f"TimeLimitError: {LATE}")
+    assert (case.code, case.row.state, case.row.message) == (1, "failed", f"TimeLimitError: {LATE}")
     assert found["state"]["name"] == "TimedOut"
     log = (case.folder / f"{case.workspace.name}.log").read_text()
     assert "the run took longer than its time limit" in " ".join(log.split())
@@ -267,7 +268,7 @@ def test_a_run_is_cancelled_on_the_server(cases: Any, installation: Any) -> None
     assert case.seconds < case.soon
     assert installation.ended(case.run, seconds=30) == "CANCELLED"
     assert run_on_the_server(installation, case)["id"] == case.run
-    assert (case.row["state"], case.row["message"]) == ("cancelled", None)
+    assert (case.row.state, case.row.message) == ("cancelled", None)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -290,16 +291,16 @@ def test_a_run_is_interrupted_in_every_kind_of_step(
     with temporary_settings({PREFECT_API_URL: installation.api}):
         command(f"run {before / 'suite.toml'} --quiet", tmp_path / "workspace", code=130)
     assert woken == ["KeyboardInterrupt"]
-    row = EmbeddingStore.open(tmp_path / "workspace" / "store").rows("runs").sort_by("started").to_pylist()[-1]
-    assert (row["state"], row["message"]) == ("interrupted", None)
+    row = max(EmbeddingStore.open(tmp_path / "workspace" / "store").all(Run), key=lambda run: run.started)
+    assert (row.state, row.message) == ("interrupted", None)
 
     def states() -> set[str]:
-        tasks = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [row["flow_run"]]}}})
+        tasks = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [row.flow_run]}}})
         names = {task["state_name"] for task in tasks}
         return names if "Crashed" in names else set()
 
     assert installation.until("its tasks have ended", states, seconds=20) == {"Completed", "Crashed"}
-    assert installation.state(row["flow_run"]) in ("CRASHED", "CANCELLED")
+    assert installation.state(row.flow_run) in ("CRASHED", "CANCELLED")
 
 
 @pytest.mark.parametrize(("how", "step"), HELD)
@@ -314,7 +315,7 @@ def test_a_run_longer_than_the_silence_of_a_lost_one_is_left_alone(cases: Any, i
     """The automation takes a run without a heartbeat for 90 seconds for lost."""
     case = cases["long", "score"]
     assert case.seconds > SILENCE.total_seconds()
-    assert (case.code, case.row["state"]) == (0, "completed")
+    assert (case.code, case.row.state) == (0, "completed")
     found = run_on_the_server(installation, case)
     assert found["state"]["type"] == "COMPLETED"
     history = installation.get(f"/flow_run_states/?flow_run_id={found['id']}")

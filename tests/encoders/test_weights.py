@@ -20,6 +20,7 @@ from torch import Tensor
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
 from capim.store.removal import drop
+from capim.store.schema import Weights
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import Encoder, load_encoder, resolve
 from capim.tasks.encoders.checkpoint import weight_files
@@ -184,8 +185,8 @@ def test_two_processes_with_different_weights_do_not_fill_one_set(family, tmp_pa
     store.write_encoder(encoder.spec)
     for run in ("first", "second"):
         check_weights(store, encoder, run=run)
-    [row] = store.rows("weights").to_pylist()
-    assert (row["checksum"], row["run"]) == (checksum_of(encoder), "first")
+    [row] = store.all(Weights)
+    assert (row.checksum, row.run) == (checksum_of(encoder), "first")
     with torch.no_grad():
         next(iter(encoder.modules[0].parameters())).view(-1)[0] += 1e-3
     same = "with the same versions of all libraries"

@@ -59,9 +59,13 @@ def test_a_folder_that_changed_since_it_was_stored_is_said_to_have(changed: Path
     options = "" if order in ("analyse", "report") else QUICK
     said = command(f"{order} --corpora ./shop {options}").err
     assert "corpus shop changed since it was stored (images with other contents: '2.png', '5.png')" in said
-    [state] = EmbeddingStore.open(changed / "workspace" / "store").corpora()["fingerprint"].to_pylist()
+    [state] = fingerprints(changed)
     assert f"used is the stored state {state} of 2" in said
     assert "`capim embed --corpora shop --encoders …` encodes what changed" in said
+
+
+def fingerprints(folder: Path) -> list[str]:
+    return [corpus.fingerprint for corpus in EmbeddingStore.open(folder / "workspace" / "store").corpora()]
 
 
 def test_images_that_did_not_change_are_not_read_to_find_out(changed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,16 +84,16 @@ def test_images_that_did_not_change_are_not_read_to_find_out(changed: Path, monk
 
 
 def test_the_only_corpus_of_the_store_is_the_stored_one(changed: Path) -> None:
-    before = EmbeddingStore.open(changed / "workspace" / "store").corpora()["fingerprint"].to_pylist()
+    before = fingerprints(changed)
     assert "corpus: shop, the only one of the store" in vectors("only")
-    assert EmbeddingStore.open(changed / "workspace" / "store").corpora()["fingerprint"].to_pylist() == before
+    assert fingerprints(changed) == before
 
 
 def test_encoders_with_an_earlier_state_only_are_named_and_a_fingerprint_that_is_asked_for_is_shown(
     changed: Path,
 ) -> None:
     store = EmbeddingStore.open(changed / "workspace" / "store")
-    [earlier] = store.corpora()["fingerprint"].to_pylist()
+    [earlier] = (corpus.fingerprint for corpus in store.corpora())
     vectors("b", "./shop")
     command(f"evaluate {QUICK}")
     newer = store.states().corpora["shop"]

@@ -15,6 +15,7 @@ import capim
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.snapshot import state_after
 from capim.store.errors import RequestError
+from capim.store.schema import Result
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import METRICS
 from tests.command import command, json_rows
@@ -75,10 +76,10 @@ def test_a_figure_has_one_row_in_whatever_shows_figures(workspace: capim.Workspa
     run = workspace.sql("SELECT run FROM runs ORDER BY started DESC LIMIT 1").run[0]
     shows: list[Sequence[Mapping[str, Any]]] = [
         records(workspace.results(wide=True)),
-        records(workspace.sql("SELECT * FROM current_results")),
+        records(workspace.sql("SELECT * FROM results")),
         exported(workspace, "results", tmp_path),
-        read_report_data(workspace.store).results,
-        [*state_after(workspace.store, run).results.values()],
+        [vars(row) for row in read_report_data(workspace.store).results],
+        [vars(row) for row in state_after(workspace.store, run).results.values()],
     ]
     for rows in shows:
         assert each_once(rows, *figure) == shown
@@ -91,15 +92,15 @@ def test_what_is_current_does_not_depend_on_what_is_asked_for(
 ) -> None:
     assert workspace.results(encoders="one", metrics="MRR").empty
     assert "`capim evaluate` makes those of a newer metric" in capsys.readouterr().err
-    assert not workspace.store.current("results", encoder="one", metric="MRR")
-    assert "MRR" not in {row["metric"] for row in read_report_data(workspace.store, encoders=["one"]).results}
+    assert not workspace.store.current(Result, encoder="one", metric="MRR")
+    assert "MRR" not in {row.metric for row in read_report_data(workspace.store, encoders=["one"]).results}
 
 
 def test_a_query_has_one_outcome_of_each_encoder(workspace: capim.Workspace, tmp_path: Path) -> None:
     n_captions = CORPUS.captions.num_rows
     for rows in (
         records(workspace.outcomes()),
-        records(workspace.sql("SELECT * FROM current_outcomes")),
+        records(workspace.sql("SELECT * FROM outcomes")),
         exported(workspace, "outcomes", tmp_path),
     ):
         assert len(each_once(rows, "encoder", "corpus", "protocol", "query_id")) == 2 * n_captions
@@ -110,14 +111,14 @@ def test_a_query_has_one_outcome_of_each_encoder(workspace: capim.Workspace, tmp
 
 def test_a_pair_is_compared_once(workspace: capim.Workspace, tmp_path: Path) -> None:
     pair = ("encoder_a", "encoder_b", "corpus", "protocol", "metric")
-    each_once(records(workspace.sql("SELECT * FROM current_comparisons")), *pair)
+    each_once(records(workspace.sql("SELECT * FROM comparisons")), *pair)
     copy = shutil.copytree(str(workspace.workspace), tmp_path / "copy")  # figures of an older metric are renewed
     each_once(records(capim.open(copy, quiet=True).compare(**QUICK)), *pair)
 
 
 @pytest.mark.parametrize("part", ["images", "captions"])
 def test_the_items_of_a_corpus_are_those_of_its_state(workspace: capim.Workspace, part: str) -> None:
-    ids = workspace.sql(f"SELECT id FROM current_{part} WHERE corpus = 'shapes' ORDER BY ord").id.tolist()
+    ids = workspace.sql(f"SELECT id FROM {part} WHERE corpus = 'shapes' ORDER BY ord").id.tolist()
     assert ids == getattr(CORPUS, part)["id"].to_pylist()
 
 

@@ -61,7 +61,7 @@ def test_compression_by_name_measures_every_method_and_one_that_cannot_be_built_
 ) -> None:
     monkeypatch.setitem(sys.modules, "fast_plaid", None)
     command(f"analyse --analyses compression --protocols t2i/all --corpora {CORPUS} --replicates 200", workspace)
-    query = "SELECT encoder, feature, value, reason FROM current_slices WHERE analysis = 'approximate-search'"
+    query = "SELECT encoder, feature, value, reason FROM slices WHERE analysis = 'approximate-search'"
     rows = json_rows(f'query "{query}"', workspace)
     reasons = {(row["encoder"], row["feature"]): str(row["reason"]) for row in rows}
     assert "at least 256 vectors, got 12" in reasons["tiny-clip", "IVF_PQ"]
@@ -70,7 +70,7 @@ def test_compression_by_name_measures_every_method_and_one_that_cannot_be_built_
     indexes = {"IVF_PQ", "IVF_HNSW_SQ", "IVF_RQ"}
     assert {method for encoder, method in reasons if encoder == "tiny-clip"} == {"exact", "int8", "binary", *indexes}
     assert {"pooling", "colpali_engine pooling", "muvera"} < {method for _, method in reasons}
-    [forms] = json_rows("query \"SELECT count(*) AS n FROM current_slices WHERE analysis = 'truncation'\"", workspace)
+    [forms] = json_rows("query \"SELECT count(*) AS n FROM slices WHERE analysis = 'truncation'\"", workspace)
     assert forms["n"] > 0
 
 

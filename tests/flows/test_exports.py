@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from capim.store import EmbeddingStore
+from capim.store.schema import Result
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.runtime.exports import task_of
@@ -55,7 +56,7 @@ def test_pytrec_eval_gives_our_figures_of_exported_runs_and_bounds_them_where_sc
     assert "without lists of items and their scores: pairs/add on thirty, " in printed.err
     assert str(tmp_path / "thirty" / "t2i-all" / "ties.run") in printed.out
     store = EmbeddingStore.open(workspace / "store")
-    ours = {(r["encoder"], r["protocol"], r["metric"]): r for r in store.rows("results").to_pylist()}
+    ours = {(r.encoder, r.protocol, r.metric): r for r in store.all(Result)}
     theirs = {"R@1": "success_1", "R@5": "success_5", "R@10": "success_10", "nDCG@10": "ndcg_cut_10"}
     compared = 0
     for protocol in ("t2i/all", "i2t/any"):
@@ -72,9 +73,9 @@ def test_pytrec_eval_gives_our_figures_of_exported_runs_and_bounds_them_where_sc
                 figure = np.mean([of_query[measure] for of_query in scores.values()])
                 compared += 1
                 if encoder == "distinct":
-                    assert row["value"] == pytest.approx(figure, abs=1e-12), (protocol, metric)
+                    assert row.value == pytest.approx(figure, abs=1e-12), (protocol, metric)
                 else:
-                    assert row["value_ties_lost"] - 1e-9 <= figure <= row["value_ties_won"] + 1e-9
+                    assert row.value_ties_lost - 1e-9 <= figure <= row.value_ties_won + 1e-9
     assert compared == 14
 
 
@@ -91,8 +92,8 @@ def test_ids_with_blanks_are_escaped_and_come_back_by_import(tmp_path: Path) -> 
     assert lines[0] == ["of%20a%20b", "Q0", "a%20b", "1", "0.9", "ours"]
     assert {line[2] for line in lines} == {"a%20b", "a%2520b", "c%E2%80%83d"}
     command(f"import --run {run} --encoder again --corpus odd {QUICK}", tmp_path)
-    rows = store.rows("results", protocol="t2i/all").to_pylist()
-    values = {name: {r["metric"]: r["value"] for r in rows if r["encoder"] == name} for name in ("ours", "again")}
+    rows = store.all(Result, protocol="t2i/all")
+    values = {name: {r.metric: r.value for r in rows if r.encoder == name} for name in ("ours", "again")}
     assert values["ours"] == values["again"]
 
 

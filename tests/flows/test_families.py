@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from capim.store import EmbeddingStore
+from capim.store.schema import Comparison
 from tests.command import command
 
 PAIR = "tiny-clip,tiny-colpali"
@@ -49,4 +50,4 @@ def test_a_request_for_some_encoders_and_the_comparison_of_all_are_never_mixed(
     stored = store.rows("comparisons")
     command(f"compare {QUICK}", workspace)
     assert store.rows("comparisons").equals(stored), "the comparison of all was stored"
-    assert {row["comparison"] for row in store.current("comparisons", corpus="shapes-sample12")} == of_all.keys()
+    assert {row.comparison for row in store.current(Comparison, corpus="shapes-sample12")} == of_all.keys()

@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import without_paths
 from capim.reports.sections import provenance
 from capim.store import EmbeddingStore
+from capim.store.schema import Import, Result
 from capim.store.types import EncoderSpec
 from tests.command import command
 from tests.documents import ROOT, run_page
@@ -38,13 +38,13 @@ def imported(workspace: Path, words: str, *, encoder: str = "theirs", code: int 
     return command(f"import --corpus thirty --encoder {encoder} {words} {QUICK}", workspace, code=code).err
 
 
-def results(workspace: Path, **equals: str) -> list[dict[str, Any]]:
-    return EmbeddingStore.open(workspace / "store").rows("results", **equals).to_pylist()
+def results(workspace: Path, **equals: str) -> list[Result]:
+    return EmbeddingStore.open(workspace / "store").all(Result, **equals)
 
 
 def values(workspace: Path, **equals: str) -> dict[tuple[str, str], tuple[float, float, float]]:
     rows = results(workspace, **equals)
-    return {(r["protocol"], r["metric"]): (r["value"], r["ci_low"], r["ci_high"]) for r in rows}
+    return {(r.protocol, r.metric): (r.value, r.ci_low, r.ci_high) for r in rows}
 
 
 def ranks_file(folder: Path, ranks: list[int], name: str = "ranks.csv") -> str:
@@ -73,9 +73,9 @@ def test_several_protocols_at_different_times_are_one_model(workspace: Path, tmp
     assert found["t2i/all", "MRR"][0] == 0.75
     assert found["pairs/micro", "pair_accuracy"][0] == 0.8
     store = EmbeddingStore.open(workspace / "store")
-    assert {row["encoder_fingerprint"] for row in results(workspace)} == {store.encoder("theirs").fingerprint}
-    [row] = store.encoders().to_pylist()
-    assert json.loads(row["spec"])["revision"] == "v2"
+    assert {row.encoder_fingerprint for row in results(workspace)} == {store.encoder("theirs").fingerprint}
+    [row] = store.encoders()
+    assert json.loads(row.spec)["revision"] == "v2"
 
 
 def test_other_outcomes_are_refused_unless_they_shall_replace(workspace: Path, tmp_path: Path) -> None:
@@ -84,15 +84,15 @@ def test_other_outcomes_are_refused_unless_they_shall_replace(workspace: Path, t
     imported(workspace, f"--outcomes {first}", encoder="others")
     compare = f"compare {QUICK} --quiet"
     command(compare, workspace)
-    [stored] = {row["evaluation"] for row in results(workspace, encoder="theirs")}
+    [stored] = {row.evaluation for row in results(workspace, encoder="theirs")}
     message = imported(workspace, f"--outcomes {second}", code=2)
     assert f"'theirs' has other outcomes on 'thirty': t2i/all (stored {stored}, given " in message
     assert "--replace" in message
-    assert {row["evaluation"] for row in results(workspace, encoder="theirs")} == {stored}
+    assert {row.evaluation for row in results(workspace, encoder="theirs")} == {stored}
 
     imported(workspace, f"--outcomes {second} --replace")
     store = EmbeddingStore.open(workspace / "store")
-    [now] = {row["evaluation"] for row in results(workspace, encoder="theirs")}
+    [now] = {row.evaluation for row in results(workspace, encoder="theirs")}
     assert now != stored
     assert f"given {now}" in message
     assert values(workspace, encoder="theirs")["t2i/all", "R@1"][0] == 0
@@ -137,7 +137,7 @@ def test_a_wrong_request_is_explained_and_leaves_no_trace(
     store = EmbeddingStore.open(workspace / "store")
     for table in ("outcomes", "results"):
         assert not store.rows(table).num_rows
-    assert not store.encoders().num_rows
+    assert not store.encoders()
 
 
 def test_outcomes_of_a_model_with_embeddings_stand_in_one_row_with_them(workspace: Path, tmp_path: Path) -> None:
@@ -154,11 +154,11 @@ def test_outcomes_of_a_model_with_embeddings_stand_in_one_row_with_them(workspac
     assert not results(workspace, protocol="pairs/micro")
     command(f"import {answers} --same-as clip {QUICK}", workspace)
     store = EmbeddingStore.open(workspace / "store")
-    assert store.encoders().num_rows == 1
+    assert len(store.encoders()) == 1
     found = values(workspace, encoder="clip")
     assert found["pairs/micro", "pair_accuracy"][0] == 0.7
     assert ("t2i/all", "R@1") in found
-    matched = {row["what"]: row["matched"] for row in store.rows("imports").to_pylist()}
+    matched = {row.what: row.matched for row in store.all(Import)}
     assert (matched["image"], matched["pairs/micro"]) == ("position", "query")
     out = command("results --wide", workspace).out
     assert "matched by position, not verified" in out
@@ -167,7 +167,7 @@ def test_outcomes_of_a_model_with_embeddings_stand_in_one_row_with_them(workspac
     after = values(workspace, encoder="clip")
     assert after["pairs/micro", "pair_accuracy"] == found["pairs/micro", "pair_accuracy"]
     assert {("t2i/all", "R@1"), ("i2t/any", "R@1")} <= after.keys()
-    assert store.encoders().num_rows == 1
+    assert len(store.encoders()) == 1
     assert "nobody" in command(f"import {answers} --same-as nobody", workspace, code=2).err
 
 
@@ -213,7 +213,7 @@ def test_published_figures_stand_in_the_report_beside_the_best_of_ours(workspace
     page = command("report", workspace).page
     assert page.resolve() != before.resolve()
     [row] = read_report_data(EmbeddingStore.open(workspace / "store"), gallery=False).published
-    assert row["value"] == 0.7
+    assert row.value == 0.7
     task = "text to image (t2i/all) | R@1"
     table = f"| theirs-2 | thirty | {task} | 70.0 | 50.0 (theirs) | the same protocol | their page |"
     assert table in page.with_name("report.md").read_text()

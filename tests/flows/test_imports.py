@@ -73,7 +73,7 @@ def test_two_corpora_by_two_imports_each_are_one_model_and_the_report_says_nothi
     assert "| theirs | theirs | unversioned | imported v1 | single | 16 | – | float32 | – |" in text
     for untrue in ("earlier version", "Left out", "changed"):
         assert untrue not in text, untrue
-    assert EmbeddingStore.open(workspace / "store").encoders().num_rows == 1
+    assert len(EmbeddingStore.open(workspace / "store").encoders()) == 1
 
 
 def test_what_float16_costs_is_what_the_ablation_of_the_float32_set_says(workspace: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import capim.tasks.evaluate
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
+from capim.store.schema import Run
 from tests.command import command
 from tests.encoders.own_module import encoder_table
 
@@ -70,14 +71,14 @@ def check(workspace: Path, names: set[str]) -> dict[str, Any]:
     assert {s.key.encoder for s in store.sealed_sets()} >= {*SOUND}
     assert {*store.rows("results")["encoder"].to_pylist()} == {*SOUND}
     assert store.rows("comparisons").num_rows
-    [run] = store.rows("runs").to_pylist()
-    assert run["state"] == "incomplete"
+    [run] = store.all(Run)
+    assert run.state == "incomplete"
     [report] = (workspace / "reports").glob("*/report.md")
     for name in names:
-        assert name in run["message"]
+        assert name in run.message
         assert name in report.read_text()
     [shown] = json.loads(report.with_name("results.json").read_text())["runs"]
-    assert (shown["state"], shown["finished"]) == ("incomplete", run["finished"].isoformat()), "as the run ended"
+    assert (shown["state"], shown["finished"]) == ("incomplete", run.finished.isoformat()), "as the run ended"
     return dict(run)
 
 
@@ -125,8 +126,8 @@ def test_only_broken_encoders_are_an_error_and_make_no_report(tmp_path: Path, mo
     assert "cannot be loaded" in said
     assert "encoded in" not in said
     assert not (tmp_path / "workspace" / "reports").exists()
-    [run] = EmbeddingStore.open(tmp_path / "workspace" / "store").rows("runs").to_pylist()
-    assert run["state"] == "failed"
+    [run] = EmbeddingStore.open(tmp_path / "workspace" / "store").all(Run)
+    assert run.state == "failed"
 
 
 @pytest.mark.slow

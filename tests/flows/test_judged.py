@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore
+from capim.store.schema import Result, Slice
 from tests.benchmarks.judged_pages import write_judged_pages
 from tests.command import command, json_rows
 from tests.reports.pages import readable
@@ -41,9 +42,7 @@ def test_figures_equal_pytrec_eval_on_the_exported_run_and_qrels(workspace: Path
     run = pytrec_eval.parse_run((place / "random.run").open())  # 80 pages: the stored lists hold them all
     theirs = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut", "map"}).evaluate(run)
     ours = {
-        row["metric"]: row["value"]
-        for row in EmbeddingStore.open(workspace / "store").rows("results").to_pylist()
-        if row["encoder"] == "random"
+        row.metric: row.value for row in EmbeddingStore.open(workspace / "store").all(Result) if row.encoder == "random"
     }
     for name, measure in (("nDCG@10", "ndcg_cut_10"), ("AP", "map")):
         mean = float(np.mean([found[measure] for found in theirs.values()]))
@@ -66,15 +65,13 @@ def test_judgements_are_a_table_of_sql(workspace: Path) -> None:
 
 def test_compression_is_measured_by_the_headline_and_reported(workspace: Path) -> None:
     command(f"analyse --corpora finance --encoders random --analyses compression {QUICK}", workspace)
-    slices = EmbeddingStore.open(workspace / "store").rows("slices", analysis="approximate-search").to_pylist()
-    [exact] = [row for row in slices if row["feature"] == "exact"]
+    slices = EmbeddingStore.open(workspace / "store").all(Slice, analysis="approximate-search")
+    [exact] = [row for row in slices if row.feature == "exact"]
     stored = {
-        row["metric"]: row["value"]
-        for row in EmbeddingStore.open(workspace / "store").rows("results").to_pylist()
-        if row["encoder"] == "random"
+        row.metric: row.value for row in EmbeddingStore.open(workspace / "store").all(Result) if row.encoder == "random"
     }
-    assert {row["metric"] for row in slices} == {"nDCG@10"}
-    assert exact["value"] == pytest.approx(stored["nDCG@10"], abs=1e-12)
+    assert {row.metric for row in slices} == {"nDCG@10"}
+    assert exact.value == pytest.approx(stored["nDCG@10"], abs=1e-12)
 
 
 def test_a_report_of_a_judged_corpus_is_made(workspace: Path) -> None:
@@ -98,8 +95,8 @@ def test_pages_in_two_stages_and_fused_are_encoders_like_any_other(workspace: Pa
     assert stored[0].equals(stored[1]), "only the wall time differs"
     assert all(seconds and seconds > 0 for seconds in rows["seconds_per_query"].to_pylist())
     command(f"fuse --encoders random,mirrored --corpora finance {QUICK}", workspace)
-    value = {(row["encoder"], row["metric"]): row["value"] for row in store.rows("results").to_pylist()}
+    value = {(row.encoder, row.metric): row.value for row in store.all(Result)}
     for metric in ("nDCG@10", "recall@10", "AP"):  # all 80 pages ordered again: the second encoder alone
         assert value["random-then-mirrored", metric] == pytest.approx(value["mirrored", metric], abs=1e-12), metric
-    shown = {row["metric"] for row in store.rows("slices", analysis="two-stage").to_pylist()}
+    shown = {row.metric for row in store.all(Slice, analysis="two-stage")}
     assert shown == {"nDCG@5", "nDCG@10", "recall@10"}

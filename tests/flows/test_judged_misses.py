@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore
+from capim.store.schema import Outcome
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.benchmarks.simulations.judged import JudgedCell, judged_coverage
 from tests.command import command, json_rows
@@ -41,9 +42,9 @@ def outcomes(workspace: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     store = EmbeddingStore.open(workspace / "store")
     images = store.corpus("shapes").images["id"].to_pylist()
-    for row in store.rows("outcomes", protocol="t2i/all").to_pylist():
-        first = images[row["top_ords"][0]] if row["top_ords"] else None
-        found.setdefault(row["encoder"], {})[row["query_id"]] = row["rank_best"], first
+    for row in store.all(Outcome, protocol="t2i/all"):
+        first = images[row.top_ords[0]] if row.top_ords else None
+        found.setdefault(row.encoder, {})[row.query_id] = row.rank_best, first
     return found
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from capim.store import EmbeddingStore
 from capim.store.rows import delete
-from capim.store.schema import texts
+from capim.store.schema import Comparison
 from tests.command import command, json_rows
 
 pytestmark = pytest.mark.slow  # whole suites of commands
@@ -35,7 +35,7 @@ def photos(folder: Path, *, colours: tuple[str, ...] = COLOURS) -> Path:
 
 
 def corpora_of(workspace: Path) -> set[str]:
-    return {row["name"] for row in EmbeddingStore.open(workspace / "store").corpora().to_pylist()}
+    return {row.name for row in EmbeddingStore.open(workspace / "store").corpora()}
 
 
 @pytest.fixture
@@ -150,11 +150,9 @@ def test_compare_export_and_report_take_only_what_is_named(three_encoders: Path,
     command(f"evaluate --corpora {corpus} --encoders {pair} --protocols t2i/first {QUICK}", workspace)
     command(f"compare {chosen} {QUICK}", workspace)
     protocols = {"t2i/all", "t2i/first"}
-    compared = EmbeddingStore.open(workspace / "store").rows("comparisons").to_pylist()
-    assert {(row["encoder_a"], row["encoder_b"], row["corpus"]) for row in compared} == {
-        ("tiny-clip", "tiny-colpali", corpus)
-    }
-    assert {row["protocol"] for row in compared} == protocols
+    compared = EmbeddingStore.open(workspace / "store").all(Comparison)
+    assert {(row.encoder_a, row.encoder_b, row.corpus) for row in compared} == {("tiny-clip", "tiny-colpali", corpus)}
+    assert {row.protocol for row in compared} == protocols
     target = tmp_path / "chosen.json"
     command(f"export results --corpus {corpus} --encoder {pair} --protocol t2i/* --to {target}", workspace)
     for file in (command(f"report {chosen}", workspace).page.with_name("results.json"), target):

@@ -14,7 +14,7 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.inventory import disk_bytes
-from capim.store.schema import texts
+from capim.store.schema import Result, texts
 from capim.tasks import compare, report
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import sample_corpus
@@ -113,7 +113,7 @@ def test_a_run_that_made_nothing_is_a_baseline_an_export_and_a_report(own_demo: 
     store = EmbeddingStore.open(own_demo / "store")
     made, found = sorted(texts(store.rows("runs")["run"]))
     assert store.keys_of(made) == store.keys_of(found)
-    assert {row["run"] for row in store.rows_of_run("results", found)} == {made}
+    assert {row.run for row in store.rows_of_run(Result, found)} == {made}
     said = command(
         f"watch --corpora shapes-sample12 --encoders tiny-clip --protocols t2i/all --baseline {found} --replicates 100",
         own_demo,

@@ -9,12 +9,12 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from capim.flows.config import RunConfig
@@ -22,7 +22,7 @@ from capim.flows.execution import recorded_run
 from capim.flows.terminal import Form, Rows, link
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError, plain
-from capim.store.schema import RUNS
+from capim.store.schema import Run
 from capim.tasks.runtime.task import CONSOLE_LEVEL, hide_prefects_lines
 from tests.command import command
 
@@ -71,11 +71,11 @@ def test_no_secret_of_an_address_is_stored_with_a_run_or_printed(
     config = RunConfig(workspace=str(tmp_path), corpora=(secret,))
     with pytest.raises(OSError, match="bucket"), recorded_run(config, "benchmark"):
         raise OSError(f"{secret} does not answer")
-    [row] = EmbeddingStore.open(config.store_uri).rows("runs").to_pylist()
+    [row] = EmbeddingStore.open(config.store_uri).all(Run)
     assert "RET" not in str(row)
-    assert row["command"] == "capim run --workspace s3://***@bucket/runs"
-    assert "s3://***@bucket/runs" in row["config"]
-    assert "s3://***@bucket/runs" in row["message"]
+    assert row.command == "capim run --workspace s3://***@bucket/runs"
+    assert "s3://***@bucket/runs" in row.config
+    assert "s3://***@bucket/runs" in row.message
     assert link(f"{secret}/report.html", io.StringIO()) == "s3://***@bucket/runs/report.html"
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
@@ -92,9 +92,9 @@ def test_a_run_whose_process_died_is_interrupted_when_the_next_one_of_its_host_b
     dead.wait()
     with recorded_run(config, "benchmark") as first, recorded_run(config, "benchmark") as second:
         store = EmbeddingStore.open(config.store_uri)
-        [row] = store.rows("runs", run=first).to_pylist()
-        assert (row["state"], row["pid"]) == ("running", os.getpid()), "this process lives"
-        store.write_rows("runs", pa.Table.from_pylist([row | {"pid": dead.pid}], schema=RUNS), replace="run")
+        [row] = store.all(Run, run=first)
+        assert (row.state, row.pid) == ("running", os.getpid()), "this process lives"
+        store.write([replace(row, pid=dead.pid)], replace="run")
         with recorded_run(config, "benchmark"):
             assert store.rows("runs", run=first)["state"].to_pylist() == ["interrupted"]
             assert store.rows("runs", run=second)["state"].to_pylist() == ["running"]

@@ -6,13 +6,13 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from capim.reports.rows.reading import read_report_data
 from capim.reports.sections import leaderboard
 from capim.store import EmbeddingStore
+from capim.store.schema import Ranking
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from tests.command import Printed, command, json_rows
 from tests.reports.pages import blocks, cells
@@ -62,8 +62,8 @@ def compare(workspace: Path, words: str = "") -> Printed:
     return command(f"compare --replicates 200 --quiet {words}", workspace)
 
 
-def stored(workspace: Path) -> list[dict[str, Any]]:
-    return EmbeddingStore.open(workspace / "store").rows("rankings").to_pylist()
+def stored(workspace: Path) -> list[Ranking]:
+    return EmbeddingStore.open(workspace / "store").all(Ranking)
 
 
 def test_the_ranking_is_printed_with_ranks_figures_and_who_is_left_out(workspace: Path) -> None:
@@ -112,7 +112,7 @@ def test_one_corpus_under_three_names_is_ranked_once_and_so_not_at_all(workspace
     assert "no ranking: no two encoders have 3 corpora in common" in told
     assert counted_once in told
     assert counted_once in " ".join(compare(workspace).err.split())
-    assert {row["n_corpora"] for row in stored(workspace)} == {3}
+    assert {row.n_corpora for row in stored(workspace)} == {3}
 
 
 def test_corpora_that_share_photographs_are_joined_by_them_and_it_is_told(workspace: Path) -> None:
@@ -123,10 +123,10 @@ def test_corpora_that_share_photographs_are_joined_by_them_and_it_is_told(worksp
     said = compare(workspace, "--corpora x,others,y --encoders strong,weak").err
     assert told in " ".join(said.split()) + "."
     compare(workspace, "--corpora x,z,y --encoders strong,weak")
-    of_weak = [row for row in stored(workspace) if row["encoder"] == "weak"]
-    joint, apart = (row for row in of_weak if row["estimand"] == "these corpora")
-    assert (joint["value"], '"others"' in joint["corpora"]) == (apart["value"], True)
-    wider = (joint["ci_high"] - joint["ci_low"]) / (apart["ci_high"] - apart["ci_low"])
+    of_weak = [row for row in stored(workspace) if row.encoder == "weak"]
+    joint, apart = (row for row in of_weak if row.estimand == "these corpora")
+    assert (joint.value, '"others"' in joint.corpora) == (apart.value, True)
+    wider = (joint.ci_high - joint.ci_low) / (apart.ci_high - apart.ci_low)  # type: ignore[operator]
     assert wider > 1.1, "three corpora of 40 images each are 120 independent images, these are 80"
 
 
@@ -155,9 +155,9 @@ def test_the_ranking_is_that_of_the_last_command_and_goes_with_the_outcomes_of_a
     compare(workspace)
     before = stored(workspace)
     compare(workspace, "--level 0.9")
-    after = EmbeddingStore.open(workspace / "store").current("rankings")
+    after = EmbeddingStore.open(workspace / "store").current(Ranking)
     assert len(after) == len(before) > 0
-    assert {row["level"] for row in after} == {0.9}
+    assert {row.level for row in after} == {0.9}
     imported(workspace, "weak", "y", 30, "--replace")
     assert stored(workspace) == []
 

@@ -16,6 +16,7 @@ from capim.flows.config import run_config
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import PARTS_PREFIX, delete
+from capim.store.schema import Result, Slice
 from capim.store.types import MODALITIES, digest16
 from capim.tasks.embed import check_corpora
 from capim.tasks.evaluate import find_sets, score_part
@@ -72,16 +73,16 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
     assert len(scored) == 2 * len(sets)
     assert outcomes(store).equals(expected)
     assert not any(name.startswith(PARTS_PREFIX) for name in store.connection.names())
-    curves = store.rows("slices", analysis="distractors", metric="R@1").to_pylist()
+    curves = store.all(Slice, analysis="distractors", metric="R@1")
     for encoder in config.encoders:
         own, most = sorted(
-            (row for row in curves if row["encoder"] == encoder), key=lambda row: json.loads(row["detail"])["images"]
+            (row for row in curves if row.encoder == encoder), key=lambda row: json.loads(row.detail)["images"]
         )
         figure = {"encoder": str(encoder), "corpus": CORPORA[0], "protocol": "t2i/all", "metric": "R@1"}
-        assert own["value"] == store.rows("results", **figure)["value"][0].as_py()
-        assert most["level_name"] == "24 images"
-        assert most["value"] <= own["value"]
-        assert most["ci_low"] <= most["value"] <= most["ci_high"]
+        assert own.value == store.rows("results", **figure)["value"][0].as_py()
+        assert most.level_name == "24 images"
+        assert most.value <= own.value
+        assert most.ci_low <= most.value <= most.ci_high
     drawn = store.rows("slices", analysis="distractors").sort_by("slice")
     assert [again.n_scored for again in evaluate.fn(config)] == [0] * len(sets)
     assert store.rows("slices", analysis="distractors").sort_by("slice").equals(drawn)  # not drawn again
@@ -92,8 +93,8 @@ def test_late_interaction_has_both_measures_of_agreement_with_english_and_their_
     for name in ("consistency_nDCG@20", "consistency_RBO"):
         found = {}
         for encoder in ("one", "many"):
-            rows = store.rows("results", encoder=encoder, corpus=corpus, metric=name).to_pylist()
-            found[encoder] = {row["protocol"]: row["value"] for row in rows}
+            rows = store.all(Result, encoder=encoder, corpus=corpus, metric=name)
+            found[encoder] = {row.protocol: row.value for row in rows}
         late = found["many"]
         assert late.keys() == found["one"].keys() >= {"t2i/de/plain", "i2t/de/plain", "t2i/*/*", "i2t/*/*"}
         assert 0 < late["t2i/de/plain"] < 1 and 0 < late["i2t/de/plain"] < 1

@@ -24,6 +24,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from capim.store import EmbeddingStore
+from capim.store.schema import Import, Result
 from capim.store.sets.importing import matched_by
 from capim.store.sets.matching import NOT_VERIFIED
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
@@ -306,7 +307,7 @@ def test_every_way_is_taken_with_equal_figures_or_refused_with_the_way(
     assert (way.taken or way.refused) in said
     store = EmbeddingStore.open(workspace / "store")
     if not way.taken:
-        assert not store.encoders().num_rows
+        assert not store.encoders()
         assert not store.rows("imports").num_rows
         return
     if is_published:
@@ -315,12 +316,12 @@ def test_every_way_is_taken_with_equal_figures_or_refused_with_the_way(
         return
     if store.sealed_sets():
         command("evaluate --protocols t2i/all --replicates 100 --quiet", workspace)
-    rows = {row["metric"]: row for row in store.rows("results").to_pylist() if row["protocol"] == "t2i/all"}
+    rows = {row.metric: row for row in store.all(Result) if row.protocol == "t2i/all"}
     if rows:
         tolerance = 1e-12 if "float16" not in name else 0.1
-        assert rows["R@1"]["value"] == pytest.approx(R1, abs=tolerance)
-    matched = [row["matched"] for row in store.rows("imports").to_pylist()]
+        assert rows["R@1"].value == pytest.approx(R1, abs=tolerance)
+    matched = [row.matched for row in store.all(Import)]
     assert matched
     assert any(by.startswith("position") for by in matched) != way.verified
-    shown = map(matched_by(store), store.rows("results").to_pylist())  # as `capim results` shows it
+    shown = map(matched_by(store), store.all(Result))  # as `capim results` shows it
     assert any(NOT_VERIFIED in (each or "") for each in shown) != way.verified

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, EncoderSpec
+from capim.store.schema import Result
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.results.summary import result_rows
 from capim.tasks.runtime import results
@@ -36,7 +37,7 @@ def test_drop_lists_first_and_drops_with_yes(tmp_path: Path) -> None:
     assert "nothing was changed: add --yes" in command("store drop --encoder old", tmp_path).err
     assert store.encoder("old").dim == 4
     assert "dropped" in command("store drop --encoder old --yes", tmp_path).err
-    assert store.encoders().num_rows == 0
+    assert not store.encoders()
 
 
 def test_after_a_drop_everything_else_goes_on(own_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,8 +67,8 @@ def outcomes_are_complete(workspace: Path) -> bool:
     """Whether every result of one protocol has the outcome of each of its queries."""
     store = EmbeddingStore.open(workspace / "store")
     n_outcomes = store.counts("outcomes", "evaluation")
-    recalls = [row for row in store.rows("results").to_pylist() if row["metric"] == "R@1"]
-    return len(recalls) > 1 and all(n_outcomes.get(row["evaluation"], 0) == row["n_queries"] for row in recalls)
+    recalls = [row for row in store.all(Result) if row.metric == "R@1"]
+    return len(recalls) > 1 and all(n_outcomes.get(row.evaluation, 0) == row.n_queries for row in recalls)
 
 
 def test_prune_leaves_the_outcomes_of_a_step_that_is_at_work(embedded: Path, monkeypatch: pytest.MonkeyPatch) -> None:

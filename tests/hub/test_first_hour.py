@@ -44,7 +44,7 @@ def test_cut_refused_for_a_while_and_repeated_it_ends_well(hour: FirstHour) -> N
     assert f"downloading {CLIP} (1 MB into {hour.home}/hub/hub, " in done.err
     assert "Generating" not in done.err, "bars of libraries"
     store = EmbeddingStore.open(str(hour.place / "ws" / "store"))
-    assert {row["name"] for row in store.corpora().to_pylist()} == {"coco-karpathy", "winoground"}
+    assert {row.name for row in store.corpora()} == {"coco-karpathy", "winoground"}
     hour.hub.away = True
     again = hour.capim(*WORDS, "coco-karpathy,winoground", HF_HUB_OFFLINE="1")
     assert again.code == 0, again.err

@@ -27,6 +27,7 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.summary import Evaluated, first_hits, result_rows
 from capim.tasks.statistics.draws import Resampling
 from tests.ranking.conftest import data_of, unit
+from tests.repeated import SOURCE
 
 N_CLASSES, DIM = 6, 16
 KINDS = ("one label", "several labels")
@@ -74,7 +75,7 @@ def targets(corpus: Corpus) -> NDArray[np.bool_]:
     found = np.zeros((len(corpus.images), N_CLASSES), dtype=bool)
     images = corpus.images["id"].to_pylist()
     for row in corpus.relevance.to_pylist():
-        found[images.index(row["query_id"]), int(row["item_id"].partition("#")[0][-1])] = True
+        found[images.index(row.query_id), int(row["item_id"].partition("#")[0][-1])] = True
     return found
 
 
@@ -116,9 +117,9 @@ def test_chance_is_what_exchanged_labels_give_and_unknown_without_stored_lists(
     for id_ in ("i2t/class", "i2t/class-balanced", "i2i/label"):
         if id_ not in outcomes:
             continue
-        found, names = outcomes[id_], ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint")
-        evaluated = Evaluated.of(found, corpus, dict.fromkeys((*names, "run"), ""))
-        rows = {row["metric"]: row for row in result_rows([evaluated], Resampling(replicates=20)).to_pylist()}
+        found = outcomes[id_]
+        evaluated = Evaluated.of(found, corpus, SOURCE)
+        rows = {row.metric: row for row in result_rows([evaluated], Resampling(replicates=20))}
         asked, first = found.query_ords, found.top_ords[:, 0]  # type: ignore[index]
         hits = []
         for to in [np.arange(len(asked)), *(rng.permutation(len(asked)) for _ in range(4000))]:
@@ -128,11 +129,11 @@ def test_chance_is_what_exchanged_labels_give_and_unknown_without_stored_lists(
             hits.append(np.average(right, weights=found.weights[to]))
         beyond = np.array(hits) - hits[0]  # of the stored first hits: two images tie
         tails = (beyond >= -1e-9).mean(), (beyond <= 1e-9).mean()
-        assert rows["R@1"]["chance"] == pytest.approx(np.mean(hits), abs=0.005)
-        assert rows["R@1"]["p_chance"] == pytest.approx(min(1.0, 2 * min(tails)), abs=0.05)
-        assert {row["p_chance"] for name, row in rows.items() if name != "R@1"} <= {None}
+        assert rows["R@1"].chance == pytest.approx(np.mean(hits), abs=0.005)
+        assert rows["R@1"].p_chance == pytest.approx(min(1.0, 2 * min(tails)), abs=0.05)
+        assert {row.p_chance for name, row in rows.items() if name != "R@1"} <= {None}
         bare = replace(evaluated, first_hits=first_hits(corpus, replace(found, top_ords=None, top_scores=None)))
-        assert {row["p_chance"] for row in result_rows([bare], Resampling(replicates=20)).to_pylist()} == {None}
+        assert {row.p_chance for row in result_rows([bare], Resampling(replicates=20))} == {None}
 
 
 def test_average_precision_of_classes_is_that_of_clip_benchmark_and_scikit_learn_where_nothing_ties(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capim.store.schema import Comparison, Result
 from capim.tasks.reference.changes import (
     FEW_FLIPS,
     FigureChange,
@@ -21,13 +22,14 @@ from capim.tasks.reference.changes import (
     unpaired_bound,
 )
 from tests.benchmarks.watch_years import Year, false_alarm_rate, reported_within, watched_year
+from tests.random_store import row_of
 
 KEY = ("shapes", "t2i/all", "R@1", "tiny-clip")
 
 
-def row(value: float | None, **changed: object) -> dict[str, object]:
+def row(value: float | None, **changed: object) -> Result:
     fields = {"value": value, "evaluation": "e", "encoder_fingerprint": "f", "corpus_fingerprint": "c"}
-    return {**fields, "standard_error": 0.01, "lower_is_better": False, "metric_version": "1", **changed}
+    return row_of(Result, **{**fields, "standard_error": 0.01, "metric_version": "1", **changed})
 
 
 def change(difference: float, p: float | None, *, lower_is_better: bool = False) -> FigureChange:
@@ -35,9 +37,9 @@ def change(difference: float, p: float | None, *, lower_is_better: bool = False)
 
 
 def test_the_basis_of_a_p_value_is_the_best_there_is() -> None:
-    def basis(old: dict[str, object], new: dict[str, object]) -> tuple[str, float | None]:
-        test = {"corpus": "shapes", "protocol": "t2i/all", "metric": "R@1", "p_sign_flip": 0.03}
-        comparison = {**test, "fingerprint_a": "g", "fingerprint_b": "f"}
+    def basis(old: Result, new: Result) -> tuple[str, float | None]:
+        test: dict[str, Any] = {"corpus": "shapes", "protocol": "t2i/all", "metric": "R@1", "p_sign_flip": 0.03}
+        comparison = row_of(Comparison, **test, fingerprint_a="g", fingerprint_b="f")
         [found] = figure_changes({KEY: old}, {KEY: new}, [comparison])
         return found.basis, found.p
 
@@ -76,9 +78,8 @@ LEVEL = 0.001
 
 
 def drop(difference: float, p: float, protocol: str = "t2i/all") -> FigureChange:
-    old, new = {"value": 0.6, "since": "run r of 2026-01-05"}, {"value": 0.6 + difference}
     plain = replace(change(difference, p), key=("c", protocol, "R@1", "m"), p_adjusted=p)
-    return replace(plain, old=old, new=new)
+    return replace(plain, old=0.6, new=0.6 + difference, since="run r of 2026-01-05")
 
 
 def test_a_large_drop_that_is_not_significant_is_a_warning_that_says_so() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capim.store.schema import RESULTS
+from capim.store.schema import Result
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora.subset import sample_suffix
 from capim.tasks.reference.published import (
@@ -21,6 +21,7 @@ from capim.tasks.reference.published import (
     judge_results,
     published,
 )
+from tests.random_store import row_of
 
 SIGLIP = "google/siglip-so400m-patch14-384"
 OPENAI = "openai/clip-vit-large-patch14-336"
@@ -32,17 +33,17 @@ def judged(value: float, **changed: str) -> ReferenceCheck:
     return judge_figure(value, references=published(), **figure)
 
 
-def result_row(**changed: object) -> dict[str, object]:
-    row: dict[str, object] = {**dict.fromkeys(RESULTS.names), "encoder": "siglip", "encoder_fingerprint": "f"}
+def result_row(**changed: object) -> Result:
+    row: dict[str, object] = {"encoder": "siglip", "encoder_fingerprint": "f"}
     row |= {"corpus": "coco-karpathy", "corpus_fingerprint": "c", "protocol": "t2i/all", "metric": "R@1"}
     row |= {"value": 0.5421, "ci_low": 0.53, "ci_high": 0.55, "n_queries": 25_010, "n_clusters": 5000}
-    return row | changed
+    return row_of(Result, **row | changed)
 
 
-def judge_rows(*rows: dict[str, object], n_images: int = 5000) -> list[ReferenceCheck]:
+def judge_rows(*rows: Result, n_images: int = 5000) -> list[ReferenceCheck]:
     spec = EncoderSpec(name="siglip", adapter="hf_dual", checkpoint=SIGLIP, revision="a1", dim=1152)
     found = judge_results(rows, specs={"f": spec}, n_images={"c": n_images}, references=published())
-    assert gate_rows(found, run="r").num_rows == len(found)
+    assert len(gate_rows(found, run="r")) == len(found)
     return [each.check for each in found]
 
 

@@ -10,13 +10,16 @@ from itertools import combinations
 from pathlib import Path
 
 import jsonschema  # type: ignore[import-untyped]
+import pyarrow as pa
 import pytest
 
 from capim.reports.exports.tabular import row_schema
 from capim.reports.render import render_markdown
 from capim.reports.rows.report_data import OF_THE_MACHINE, ShownResult
 from capim.reports.write import STORED, write_report
-from capim.store.schema import TABLES, MetricRow
+from capim.store.row_types import columns_of
+from capim.store.schema import TABLES
+from capim.store.types import MetricFacts
 from tests.reports.large import coco
 from tests.reports.pages import blocks
 from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
@@ -78,9 +81,11 @@ def test_results_follow_their_schema(folder: Path) -> None:
     document, schema = json.loads((folder / "results.json").read_text("utf-8")), json.loads(DOCS.read_text("utf-8"))
     properties = {**schema["properties"]}
     for table in STORED:
-        row_type = ShownResult if table == "results" else TABLES[table].row
-        properties[table] = {"type": "array", "items": row_schema(row_type, without=OF_THE_MACHINE)}
-    rows = row_schema(MetricRow, without=("metric", "run", "created"))
+        columns = columns_of(ShownResult if table == "results" else TABLES[table].row)
+        properties[table] = {"type": "array", "items": row_schema(columns, without=OF_THE_MACHINE)}
+    facts = MetricFacts(name="m", title="a metric").columns()
+    kinds = [(name, pa.bool_() if isinstance(value, bool) else pa.string()) for name, value in facts.items()]
+    rows = row_schema(pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds]), without=())
     properties["metrics"] = {"type": "object", "additionalProperties": rows}
     if os.environ.get("CAPIM_WRITE_GOLDEN"):
         schema = {**schema, "properties": properties}

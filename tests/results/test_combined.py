@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capim.store.schema import Comparison, Result
 from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
 from capim.tasks.metrics.table import RSUM, Figure, planned_figures
 from capim.tasks.protocols import Protocol
@@ -41,9 +42,9 @@ def outcomes(language: str, translator: str, ranks: list[int]) -> Outcomes:
     return replace(made, reference_ndcg=consistency, reference_rbo=consistency / 2)
 
 
-def rows(*parts: Outcomes, how: Resampling = RESAMPLING) -> dict[tuple[str, str], dict[str, Any]]:
-    table = language_rows([part_of(o, drawn=len(o)) for o in parts], SOURCE, reference="en", resampling=how)
-    return {(row["protocol"], row["metric"]): row for row in table.to_pylist()}
+def rows(*parts: Outcomes, how: Resampling = RESAMPLING) -> dict[tuple[str, str], Result]:
+    found = language_rows([part_of(o, drawn=len(o)) for o in parts], SOURCE, reference="en", resampling=how)
+    return {(row.protocol, row.metric): row for row in found}
 
 
 PARTS = [(language, translator) for language in ("en", "de", "fr") for translator in ("google", "bing")]
@@ -61,43 +62,43 @@ def test_means_are_over_languages_of_means_over_translators() -> None:
         "t2i/*/*@speakers": (1452 * 1 + 134 * 0.625 + 274 * 0.125) / (1452 + 134 + 274),
         "t2i/*/*@speakers-without-en": (134 * 0.625 + 274 * 0.125) / (134 + 274),
     }
-    assert {protocol: found[protocol, "R@1"]["value"] for protocol in expected} == pytest.approx(expected)
+    assert {protocol: found[protocol, "R@1"].value for protocol in expected} == pytest.approx(expected)
     every = found["t2i/*/*", "R@1"]
-    assert (every["n_queries"], every["n_clusters"]) == (24, 4)
-    assert found["t2i/*/*@without-en", "R@1"]["n_queries"] == 16
-    assert found["t2i/*/*", "consistency_RBO"]["value"] == pytest.approx(0.375)
-    assert found["t2i/*/*", "consistency_RBO"]["chance"] is None
-    assert every["chance"] == pytest.approx(1 / 1000)
+    assert (every.n_queries, every.n_clusters) == (24, 4)
+    assert found["t2i/*/*@without-en", "R@1"].n_queries == 16
+    assert found["t2i/*/*", "consistency_RBO"].value == pytest.approx(0.375)
+    assert found["t2i/*/*", "consistency_RBO"].chance is None
+    assert every.chance == pytest.approx(1 / 1000)
 
 
 def test_the_interval_is_that_of_the_mean_under_draws_that_all_languages_share() -> None:
     found = rows(*GRID)["t2i/*/*", "R@1"]
     per_image = np.mean([[o.rank_best == 1 for o in GRID[i : i + 2]] for i in (0, 2, 4)], axis=(0, 1))
     units = part_of(GRID[0], drawn=4).clusters
-    assert (found["ci_low"], found["reason"], units.n_effective) == (None, FEW_IMAGES, 4)
+    assert (found.ci_low, found.reason, units.n_effective) == (None, FEW_IMAGES, 4)
     spread = mean_spread(per_image, units, RESAMPLING)
-    assert found["standard_error"] == pytest.approx(np.sqrt(4 / 3 * np.square(spread).sum()))
+    assert found.standard_error == pytest.approx(np.sqrt(4 / 3 * np.square(spread).sum()))
     drawn = rows(*GRID, how=replace(RESAMPLING, method="percentile"))["t2i/*/*", "R@1"]
     quantiles = np.quantile(replicates_of(per_image, units, RESAMPLING), [0.025, 0.975])
-    assert (drawn["ci_low"], drawn["ci_high"]) == pytest.approx(quantiles)
+    assert (drawn.ci_low, drawn.ci_high) == pytest.approx(quantiles)
 
 
 def test_the_variance_is_split_without_the_reference_and_shares_have_no_interval() -> None:
     found, of = rows(*GRID), ("language", "translator", "residual")
     shares = [found["t2i/*/*@without-en", f"R@1_eta2_{source}"] for source in of]
     by_hand = eta_squared({("de", "google"): 0.75, ("de", "bing"): 0.5, ("fr", "google"): 0.25, ("fr", "bing"): 0.0})
-    assert [row["value"] for row in shares] == pytest.approx(list(by_hand))
-    assert [row["ci_low"] for row in shares] == [None] * 3
-    assert "variance" in shares[0]["reason"]
-    assert [row["chance"] for row in shares] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+    assert [row.value for row in shares] == pytest.approx(list(by_hand))
+    assert [row.ci_low for row in shares] == [None] * 3
+    assert "variance" in str(shares[0].reason)
+    assert [row.chance for row in shares] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
 
 
 def test_what_cannot_be_known_is_null_with_its_reason() -> None:
     unknown = rows(*GRID[:4], outcomes("xx", "google", [1, 2, 3, 4]))
     row = unknown["t2i/*/*@speakers", "R@1"]
-    assert row["value"] is None
-    assert "speakers unknown for xx" in str(row["reason"])
-    assert "missing xx/bing" in str(unknown["t2i/*/*@without-en", "R@1_eta2_language"]["reason"])
+    assert row.value is None
+    assert "speakers unknown for xx" in str(row.reason)
+    assert "missing xx/bing" in str(unknown["t2i/*/*@without-en", "R@1_eta2_language"].reason)
     assert ("t2i/*/*", "consistency_RBO") not in unknown  # a part without the reference has none
     assert rows(*GRID[:2]) == {}  # one language: nothing to average over
     one_translator = rows(*GRID[::2])
@@ -158,36 +159,35 @@ def directions(seed: int, skill: float = 3.0) -> tuple[Outcomes, Outcomes]:
     return replace(t2i, clusters=image), outcomes_of(ranks[1], n_gallery=500, protocol="i2t/any")
 
 
-def compared(values: dict[str, Any], margin: float = 1.0) -> list[dict[str, Any]]:
-    rows = figure_rows(
+def compared(values: dict[str, Any], margin: float = 1.0) -> list[Comparison]:
+    return figure_rows(
         combined_figures({encoder_key(name, name): of for name, of in values.items()}),
         corpus="c", corpus_fingerprint="g", run="r",
         resampling=replace(PAIRED, margin=margin), headline=[RSUM],
     )  # fmt: skip
-    return rows.to_pylist()
 
 
 def test_the_mean_over_images_is_rsum_and_its_interval_that_of_the_result() -> None:
     t2i, i2t = directions(1)
-    [row] = rsum_row(t2i, i2t, SOURCE, drawn=N_IMAGES, resampling=PAIRED).to_pylist()
+    row = rsum_row(t2i, i2t, SOURCE, drawn=N_IMAGES, resampling=PAIRED)
     values, weights = rsum_values([t2i, i2t], drawn=N_IMAGES)[RSUM]
     assert weights.mean() == pytest.approx(1)
     assert (values <= 600 * weights + 1e-9).all()
-    assert values.mean() == pytest.approx(row["value"])
+    assert values.mean() == pytest.approx(row.value)
     draws = np.random.default_rng(0).integers(0, N_IMAGES, (2000, N_IMAGES))
-    assert values[draws].mean(axis=1).std() == pytest.approx(row["standard_error"], rel=0.1)
+    assert values[draws].mean(axis=1).std() == pytest.approx(row.standard_error, rel=0.1)
 
 
 def test_two_encoders_are_tested_by_rsum_and_equal_ones_are_equivalent() -> None:
     good, poor = (rsum_values(directions(1, skill), drawn=N_IMAGES) for skill in (2.0, 8.0))
     [row] = compared({"good": good, "poor": poor})
-    assert (row["protocol"], row["metric"], row["family"]) == (*RSUM, "headline")
-    assert row["difference"] == pytest.approx(good[RSUM][0].mean() - poor[RSUM][0].mean())
-    assert row["p_adjusted"] < 0.01
-    assert (row["margin"], row["n_clusters"]) == (6.0, N_IMAGES)
+    assert (row.protocol, row.metric, row.family) == (*RSUM, "headline")
+    assert row.difference == pytest.approx(good[RSUM][0].mean() - poor[RSUM][0].mean())
+    assert row.p_adjusted < 0.01
+    assert (row.margin, row.n_clusters) == (6.0, N_IMAGES)
     [same] = compared({"good": good, "twin": good}, margin=5.0)
-    assert same["p_sign_flip"] is None
-    assert 0.95**N_IMAGES < same["p_equivalent"] < 0.1
+    assert same.p_sign_flip is None
+    assert 0.95**N_IMAGES < same.p_equivalent < 0.1
 
 
 def test_a_direction_alone_has_no_rsum() -> None:
@@ -208,16 +208,16 @@ def languages(seed: int, skill: float) -> dict[Any, Any]:
 
 def test_means_over_languages_are_compared_image_by_image() -> None:
     good, poor = languages(1, 1.5), languages(2, 4.0)
-    rows = {(row["protocol"], row["metric"]): row for row in compared({"good": good, "poor": poor})}
+    rows = {(row.protocol, row.metric): row for row in compared({"good": good, "poor": poor})}
     assert {protocol for protocol, _ in rows} == {
         "t2i/*/*", "t2i/*/*@without-en", "t2i/*/google", "t2i/*/google@without-en", "t2i/*/bing",
         "t2i/*/bing@without-en",
     }  # fmt: skip
     assert {metric for _, metric in rows} == {"R@1", "R@5", "R@10"}
     row = rows["t2i/*/*", "R@1"]
-    assert row["difference"] == pytest.approx(good["t2i/*/*", "R@1"][0].mean() - poor["t2i/*/*", "R@1"][0].mean())
-    assert row["p_adjusted"] < 0.01
-    assert row["n_queries"] == 80
+    assert row.difference == pytest.approx(good["t2i/*/*", "R@1"][0].mean() - poor["t2i/*/*", "R@1"][0].mean())
+    assert row.p_adjusted < 0.01
+    assert row.n_queries == 80
 
 
 def test_what_is_planned_does_not_depend_on_what_was_evaluated() -> None:

@@ -15,9 +15,9 @@ from capim.tasks.ranking.outcomes import outcomes_of
 from capim.tasks.results.comparison import compared_figures, encoder_key, figure_rows
 from capim.tasks.results.imported.sources import Imported, encoder_of_outcomes, evaluation_of
 from capim.tasks.results.imported.tables import outcomes_of_hits, read_hit_lists
-from capim.tasks.results.summary import Evaluated, result_rows
+from capim.tasks.results.summary import Evaluated, Source, result_rows
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import wilson_interval
+from capim.tasks.statistics.intervals import cluster_robust_error, wilson_interval
 from tests.results.thirty import retrieval_task
 
 PUBLISHED = {  # shared/data/README.md: counted from the lists themselves; ALBEF and TCL report the same figures
@@ -38,29 +38,29 @@ def test_recalls_of_real_models_are_the_published_ones(outcomes, coco, model: st
     imported = Imported.of([outcomes[model, p] for p in ("t2i/all", "i2t/any")], encoder, coco)
     for evaluation in imported.outcomes:
         stored = imported.rows(evaluation)
-        source = {name: stored[name][0].as_py() for name in SOURCE} | {"run": "r"}
+        source = Source(**{name: stored[name][0].as_py() for name in SOURCE}, run="r")
         evaluated = Evaluated.of(imported.outcomes[evaluation], coco, source)
-        results = result_rows([evaluated], Resampling(replicates=2_000))
+        rows = result_rows([evaluated], Resampling(replicates=2_000))
+        robust = [cluster_robust_error(*sample) for _, sample in evaluated.samples]
         protocol = stored["protocol"][0].as_py()
-        rows = results.to_pylist()
-        assert [row["metric"] for row in rows] == ["R@1", "R@5", "R@10"]  # and nothing that brackets leave open
-        assert tuple(round(100 * row["value"], 2) for row in rows) == PUBLISHED[model, protocol]
-        for row in rows:
-            identity = row["protocol"], row["encoder"], row["encoder_fingerprint"]
+        assert [row.metric for row in rows] == ["R@1", "R@5", "R@10"]  # and nothing that brackets leave open
+        assert tuple(round(100 * row.value, 2) for row in rows if row.value is not None) == PUBLISHED[model, protocol]
+        for row, error in zip(rows, robust, strict=True):
+            identity = row.protocol, row.encoder, row.encoder_fingerprint
             assert identity == (protocol, model, encoder.fingerprint)
             # ties lost, won and expected agree, and no share of ties is claimed: no score was seen
-            assert row["value_ties_lost"] == row["value"] == row["value_ties_won"]
-            assert row["tie_share"] is None
-            assert row["ci_low"] < row["value"] < row["ci_high"]
-            assert row["n_clusters"] == 5_000
-            assert row["standard_error"] == pytest.approx(row["robust_error"], rel=0.06)
-        first, value, n = rows[0], rows[0]["value"], rows[0]["n_queries"]
+            assert row.value_ties_lost == row.value == row.value_ties_won
+            assert row.tie_share is None
+            assert row.ci_low < row.value < row.ci_high  # type: ignore[operator]
+            assert row.n_clusters == 5_000
+            assert row.standard_error == pytest.approx(error, rel=0.06)
+        first, value, n = rows[0], rows[0].value, rows[0].n_queries
         independent = np.sqrt(value * (1 - value) / n)
         if protocol == "t2i/all":  # five captions of an image hit and miss together
-            assert first["robust_error"] > 1.3 * independent
+            assert robust[0] > 1.3 * independent
         else:
-            assert first["robust_error"] == pytest.approx(independent, rel=1e-3)
-            assert (first["ci_low"], first["ci_high"]) == pytest.approx(wilson_interval(value * n, n), abs=1e-4)
+            assert robust[0] == pytest.approx(independent, rel=1e-3)
+            assert (first.ci_low, first.ci_high) == pytest.approx(wilson_interval(value * n, n), abs=1e-4)
 
 
 @pytest.mark.parametrize("protocol", DISCORDANT)
@@ -68,16 +68,15 @@ def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(outcomes, coco, 
     encoders = {encoder_key(m, m): outcomes[m, protocol] for m in ("ALBEF", "TCL")}
     how = Resampling(replicates=2_000, permutations=4_999)
     figures = compared_figures(encoders, [METRICS["R@1"]], 5_000)
-    rows = figure_rows(figures, corpus=coco.name, corpus_fingerprint=coco.fingerprint, run="r", resampling=how)
-    [row] = rows.to_pylist()
+    [row] = figure_rows(figures, corpus=coco.name, corpus_fingerprint=coco.fingerprint, run="r", resampling=how)
     wins, losses = DISCORDANT[protocol]
     n_queries = {"t2i/all": 25_010, "i2t/any": 5_000}[protocol]
-    assert (row["wins"], row["losses"], row["ties"]) == (wins, losses, n_queries - wins - losses)
-    assert row["difference"] == pytest.approx((wins - losses) / n_queries, abs=1e-12)
-    assert 0 < row["ci_low"] < row["difference"] < row["ci_high"]
-    assert row["p_sign_flip"] < 0.01
+    assert (row.wins, row.losses, row.ties) == (wins, losses, n_queries - wins - losses)
+    assert row.difference == pytest.approx((wins - losses) / n_queries, abs=1e-12)
+    assert 0 < row.ci_low < row.difference < row.ci_high
+    assert row.p_sign_flip < 0.01
     if protocol == "i2t/any":  # one query per image: McNemar's exact test
-        assert row["p_sign_flip"] == pytest.approx(scipy.stats.binomtest(wins, wins + losses).pvalue, abs=0.002)
+        assert row.p_sign_flip == pytest.approx(scipy.stats.binomtest(wins, wins + losses).pvalue, abs=0.002)
 
 
 # Twelve images, four of them with a caption.

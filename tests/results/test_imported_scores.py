@@ -251,8 +251,8 @@ def test_a_model_that_leaves_a_metric_open_does_not_keep_others_from_it() -> Non
     encoders = {encoder_key(n, n): o for n, o in zip("abc", models, strict=True)}
     figures = compared_figures(encoders, compared_metrics(encoders.values()), N_IMAGES)
     how = Resampling(replicates=200, permutations=99)
-    rows = figure_rows(figures, corpus="thirty", corpus_fingerprint="f", run="r", resampling=how).to_pylist()
-    differences = {(row["metric"], row["encoder_a"] + row["encoder_b"]): row["difference"] for row in rows}
+    rows = figure_rows(figures, corpus="thirty", corpus_fingerprint="f", run="r", resampling=how)
+    differences = {(row.metric, row.encoder_a + row.encoder_b): row.difference for row in rows}
     assert [pair for metric, pair in differences if metric == "R@1"] == ["ab", "ac", "bc"]
     assert [pair for metric, pair in differences if metric == "MRR"] == ["ab"]
     assert differences["R@1", "ac"] == 0

@@ -12,7 +12,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from capim.store.errors import RequestError
-from capim.store.schema import OUTCOMES
+from capim.store.row_types import columns_of
+from capim.store.schema import Outcome
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.metrics import METRICS, metrics_of
@@ -71,7 +72,7 @@ def test_every_example_of_the_page_gives_its_figures(
     for outcomes in found["theirs"].outcomes:  # and they are rows of the store
         rows = outcomes.to_arrow(**identity)
         rows.validate(full=True)
-        assert rows.schema.equals(OUTCOMES)
+        assert rows.schema.equals(columns_of(Outcome))
         assert figures([Outcomes.from_arrow(rows, outcomes.protocol)]) == expected
 
 

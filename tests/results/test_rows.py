@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
 from capim.reports.rows.standing import with_chance
 from capim.store.errors import RequestError
-from capim.store.schema import COMPARISONS, REPLICATES, RESULTS
+from capim.store.schema import Comparison, Replicates, Result
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import RETRIEVAL, Metric
 from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
 from capim.tasks.results.combined import rsum_row
 from capim.tasks.results.comparison import compared_figures, encoder_key, figure_rows
-from capim.tasks.results.summary import ANY_SCORES, NOT_DEFINED, Evaluated, replicate_rows, result_rows
+from capim.tasks.results.summary import ANY_SCORES, NOT_DEFINED, Evaluated, Source, replicate_rows, result_rows
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import FEW_HITS, NO_SPREAD, TOO_FEW_CLUSTERS, UNBOUNDED, percentile_interval
+from capim.tasks.statistics.intervals import (
+    FEW_HITS,
+    NO_SPREAD,
+    TOO_FEW_CLUSTERS,
+    UNBOUNDED,
+    cluster_robust_error,
+    percentile_interval,
+)
 from capim.tasks.statistics.pairs import IDENTICAL, compare_encoders
+from tests.random_store import BEGUN
 from tests.repeated import KINDS, assert_figures, repeated
 
-SOURCE = {
-    "evaluation": "e", "encoder": "toy", "encoder_fingerprint": "f", "corpus": "shapes", "corpus_fingerprint": "c",
-    "image_tag": "i@1", "caption_tag": "c@1", "run": "r",
-}  # fmt: skip
+Row = TypeVar("Row", Result, Replicates)
+
+SOURCE = Source(
+    evaluation="e", encoder="toy", encoder_fingerprint="f", corpus="shapes", corpus_fingerprint="c",
+    image_tag="i@1", caption_tag="c@1", run="r",
+)  # fmt: skip
 RECALLS = [METRICS[name] for name in ("R@1", "R@5", "R@10")]
 METRICS_OF_RANKS = [*RECALLS, METRICS["MRR"], METRICS["mean_rank"], METRICS["median_rank"]]
 
@@ -43,8 +53,12 @@ def evaluated(outcomes: Outcomes, metrics=RECALLS, *, drawn: int = 40) -> Evalua
     return Evaluated(outcomes=outcomes, metrics=metrics, source=SOURCE, drawn=drawn)
 
 
-def rows_of(outcomes: Outcomes, metrics, replicates: int, *, drawn: int = 40) -> pa.Table:  # type: ignore[no-untyped-def]
+def rows_of(outcomes: Outcomes, metrics, replicates: int, *, drawn: int = 40) -> list[Result]:  # type: ignore[no-untyped-def]
     return result_rows([evaluated(outcomes, metrics, drawn=drawn)], draws(replicates))
+
+
+def undated(rows: Sequence[Row]) -> list[Row]:
+    return [replace(row, created=BEGUN) for row in rows]
 
 
 def captions(n_images: int = 40, per_image: int = 5, *, seed: int = 1, skill: float = 3.0) -> Outcomes:
@@ -61,25 +75,26 @@ def test_ties_lost_and_won_are_weighted_as_the_value_is() -> None:
     """Folds and categories of unequal size count alike: all three figures of a row are means of one kind."""
     outcomes = captions()
     weights = np.where(np.arange(len(outcomes)) < 40, 3.0, 0.5)
-    [row] = rows_of(replace(outcomes, weights=weights), RECALLS[:1], 50).to_pylist()
+    [row] = rows_of(replace(outcomes, weights=weights), RECALLS[:1], 50)
     for column, hits in (("value_ties_lost", outcomes.rank_worst <= 1), ("value_ties_won", outcomes.rank_best <= 1)):
-        assert row[column] == pytest.approx(np.average(hits, weights=weights))
-    assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
+        assert getattr(row, column) == pytest.approx(np.average(hits, weights=weights))
+    assert row.value_ties_lost < row.value < row.value_ties_won
 
 
 def test_every_result_row_holds_its_value_between_its_ends_but_a_mean_rank_has_none() -> None:
     rows = rows_of(captions(), METRICS_OF_RANKS, 500)
-    assert rows.schema.equals(RESULTS)
-    for metric, row in zip(METRICS_OF_RANKS, rows.to_pylist(), strict=True):
-        assert row["value"] == metric.value(captions())
-        method = {"mean_rank": "none", "median_rank": "woodruff", "R@10": "none"}.get(row["metric"], "wilson")
-        assert method == "none" or row["ci_low"] <= row["value"] <= row["ci_high"], row
-        worst, best = sorted((row["value_ties_lost"], row["value_ties_won"]))
-        assert worst <= row["value"] <= best
-        assert (row["seed"], row["interval_method"], row["replicates"], row["level"]) == (7, method, 500, 0.95)
-        reason = {"mean_rank": UNBOUNDED, "R@10": FEW_HITS.format(n=3.5)}.get(row["metric"])
-        assert (row["n_queries"], row["n_clusters"], row["reason"]) == (200, 40, reason)
-        assert row["tie_share"] == pytest.approx(0.2, abs=0.1)
+    for metric, row in zip(METRICS_OF_RANKS, rows, strict=True):
+        assert row.value == metric.value(captions())
+        method = {"mean_rank": "none", "median_rank": "woodruff", "R@10": "none"}.get(row.metric, "wilson")
+        assert method == "none" or row.ci_low <= row.value <= row.ci_high, row
+        worst, best = sorted((row.value_ties_lost, row.value_ties_won))
+        assert worst <= row.value <= best
+        assert (row.seed, row.interval_method, row.replicates, row.level) == (None, method, None, 0.95), (
+            "nothing is drawn"
+        )
+        reason = {"mean_rank": UNBOUNDED, "R@10": FEW_HITS.format(n=3.5)}.get(row.metric)
+        assert (row.n_queries, row.n_clusters, row.reason) == (200, 40, reason)
+        assert row.tie_share == pytest.approx(0.2, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +102,15 @@ def test_every_result_row_holds_its_value_between_its_ends_but_a_mean_rank_has_n
 )
 def test_shares_have_wilsons_interval_unless_another_is_requested(method: Any, of_others: list[str]) -> None:
     outcomes = captions(skill=5.0)
-    rows = result_rows([evaluated(outcomes, METRICS_OF_RANKS)], replace(draws(300), method=method)).to_pylist()
-    methods = {row["metric"]: row["interval_method"] for row in rows}
+    rows = result_rows([evaluated(outcomes, METRICS_OF_RANKS)], replace(draws(300), method=method))
+    methods = {row.metric: row.interval_method for row in rows}
+    assert {(row.seed, row.replicates) for row in rows} == {(None, None) if method == "wilson" else (7, 300)}
     assert [methods.pop(metric.name) for metric in RECALLS] == [method] * 3
     assert [methods[name] for name in ("MRR", "mean_rank", "median_rank")] == of_others
     if method == "wilson":
-        errors = [[row[name] for row in rows[:3]] for name in ("standard_error", "robust_error")]
-        assert errors[0] == pytest.approx(errors[1])
+        clusters = Clusters.of(outcomes.clusters, 40)
+        robust = [cluster_robust_error(metric.per_query(outcomes), clusters) for metric in RECALLS]
+        assert [row.standard_error for row in rows[:3]] == pytest.approx(robust)
 
 
 @pytest.mark.parametrize("method", ["wilson", "percentile"])
@@ -102,8 +119,8 @@ def test_what_is_said_of_chance_does_not_depend_on_the_level_of_the_intervals(me
     for outcomes, expected in ((captions(), "better"), (guesser, "open")):
         for level in (0.5, 0.95, 0.999):
             how = replace(draws(2000), method=method, level=level)
-            rows = with_chance(result_rows([evaluated(outcomes, METRICS_OF_RANKS, drawn=100)], how).to_pylist())
-            labels = {row["metric"]: row["against_chance"] for row in rows}
+            rows = with_chance(result_rows([evaluated(outcomes, METRICS_OF_RANKS, drawn=100)], how))
+            labels = {row.metric: row.against_chance for row in rows}
             assert labels["R@1"] == expected
             assert {label for metric, label in labels.items() if metric != "R@1"} <= {expected, None}
 
@@ -111,19 +128,19 @@ def test_what_is_said_of_chance_does_not_depend_on_the_level_of_the_intervals(me
 @pytest.mark.parametrize(("rank", "value"), [(1, 1.0), (7, 0.0)])
 def test_one_query_says_nothing_of_chance(rank: int, value: float) -> None:
     """A hit was better than chance, a miss below chance: without an interval the point decided."""
-    [row] = rows_of(outcomes_of([[rank]], n_gallery=50), RECALLS[:1], 50, drawn=1).to_pylist()
-    assert (row["value"], row["ci_low"], row["chance"], row["p_chance"]) == (value, None, 1 / 50, None)
+    [row] = rows_of(outcomes_of([[rank]], n_gallery=50), RECALLS[:1], 50, drawn=1)
+    assert (row.value, row.ci_low, row.chance, row.p_chance) == (value, None, 1 / 50, None)
 
 
 def test_a_value_that_any_scores_have_gets_no_interval() -> None:
     """R@10 among ten items is 1 by definition; of eleven it says something, but not with 40 hits and no miss."""
     ten = outcomes_of([[1 + k % 10] for k in range(40)], n_gallery=10, protocol="t2i/all")
-    [row] = rows_of(ten, [METRICS["R@10"]], 50).to_pylist()
-    assert (row["value"], row["chance"]) == (1.0, 1.0)
-    assert (row["ci_low"], row["ci_high"]) == (None, None)
-    assert row["reason"] == ANY_SCORES
-    [row] = rows_of(replace(ten, n_gallery=ten.n_gallery + 1), [METRICS["R@10"]], 50).to_pylist()
-    assert (row["ci_low"], row["reason"]) == (None, FEW_HITS.format(n=0.0))
+    [row] = rows_of(ten, [METRICS["R@10"]], 50)
+    assert (row.value, row.chance) == (1.0, 1.0)
+    assert (row.ci_low, row.ci_high) == (None, None)
+    assert row.reason == ANY_SCORES
+    [row] = rows_of(replace(ten, n_gallery=ten.n_gallery + 1), [METRICS["R@10"]], 50)
+    assert (row.ci_low, row.reason) == (None, FEW_HITS.format(n=0.0))
 
 
 def test_ranks_and_agreement_with_the_reference_language_are_no_shares() -> None:
@@ -131,12 +148,12 @@ def test_ranks_and_agreement_with_the_reference_language_are_no_shares() -> None
     first = outcomes_of([[1]] * 40, n_gallery=500, protocol="t2i/en/google")
     same = replace(first, reference_ndcg=np.ones(40), reference_rbo=np.ones(40))
     names = ("consistency_nDCG@20", "consistency_RBO", "mean_rank", "median_rank")
-    *rows, median = rows_of(same, [METRICS[name] for name in names], 50).to_pylist()
+    *rows, median = rows_of(same, [METRICS[name] for name in names], 50)
     for row in rows:
-        found = [row[name] for name in ("value", "ci_low", "ci_high", "interval_method", "reason")]
-        reason = UNBOUNDED if row["metric"] == "mean_rank" else FEW_HITS.format(n=0.0)
-        assert found == [1.0, None, None, "none", reason], row["metric"]
-    assert (median["ci_low"], median["interval_method"], median["reason"]) == (None, "none", NO_SPREAD)
+        found = [row.value, row.ci_low, row.ci_high, row.interval_method, row.reason]
+        reason = UNBOUNDED if row.metric == "mean_rank" else FEW_HITS.format(n=0.0)
+        assert found == [1.0, None, None, "none", reason], row.metric
+    assert (median.ci_low, median.interval_method, median.reason) == (None, "none", NO_SPREAD)
 
 
 def outcomes_by(encoder: str, outcomes: Outcomes, fingerprint: str = "") -> dict[str, Outcomes]:
@@ -154,56 +171,55 @@ X, Y, Z = (outcomes_by(name, captions(seed=seed)) for name, seed in (("x", 1), (
 
 def test_every_pair_and_metric_has_a_comparison() -> None:
     rows = compared(X, Y, Z)
-    assert rows.schema.equals(COMPARISONS)
     assert len(rows) == 9
-    assert [(r["encoder_a"], r["encoder_b"]) for r in rows.to_pylist()[:3]] == [("x", "y"), ("x", "z"), ("y", "z")]
-    for row in rows.to_pylist():
-        assert row["ci_low"] <= row["difference"] <= row["ci_high"]
-        assert row["p_adjusted"] >= row["p_sign_flip"]
-        assert row["wins"] + row["ties"] + row["losses"] == row["n_queries"] == 200
-        assert (row["seed"], row["interval_method"]) == (7, "t")
-        assert row["permutations"] == 300 or row["p_exact"]
-    assert len(set(rows["comparison"].to_pylist())) == 9
-    assert compared(X).num_rows == 0
+    assert [(r.encoder_a, r.encoder_b) for r in rows[:3]] == [("x", "y"), ("x", "z"), ("y", "z")]
+    for row in rows:
+        assert row.ci_low <= row.difference <= row.ci_high
+        assert row.p_adjusted >= row.p_sign_flip
+        assert row.wins + row.ties + row.losses == row.n_queries == 200
+        assert (row.seed, row.interval_method) == (7, "t")
+        assert row.permutations == 300 or row.p_exact
+    assert len({row.comparison for row in rows}) == 9
+    assert compared(X) == []
 
 
 def test_exchanging_two_encoders_changes_signs_and_nothing_else() -> None:
     for metric in (METRICS["R@1"], METRICS["median_rank"]):
-        [ab], [ba] = (compared(*pair, metrics=[metric]).to_pylist() for pair in ((X, Y), (Y, X)))
-        opposite = -ba["difference"], ba["ci_high"] and -ba["ci_high"], ba["ci_low"] and -ba["ci_low"]
-        assert (ab["difference"], ab["ci_low"], ab["ci_high"]) == pytest.approx(opposite)
-        assert (ab["wins"], ab["losses"], ab["p_sign_flip"]) == (ba["losses"], ba["wins"], ba["p_sign_flip"])
+        [ab], [ba] = (compared(*pair, metrics=[metric]) for pair in ((X, Y), (Y, X)))
+        opposite = -ba.difference, ba.ci_high and -ba.ci_high, ba.ci_low and -ba.ci_low
+        assert (ab.difference, ab.ci_low, ab.ci_high) == pytest.approx(opposite)
+        assert (ab.wins, ab.losses, ab.p_sign_flip) == (ba.losses, ba.wins, ba.p_sign_flip)
 
 
 def test_a_lower_median_rank_wins() -> None:
     good, bad = (outcomes_by(n, captions(skill=s)) for n, s in (("g", 2.0), ("b", 30.0)))
-    [row] = compared(good, bad, metrics=[METRICS["median_rank"]]).to_pylist()
-    assert row["difference"] < 0 and row["wins"] > row["losses"]
-    assert (row["ci_low"], row["p_sign_flip"], row["p_adjusted"]) == (None, None, None)
+    [row] = compared(good, bad, metrics=[METRICS["median_rank"]])
+    assert row.difference < 0 and row.wins > row.losses
+    assert (row.ci_low, row.p_sign_flip, row.p_adjusted) == (None, None, None)
 
 
 def test_two_revisions_of_one_encoder_are_compared_like_any_two() -> None:
     old, new = (outcomes_by("x", captions(seed=s), f) for f, s in (("old", 1), ("new", 2)))
-    [row] = compared(old, new, metrics=RECALLS[:1]).to_pylist()
-    assert (row["fingerprint_a"], row["fingerprint_b"]) == ("old", "new")
+    [row] = compared(old, new, metrics=RECALLS[:1])
+    assert (row.fingerprint_a, row.fingerprint_b) == ("old", "new")
 
 
 def test_comparisons_by_the_headline_are_marked_and_equivalence_is_tested_within_the_margin() -> None:
     metrics = [METRICS[name] for name in ("R@1", "MRR", "median_rank")]
-    recall, reciprocal, rank = compared(X, Y, metrics=metrics, headline=[Figure("t2i/all", "R@1")]).to_pylist()
-    assert [row["family"] for row in (recall, reciprocal, rank)] == ["headline", "exploratory", "exploratory"]
-    assert (recall["margin"], reciprocal["margin"], rank["margin"], rank["p_equivalent"]) == (0.01, 0.01, None, None)
-    [wide] = compared(X, Y, metrics=metrics[:1], resampling=replace(draws(300), margin=50.0)).to_pylist()
-    assert wide["margin"] == 0.5
-    assert wide["p_equivalent"] < 0.001 < recall["p_equivalent"]
+    recall, reciprocal, rank = compared(X, Y, metrics=metrics, headline=[Figure("t2i/all", "R@1")])
+    assert [row.family for row in (recall, reciprocal, rank)] == ["headline", "exploratory", "exploratory"]
+    assert (recall.margin, reciprocal.margin, rank.margin, rank.p_equivalent) == (0.01, 0.01, None, None)
+    [wide] = compared(X, Y, metrics=metrics[:1], resampling=replace(draws(300), margin=50.0))
+    assert wide.margin == 0.5
+    assert wide.p_equivalent < 0.001 < recall.p_equivalent
 
 
 def test_identical_encoders_have_a_reason_instead_of_a_test() -> None:
     nothing = ("ci_low", "ci_high", "p_sign_flip", "p_adjusted", "cohen_dz", "detectable_effect")
     metrics = [METRICS["R@1"], METRICS["median_rank"]]
-    for row in compared(X, outcomes_by("y", captions()), metrics=metrics).to_pylist():
-        assert (row["difference"], [row[n] for n in nothing]) == (0.0, [None] * 6)
-        assert row["reason"] == IDENTICAL
+    for row in compared(X, outcomes_by("y", captions()), metrics=metrics):
+        assert (row.difference, [getattr(row, n) for n in nothing]) == (0.0, [None] * 6)
+        assert row.reason == IDENTICAL
 
 
 def test_different_query_sets_are_an_error_that_names_both() -> None:
@@ -225,14 +241,13 @@ def test_kept_replicates_are_those_behind_the_results_row_and_subtract_to_the_pa
     resampling = replace(draws(300), method="percentile")
     kept = [replicate_rows(evaluated(outcomes, metrics), resampling) for outcomes in (first, second)]
     results = result_rows([evaluated(first, metrics)], resampling)
-    assert kept[0].schema.equals(REPLICATES)
-    assert kept[0]["result"].to_pylist() == results["result"].to_pylist()
-    for row, result in zip(kept[0].to_pylist(), results.to_pylist(), strict=True):
-        assert len(row["replicate_values"]) == 300
-        assert np.quantile(row["replicate_values"], [0.025, 0.975]).tolist() == [result["ci_low"], result["ci_high"]]
+    assert [row.result for row in kept[0]] == [row.result for row in results]
+    for row, result in zip(kept[0], results, strict=True):
+        assert len(row.replicate_values) == 300
+        assert np.quantile(row.replicate_values, [0.025, 0.975]).tolist() == [result.ci_low, result.ci_high]
     hits = {"x": metrics[0].per_query(first), "y": metrics[0].per_query(second)}
     [pair] = compare_encoders(hits, Clusters.of(first.clusters, 40), resampling)
-    x, y = (np.array(rows["replicate_values"][0].as_py()) for rows in kept)
+    x, y = (np.array(rows[0].replicate_values) for rows in kept)
     subtracted = percentile_interval(pair.difference.value, x - y, level=0.95)
     assert (subtracted.low, subtracted.high) == (pair.difference.low, pair.difference.high)
 
@@ -247,23 +262,23 @@ def test_protocols_and_metrics_computed_together_get_the_rows_of_each_alone() ->
         evaluated(captions(seed=4), [SOME, *RECALLS, SPREAD]),
     ]
     every = [replace(each, metrics=[metric]) for each in together for metric in each.metrics]
-    alone = pa.concat_tables([result_rows([each], draws(200)) for each in every])
-    assert result_rows(together, draws(200)).drop_columns(["created"]).equals(alone.drop_columns(["created"]))
+    alone = [row for each in every for row in result_rows([each], draws(200))]
+    assert undated(result_rows(together, draws(200))) == undated(alone)
 
 
 def test_rsum_adds_both_directions_with_the_interval_of_the_sum() -> None:
     t2i = captions(60)
     i2t = outcomes_of([[r] for r in np.random.default_rng(3).geometric(0.4, 60)], n_gallery=300)
     how: dict[str, Any] = {"drawn": 60, "resampling": replace(draws(400), method="percentile")}
-    [row] = rsum_row(t2i, i2t, SOURCE, **how).to_pylist()
-    assert row["value_ties_lost"] < row["value"] < row["value_ties_won"]
+    row = rsum_row(t2i, i2t, SOURCE, **how)
+    assert row.value_ties_lost < row.value < row.value_ties_won
     kept = [replicate_rows(evaluated(outcomes, drawn=60), draws(400)) for outcomes in (t2i, i2t)]
-    values: list[Any] = [row["replicate_values"] for rows in kept for row in rows.to_pylist()]
+    values: list[Any] = [row.replicate_values for rows in kept for row in rows]
     drawn = 100 * np.sum(values, axis=0)
-    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)
-    [usual] = rsum_row(t2i, i2t, SOURCE, drawn=60, resampling=draws(400)).to_pylist()
-    assert usual["interval_method"] == "wilson"
-    assert (usual["ci_low"], usual["ci_high"]) == pytest.approx((row["ci_low"], row["ci_high"]), abs=3)
+    assert (row.ci_low, row.ci_high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=1e-9)
+    usual = rsum_row(t2i, i2t, SOURCE, drawn=60, resampling=draws(400))
+    assert usual.interval_method == "wilson"
+    assert (usual.ci_low, usual.ci_high) == pytest.approx((row.ci_low, row.ci_high), abs=3)
 
 
 # A metric that does not apply to some queries: its rows are those of the other queries alone, in every table.
@@ -276,7 +291,7 @@ def hit_where_known(outcomes: Outcomes, _: object) -> NDArray[np.float64]:
     return hits
 
 
-SOME = Metric(name="m:some", title="", directions=RETRIEVAL, values=hit_where_known, reference=True)
+SOME = Metric(name="m:some", title="", directions=RETRIEVAL, values=hit_where_known, guess=None, of_user=True)
 NONE = replace(SOME, name="m:none", values=lambda o, _: np.full(len(o), np.nan))
 WHOLE = replace(SOME, name="m:some", values=lambda o, _: (o.rank_best == 1).astype(np.float64))
 SPREAD = replace(SOME, name="m:spread", reduce=lambda values: float(np.ptp(values)))
@@ -289,23 +304,23 @@ def known(outcomes: Outcomes) -> Outcomes:
     return replace(outcomes, **arrays)
 
 
-def plain_rows(outcomes: Outcomes, metric: Metric) -> list[dict[str, Any]]:
-    return rows_of(outcomes, [metric], 400).drop_columns(["created", "tie_share"]).to_pylist()
+def plain_rows(outcomes: Outcomes, metric: Metric) -> list[Result]:
+    return [replace(row, tie_share=None) for row in undated(rows_of(outcomes, [metric], 400))]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("kind", [{}, {"reduce": "median"}, {"share": True}])
+@pytest.mark.parametrize("kind", [{}, {"reduce": "median"}, {"share": True, "bounds": (0.0, 1.0)}])
 def test_a_result_is_that_of_the_known_queries_alone(weighted: bool, kind: Any) -> None:
     outcomes = captions()
     if weighted:
         outcomes = replace(outcomes, weights=np.where(outcomes.query_ords < 60, 2.0, 0.25))
     [row] = plain_rows(outcomes, replace(SOME, **kind))
     assert [row] == plain_rows(known(outcomes), replace(WHOLE, **kind))
-    assert (row["n_queries"], row["n_clusters"]) == (len(known(outcomes)), 25)
+    assert (row.n_queries, row.n_clusters) == (len(known(outcomes)), 25)
 
 
 def test_a_metric_that_applies_to_no_query_has_no_row_and_stops_nothing() -> None:
-    assert rows_of(captions(), [NONE, *RECALLS], 100)["metric"].to_pylist() == ["R@1", "R@5", "R@10"]
+    assert [row.metric for row in rows_of(captions(), [NONE, *RECALLS], 100)] == ["R@1", "R@5", "R@10"]
     assert np.isnan(NONE.value(captions()))
 
 
@@ -315,12 +330,12 @@ def test_kept_replicates_are_of_the_known_queries_and_none_where_there_are_none(
         replicate_rows(evaluated(of, [metric, NONE]), draws(200))
         for of, metric in ((outcomes, SOME), (known(outcomes), WHOLE))
     ]
-    assert tables[0].drop_columns(["created"]).equals(tables[1].drop_columns(["created"]))
+    assert undated(tables[0]) == undated(tables[1])
 
 
-def compared_by(metric: Metric, *outcomes: Outcomes) -> pa.Table:
+def compared_by(metric: Metric, *outcomes: Outcomes) -> list[Comparison]:
     encoders = [outcomes_by(name, each) for name, each in zip("xyz", outcomes, strict=False)]
-    return compared(*encoders, metrics=[metric]).drop_columns(["created"])
+    return compared(*encoders, metrics=[metric])
 
 
 def test_an_encoder_without_any_value_is_not_compared_by() -> None:
@@ -329,18 +344,18 @@ def test_an_encoder_without_any_value_is_not_compared_by() -> None:
 
     metric = replace(SOME, name="m:skilled", values=of_the_skilled)
     rows = compared_by(metric, captions(seed=1), captions(seed=2, skill=90.0), captions(seed=3))
-    assert [(row["encoder_a"], row["encoder_b"]) for row in rows.to_pylist()] == [("x", "z")]
+    assert [(row.encoder_a, row.encoder_b) for row in rows] == [("x", "z")]
 
 
 def test_an_aggregate_has_nulls_where_queries_would_win_and_says_why() -> None:
-    [row] = compared_by(SPREAD, captions(seed=1), captions(seed=2)).to_pylist()
-    assert [row[name] for name in ("wins", "ties", "losses", "p_sign_flip", "p_adjusted")] == [None] * 5
-    assert "aggregate" in row["reason"]
+    [row] = compared_by(SPREAD, captions(seed=1), captions(seed=2))
+    assert [row.wins, row.ties, row.losses, row.p_sign_flip, row.p_adjusted] == [None] * 5
+    assert "aggregate" in row.reason
 
 
 def test_an_aggregate_that_is_not_defined_is_null_with_a_reason() -> None:
     [row] = plain_rows(captions(), replace(SPREAD, reduce=lambda _: float("nan")))
-    assert (row["value"], row["ci_low"], row["reason"]) == (None, None, NOT_DEFINED)
+    assert (row.value, row.ci_low, row.reason) == (None, None, NOT_DEFINED)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capim.store.schema import Ranking
 from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import outcomes_of
 from capim.tasks.results import suite
@@ -17,6 +18,7 @@ from capim.tasks.results.suite import CorpusHeadline, EncoderId, Photograph, ran
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
+from tests.random_store import BEGUN
 
 QUICK = Resampling(replicates=200, permutations=500)
 A, B, C, D = (EncoderId(name, f"f-{name}") for name in "abcd")
@@ -42,13 +44,13 @@ def headline(name: str, shares: Mapping[EncoderId, float | str], metric: str = "
     )
 
 
-def rows_of(*corpora: CorpusHeadline) -> list[dict[str, Any]]:
-    return ranking_rows(corpora, run="r", resampling=QUICK).to_pylist()
+def rows_of(*corpora: CorpusHeadline) -> list[Ranking]:
+    return ranking_rows(corpora, run="r", resampling=QUICK)
 
 
-def macro(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    chosen = [r for r in rows if r["estimand"] == "these corpora"]
-    return {row["encoder"]: row for row in chosen}
+def macro(rows: list[Ranking]) -> dict[str, Ranking]:
+    chosen = [r for r in rows if r.estimand == "these corpora"]
+    return {row.encoder: row for row in chosen}
 
 
 def test_every_encoder_has_its_headlines_and_the_ranks_it_can_hold() -> None:
@@ -56,15 +58,15 @@ def test_every_encoder_has_its_headlines_and_the_ranks_it_can_hold() -> None:
     rows = rows_of(headline("x", both), headline("y", both), headline("z", {A: 0.6, B: 0.5}, "winoground_group"))
     assert len(rows) == 2 * 2
     best = macro(rows)["a"]
-    assert (best["rank"], best["rank_low"], best["rank_high"], best["tied_with_best"]) == (1, 1, 1, True)
-    assert best["value"] == pytest.approx(0.8)
-    assert json.loads(best["headlines"]) == {"x": 0.9, "y": 0.9, "z": 0.6}
-    assert [c["headline"] for c in json.loads(best["corpora"])] == [
+    assert (best.rank, best.rank_low, best.rank_high, best.tied_with_best) == (1, 1, 1, True)
+    assert best.value == pytest.approx(0.8)
+    assert json.loads(best.headlines) == {"x": 0.9, "y": 0.9, "z": 0.6}
+    assert [c["headline"] for c in json.loads(best.corpora)] == [
         "R@1 under t2i/all", "R@1 under t2i/all", "winoground_group under winoground",
     ]  # fmt: skip
-    assert macro(rows)["b"]["tied_with_best"] is False
-    assert {(r["n_corpora"], r["n_encoders"], r["run"]) for r in rows} == {(3, 2, "r")}
-    assert len({r["ranking"] for r in rows}) == 1
+    assert macro(rows)["b"].tied_with_best is False
+    assert {(r.n_corpora, r.n_encoders, r.run) for r in rows} == {(3, 2, "r")}
+    assert len({r.ranking for r in rows}) == 1
 
 
 def test_an_encoder_without_a_corpus_is_left_out_with_the_reason_and_changes_no_rank() -> None:
@@ -73,13 +75,12 @@ def test_an_encoder_without_a_corpus_is_left_out_with_the_reason_and_changes_no_
     of_c: dict[str, Any] = {"x": {C: 1.0}, "y": {C: "not evaluated under t2i/all"}, "z": {}}
     rows = rows_of(*[headline(name, {**full, **more}) for name, more in of_c.items()])
     left_out = macro(rows)["c"]
-    assert left_out["reason"] == "not ranked: not evaluated under t2i/all on y; not evaluated on z"
-    assert (left_out["value"], left_out["rank"], left_out["rank_low"]) == (None, None, None)
-    assert json.loads(left_out["headlines"]) == {"x": 1.0}
+    assert left_out.reason == "not ranked: not evaluated under t2i/all on y; not evaluated on z"
+    assert (left_out.value, left_out.rank, left_out.rank_low) == (None, None, None)
+    assert json.loads(left_out.headlines) == {"x": 1.0}
 
-    def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        kept = [row for row in rows if row["value"] is not None]
-        return [{name: value for name, value in row.items() if name not in ("created", "ranking")} for row in kept]
+    def plain(rows: list[Ranking]) -> list[Ranking]:
+        return [replace(row, created=BEGUN, ranking="") for row in rows if row.value is not None]
 
     assert plain(rows) == plain(rows_of(*corpora))
 
@@ -87,9 +88,9 @@ def test_an_encoder_without_a_corpus_is_left_out_with_the_reason_and_changes_no_
 def test_a_corpus_of_few_encoders_does_not_leave_the_others_without_a_ranking() -> None:
     full = {A: 0.9, B: 0.5, C: 0.4}
     rows = rows_of(*[headline(name, full) for name in "xyz"], headline("published", {C: 0.6, D: 0.7}))
-    assert {row["encoder"] for row in rows if row["value"] is not None} == {"a", "b", "c"}
-    assert {corpus["corpus"] for corpus in json.loads(rows[0]["corpora"])} == {"x", "y", "z"}
-    assert macro(rows)["d"]["reason"] == "not ranked: not evaluated on x, y, z"
+    assert {row.encoder for row in rows if row.value is not None} == {"a", "b", "c"}
+    assert {corpus["corpus"] for corpus in json.loads(rows[0].corpora)} == {"x", "y", "z"}
+    assert macro(rows)["d"].reason == "not ranked: not evaluated on x, y, z"
 
 
 def test_corpora_that_only_together_are_common_are_found() -> None:
@@ -103,13 +104,13 @@ def test_neither_a_corpus_that_nobody_does_better_than_chance_is_ranked_nor_who_
     corpora = [replace(headline(name, full), at_chance={figure: {D}}) for name in "xyz"]
     guessed = replace(headline("w", {A: 0.1, B: 0.2, D: 1.0, C: 0.7}), at_chance={figure: {A, B, D}})
     rows = rows_of(*corpora, guessed)
-    assert {name: row["reason"] for name, row in macro(rows).items() if row["value"] is None} == {
+    assert {name: row.reason for name, row in macro(rows).items() if row.value is None} == {
         "d": "not ranked: not shown above chance on x, y, z",
         "c": "not ranked: not evaluated on x, y, z",
     }
-    assert macro(rows)["a"]["value"] == pytest.approx(0.9), "a mean over three corpora"
-    assert json.loads(macro(rows)["d"]["headlines"]) == dict.fromkeys("xyz", 0.1)
-    assert json.loads(rows[0]["corpora"])[0]["not_counted"] == ["w"]
+    assert macro(rows)["a"].value == pytest.approx(0.9), "a mean over three corpora"
+    assert json.loads(macro(rows)["d"].headlines) == dict.fromkeys("xyz", 0.1)
+    assert json.loads(rows[0].corpora)[0]["not_counted"] == ["w"]
 
 
 def test_a_direction_that_no_encoder_does_better_than_chance_leaves_the_mean_of_a_corpus() -> None:
@@ -155,5 +156,5 @@ def test_photographs_are_the_same_by_their_bytes_and_never_by_name() -> None:
 def test_the_same_encoders_and_corpora_replace_their_ranking_and_others_do_not() -> None:
     corpora = [headline(name, {A: 0.9, B: 0.5}) for name in "xyz"]
     again, more = rows_of(*reversed(corpora)), rows_of(*corpora, headline("w", {A: 0.9, B: 0.5}))
-    assert {row["ranking"] for row in again} == {row["ranking"] for row in rows_of(*corpora)}
-    assert {row["ranking"] for row in more} != {row["ranking"] for row in again}
+    assert {row.ranking for row in again} == {row.ranking for row in rows_of(*corpora)}
+    assert {row.ranking for row in more} != {row.ranking for row in again}

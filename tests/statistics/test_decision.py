@@ -49,8 +49,7 @@ def rows_of(values: Sequence[np.ndarray], clusters: Clusters, resampling: Resamp
         )
         for figure, of_figure in zip(FIGURES, values, strict=False)
     ]
-    made = figure_rows(figures, corpus="c", corpus_fingerprint="f", run="r", resampling=resampling, headline=FIGURES)
-    return list(made.to_pylist())
+    return figure_rows(figures, corpus="c", corpus_fingerprint="f", run="r", resampling=resampling, headline=FIGURES)
 
 
 @given(
@@ -77,17 +76,15 @@ def test_no_two_statements_of_a_pair_contradict_each_other(
     for row in rows:
         found, turned = decision_of(row), decision_of(reversed_comparison(row))
         if found is None or turned is None:
-            assert row["p_adjusted"] is None
+            assert row.p_adjusted is None
             continue
         assert turned.state == OPPOSITE[found.state]
-        low, high, p, difference = (
-            row[name] for name in ("simultaneous_low", "simultaneous_high", "p_adjusted", "difference")
-        )
+        low, high, p, difference = row.simultaneous_low, row.simultaneous_high, row.p_adjusted, row.difference
         claimed = found.state in ("better", "worse")
         assert claimed == (p is not None and p < ALPHA)
         assert found.few_images == (found.state != "undecided" and clusters.n_effective <= 20)
         if low is None:
-            assert p is None and found.worse_by == (0.0 if difference == 0 and row["p_sign_flip"] is None else None)
+            assert p is None and found.worse_by == (0.0 if difference == 0 and row.p_sign_flip is None else None)
             continue
         assert low <= difference <= high
         assert claimed == (low > 0 or high < 0)
@@ -101,12 +98,12 @@ def test_no_two_statements_of_a_pair_contradict_each_other(
             assert found.worse_by == 0
         assert "up to 0.0" not in words.verdict(percent, row, rival="b")
     for figure in FIGURES[:n_figures]:
-        of_figure = [row for row in rows if row["protocol"] == figure.protocol]
-        tests = [(r["encoder_a"], r["encoder_b"], r["difference"], r["p_adjusted"]) for r in of_figure]
+        of_figure = [row for row in rows if row.protocol == figure.protocol]
+        tests = [(r.encoder_a, r.encoder_b, r.difference, r.p_adjusted) for r in of_figure]
         held = rank_encoders([f"e{i}" for i in range(n_encoders)], tests, lower_is_better=lower)
         for row in of_figure:
             if (found := decision_of(row)) is not None and found.state == "better":
-                assert held[row["encoder_a"]].best < held[row["encoder_b"]].worst
+                assert held[row.encoder_a].best < held[row.encoder_b].worst
 
 
 @given(st.lists(st.lists(p_values, min_size=1, max_size=4), min_size=1, max_size=5), st.sampled_from([0.01, 0.05, 0.4]))
@@ -143,10 +140,10 @@ def test_the_interval_of_a_planned_figure_grows_with_the_figures_that_share_its_
     values = [(rng.random((3, 200)) < 0.5).astype(float) for _ in range(3)]
     alone = rows_of(values[:1], clusters, Resampling(replicates=50, permutations=4000))
     together = with_one_budget(rows_of(values, clusters, Resampling(replicates=50, permutations=4000)))
-    widths = [[r["simultaneous_high"] - r["simultaneous_low"] for r in of[:3]] for of in (alone, together)]
+    widths = [[r.simultaneous_high - r.simultaneous_low for r in of[:3]] for of in (alone, together)]
     assert all(one < other for one, other in zip(*widths, strict=True))
     assert with_one_budget(alone) == alone
-    assert len(alone[0]["shared_low"]) == len(SHARERS)
+    assert len(alone[0].shared_low) == len(SHARERS)
 
 
 def test_where_one_image_has_most_of_the_captions_nothing_is_claimed() -> None:

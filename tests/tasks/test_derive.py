@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.rows import delete
-from capim.store.schema import TABLES
+from capim.store.schema import LedgerEntry, Slice
 from capim.tasks import compare
 from capim.tasks.derive import Compute, Derivation, Derived, Work, derive, one_by_one, page_key, stored_rows
 from capim.tasks.metrics.table import METRICS
 from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.why import reasons
+from tests.random_store import row_of
 
 
 def compared(
@@ -75,17 +74,9 @@ def derivation(name: str, **settings: object) -> Derivation:
     return Derivation(kind="analysis", subject={"name": name}, inputs=[], settings=settings, version="1")
 
 
-def slices_of(each: Derivation) -> pa.Table:
+def slices_of(each: Derivation) -> list[Slice]:
     """Two rows of an analysis."""
-    row = {name: "" for name, kind in zip(*_columns(), strict=True) if kind == pa.string()}
-    numbers = {"n_queries": 1, "n_clusters": 1, "created": datetime.now(UTC), "analysis": each.subject["name"]}
-    rows = [{**row, **numbers, "slice": own} for own in ("first", "second")]
-    return pa.Table.from_pylist(rows, schema=TABLES["slices"].columns)
-
-
-def _columns() -> tuple[list[str], list[pa.DataType]]:
-    columns = TABLES["slices"].columns
-    return columns.names, columns.types
+    return [row_of(Slice, analysis=each.subject["name"], slice=own) for own in ("first", "second")]
 
 
 def work(wanted: Sequence[Derivation], compute: Compute) -> Work:
@@ -101,7 +92,7 @@ def test_what_the_store_has_whole_is_not_made_again(empty: EmbeddingStore) -> No
     asked: list[str] = []
     steps: list[float] = []
 
-    def compute(each: Derivation) -> pa.Table:
+    def compute(each: Derivation) -> list[Slice]:
         asked.append(each.subject["name"])
         return slices_of(each)
 
@@ -114,13 +105,13 @@ def test_what_the_store_has_whole_is_not_made_again(empty: EmbeddingStore) -> No
     assert (asked, steps) == (["a", "b", "c"], [0, 2, 2, 1])
     derive(empty, work([a], one_by_one(compute)), run="3", advance=steps.append)
     assert asked == ["a", "b", "c"]
-    rows, entries = empty.rows("slices").to_pylist(), empty.rows("derived").to_pylist()
-    assert Counter(row["derived"] for row in rows) == {a.key: 2, b.key: 2, c.key: 2}
-    assert {row["slice"] for row in rows} == {each.row_key(own) for each in (a, b, c) for own in ("first", "second")}
-    assert {entry["key"]: (entry["run"], entry["n_rows"]) for entry in entries} == {
+    rows, entries = empty.all(Slice), empty.all(LedgerEntry)
+    assert Counter(row.derived for row in rows) == {a.key: 2, b.key: 2, c.key: 2}
+    assert {row.slice for row in rows} == {each.row_key(own) for each in (a, b, c) for own in ("first", "second")}
+    assert {entry.key: (entry.run, entry.n_rows) for entry in entries} == {
         a.key: ("1", 2), b.key: ("1", 2), c.key: ("2", 2)
     }  # fmt: skip
-    assert all(0 < entry["seconds"] < 60 for entry in entries)
+    assert all(0 < entry.seconds < 60 for entry in entries)
     assert stored_rows(empty, "slices", [a.key, derivation("d").key]) == {a.key: 2}
     assert stored_rows(empty, "slices", []) == {}
 
@@ -138,7 +129,7 @@ def test_neighbours_of_one_group_are_one_commit_and_what_gives_nothing_is_left_o
     assert [list(made) for made in commits] == [[0, 1], [2], [3]]
     steps: list[float] = []
 
-    def one_of_two(todo: Sequence[Derivation]) -> list[dict[int, pa.Table]]:
+    def one_of_two(todo: Sequence[Derivation]) -> list[dict[int, list[Slice]]]:
         return [{}, {1: slices_of(todo[1])}]
 
     derive(empty, work(todo[:2], one_of_two), run="1", advance=steps.append)

@@ -12,7 +12,7 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.rows import delete
-from capim.store.schema import SHARE_OF_MISSES
+from capim.store.schema import SHARE_OF_MISSES, LedgerEntry, Slice
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.table import ANALYSES
@@ -52,7 +52,7 @@ IDS = ("slice", "derived", "run", "created")
 
 def timeless(store: EmbeddingStore) -> list[dict[str, object]]:
     """The current slices, without whose run they are and when; their details hold no time that a clock measured."""
-    return [{k: v for k, v in row.items() if k not in IDS} for row in store.current("slices")]
+    return [{k: v for k, v in vars(row).items() if k not in IDS} for row in store.current(Slice)]
 
 
 def test_only_what_another_version_or_other_settings_change_is_made_again(
@@ -61,8 +61,8 @@ def test_only_what_another_version_or_other_settings_change_is_made_again(
     def made(run: str, seed: int = 0) -> set[str]:
         resampling = Resampling(replicates=100, seed=seed)
         diagnose_corpus.fn(evaluations, store_uri=store.uri, resampling=resampling, run=run)
-        rows = store.rows("derived", run=run, kind="analysis").to_pylist()
-        return {json.loads(row["identity"])["subject"]["analysis"] for row in rows}
+        rows = store.all(LedgerEntry, run=run, kind="analysis")
+        return {json.loads(row.identity)["subject"]["analysis"] for row in rows}
 
     every = made("first")
     monkeypatch.setitem(ANALYSES, "hubs", replace(ANALYSES["hubs"], version="another"))
@@ -84,9 +84,9 @@ def test_sql_lists_the_ambiguous_misses_that_the_slices_count(tmp_path: Path, co
         "AND o.rank_best > 1 GROUP BY ALL"
     ).to_pylist()
     stored = {
-        (row["encoder"], row["protocol"], row["feature"]): json.loads(row["detail"])["ambiguous"]
-        for row in store.rows("slices", analysis="ambiguous", metric=SHARE_OF_MISSES).to_pylist()
-        if row["feature"] != "either"
+        (row.encoder, row.protocol, row.feature): json.loads(row.detail)["ambiguous"]
+        for row in store.all(Slice, analysis="ambiguous", metric=SHARE_OF_MISSES)
+        if row.feature != "either"
     }
     assert {(r["encoder"], r["protocol"], r["cause"]): r["n"] for r in listed} == {k: n for k, n in stored.items() if n}
     assert all(row["missed"] == row["n"] for row in listed)
@@ -97,11 +97,11 @@ def test_both_headline_protocols_are_explained_and_nothing_else(
     store: EmbeddingStore, evaluations: tuple[EvaluationRef, ...]
 ) -> None:
     diagnose(store, evaluations, "r")
-    rows = store.rows("slices").to_pylist()
-    explained = {row["protocol"] for row in rows if row["analysis"] != "reference"}
+    rows = store.all(Slice)
+    explained = {row.protocol for row in rows if row.analysis != "reference"}
     assert explained == {"t2i/all", "i2t/any"}
-    assert {row["encoder"] for row in rows} == {"one", "many"}
-    assert {row["level_name"] for row in rows if row["analysis"] == "reference"} == {"no reference"}
+    assert {row.encoder for row in rows} == {"one", "many"}
+    assert {row.level_name for row in rows if row.analysis == "reference"} == {"no reference"}
 
 
 def test_vectors_come_back_as_they_were_put_multi_vectors_up_to_float16(store: EmbeddingStore, corpus: Corpus) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_equal_bytes_and_names_are_told_once_each(workspace: Path) -> None:
     store = EmbeddingStore.open(workspace / "store")
-    found = {tuple(row.values()) for row in duplicates(store, [store.corpus("train"), store.corpus("test")])}
+    found = {astuple(row) for row in duplicates(store, [store.corpus("train"), store.corpus("test")])}
     assert found == {
         ("train", "a/1.png", "train", "b/4.png", "bytes", None),
         ("train", "a/2.png", "test", "a/7.png", "bytes", None),
@@ -52,7 +53,7 @@ def test_equal_bytes_and_names_are_told_once_each(workspace: Path) -> None:
 def test_vectors_above_the_threshold_are_those_of_the_whole_table(workspace: Path, threshold: float) -> None:
     store = EmbeddingStore.open(workspace / "store")
     corpora = [store.corpus(name) for name in ("train", "test")]
-    rows = [row for row in duplicates(store, corpora, encoder=ONE.name, threshold=threshold) if row["by"] == "vectors"]
+    rows = [row for row in duplicates(store, corpora, encoder=ONE.name, threshold=threshold) if row.by == "vectors"]
     every = [(corpus.name, id_) for corpus in corpora for id_ in texts(corpus.images["id"])]
     matrices = [store.vectors(encoder=ONE.name, corpus=corpus.name, modality="image").matrix for corpus in corpora]
     scores = np.concatenate(matrices) @ np.concatenate(matrices).T
@@ -64,7 +65,7 @@ def test_vectors_above_the_threshold_are_those_of_the_whole_table(workspace: Pat
     }
     told = {("train", "a/1.png", "train", "b/4.png"), ("train", "a/2.png", "test", "a/7.png")}
     told |= {("train", "b/3.png", "test", "b/3.png")}
-    found = {(row["corpus"], row["image"], row["other_corpus"], row["other_image"]): row["cosine"] for row in rows}
+    found = {(row.corpus, row.image, row.other_corpus, row.other_image): row.cosine for row in rows}
     assert found.keys() == pairs.keys() - told
     assert all(found[pair] == pytest.approx(pairs[pair], abs=1e-6) for pair in found)
 
@@ -86,7 +87,7 @@ def test_pictures_of_another_size_and_compression_are_alike(tmp_path: Path) -> N
     store.write_image_index(
         IndexedImage(sha, 1, 1, path.read_bytes(), None) for sha, path in zip(shas, paths, strict=True)
     )
-    pairs = [(row["image"], row["other_image"]) for row in duplicates(store, [corpus], bits=4)]
+    pairs = [(row.image, row.other_image) for row in duplicates(store, [corpus], bits=4)]
     same = ["a/small.jpg", "a/whole.png", "b/compressed.jpg"]
     assert sorted(pairs) == [(one, other) for at, one in enumerate(same) for other in same[at + 1 :]]
 

@@ -19,6 +19,7 @@ from capim.flows.config import read_suite
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
 from capim.store.removal import drop
+from capim.store.schema import Batch
 from capim.store.types import Corpus, EncoderSpec, SetKey
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import load_encoder, resolve
@@ -80,8 +81,8 @@ def test_what_a_service_gave_is_stored_with_its_address_and_not_asked_for_again(
     spec = spec_for(stub, concurrency=2, inputs_per_request=5)
     encode(store, corpus, spec)
     texts = corpus.captions["text"].to_pylist()
-    rows = store.rows("batches").to_pylist()
-    assert {(row["device"], row["forward_precision"]) for row in rows} == {(stub.url[7:-3], "of the service")}
+    rows = store.all(Batch)
+    assert {(row.device, row.forward_precision) for row in rows} == {(stub.url[7:-3], "of the service")}
     vectors = store.vectors(encoder="far", corpus="few", modality="caption").matrix
     wanted = np.asarray([stub.vector(text) for text in texts])
     np.testing.assert_allclose(vectors, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)

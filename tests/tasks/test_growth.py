@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from capim.store import EmbeddingStore
+from capim.store.schema import Comparison
 from capim.store.types import EncoderSpec
 from capim.tasks import compare
 from capim.tasks.corpora.readers.shapes import read_shapes
@@ -39,8 +40,8 @@ def compared(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], run: s
     reference = compare.compare_corpus.fn(
         tuple(evaluations), protocols=PROTOCOLS, store_uri=store.uri, resampling=how, run=run
     )
-    rows = sorted(rows_of(store, "comparisons", [reference]), key=lambda row: str(row["comparison"]))
-    return [{name: value for name, value in row.items() if name not in DIFFERS} for row in rows]
+    rows = sorted(rows_of(store, Comparison, [reference]), key=lambda row: row.comparison)
+    return [{name: value for name, value in vars(row).items() if name not in DIFFERS} for row in rows]
 
 
 def copied(whole: tuple[Path, tuple[EvaluationRef, ...]], path: Path) -> EmbeddingStore:

@@ -20,7 +20,7 @@ from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import headline_tasks, planned
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore
-from capim.store.schema import texts
+from capim.store.schema import Ranking, texts
 from capim.store.types import Corpus, EncoderSpec, Modality
 from capim.tasks import report
 from capim.tasks.analyses.table import applying
@@ -104,7 +104,7 @@ def titles(data: ReportData, id_: str) -> list[str]:
 
 def test_the_mean_over_languages_is_the_one_planned_value_of_comparisons_answer_and_leaderboard(data) -> None:
     means = {("t2i/*/*", "R@1"), ("i2t/*/*", "R@1")}
-    assert {(row["protocol"], row["metric"]) for row in data.comparisons if row["family"] == "headline"} == means
+    assert {(row.protocol, row.metric) for row in data.comparisons if row.family == "headline"} == means
     assert {key[1:] for key in planned(data.comparisons)} == {task[1:3] for task in headline_tasks(data)} == means
     made = report_of(data)
     assert made.answer[0].startswith("Text to image and image to text, mean over languages (shop): Y, 15.0 and 15.0 p")
@@ -123,7 +123,7 @@ def test_the_mean_over_languages_is_the_one_planned_value_of_comparisons_answer_
 def test_failures_and_slices_have_every_language_once_and_say_which(data) -> None:
     every = {"t2i/all", "i2t/any", "t2i/de/human", "i2t/de/human"}
     assert {query.protocol for query in data.queries} == every
-    assert {row["protocol"] for row in data.slices if row["analysis"] == "errors"} == every
+    assert {row.protocol for row in data.slices if row.analysis == "errors"} == every
     [gallery] = [each for each in blocks_of(data, "failures") if each.kind == "gallery"]
     assert {each.name: each.options for each in gallery.filters}["language"] == ("de", "en")
     shown = [title for title in titles(data, "slices") if title.startswith("Kinds of errors · shop · text to image")]
@@ -131,14 +131,14 @@ def test_failures_and_slices_have_every_language_once_and_say_which(data) -> Non
     assert languages == ["English captions", "German by human"]
     german = data.row("shop", "i2t/de/human", "R@1", "X")
     assert failures_address(data, german) == "#cases?corpus=shop&direction=image+to+text&missed=X&language=de"
-    english = tuple(row for row in data.slices if row["protocol"] in ("t2i/all", "i2t/any"))
+    english = tuple(row for row in data.slices if row.protocol in ("t2i/all", "i2t/any"))
     [lacking] = [each.text for each in blocks_of(replace(data, slices=english), "slices") if each.kind == "text"]
     assert lacking.startswith("shop: no slices of i2t/de/human and t2i/de/human (capim analyse --corpora shop --protoc")
 
 
 def test_without_the_reference_language_the_mean_is_planned_and_every_language_is_shown(tmp_path: Path) -> None:
     data = read_report_data(analysed(tmp_path, "de", "fr"))
-    assert {row["protocol"] for row in data.comparisons if row["family"] == "headline"} == {"t2i/*/*", "i2t/*/*"}
+    assert {row.protocol for row in data.comparisons if row.family == "headline"} == {"t2i/*/*", "i2t/*/*"}
     assert "leaderboard-shop" in [getattr(each, "id", "") for each in blocks_of(data, "leaderboard")]
     assert {query.protocol[4:6] for query in data.queries} == {"de", "fr"}
     assert {getattr(each, "choice", "") for each in blocks_of(data, "slices")} == {"German", "French"}
@@ -165,10 +165,10 @@ def test_a_suite_ranks_by_the_planned_value_also_where_a_language_has_more_trans
     for name, parts in (("a", ["de", "en", "en/bing"]), ("b", ["en"]), ("c", ["en"])):
         found += evaluated(store, corpus_of(*parts, name=name), ["*/*/*"] if name == "a" else ["t2i/all"])
     rank_suite.fn(tuple(found), store_uri=store.uri, **HOW)
-    [row, *_] = store.rows("rankings", encoder="Y").to_pylist()
-    assert json.loads(row["corpora"])[0]["headline"] == "R@1 under t2i/*/* and i2t/*/*"
+    [row, *_] = store.all(Ranking, encoder="Y")
+    assert json.loads(row.corpora)[0]["headline"] == "R@1 under t2i/*/* and i2t/*/*"
     values = [store.rows("results", encoder="Y", protocol=id_, metric="R@1")["value"][0].as_py() for id_ in MEANS]
-    assert json.loads(row["headlines"])["a"] == pytest.approx(sum(values) / 2)
+    assert json.loads(row.headlines)["a"] == pytest.approx(sum(values) / 2)
     assert values[0] == pytest.approx((1 + (55 / N + 0) / 2) / 2)
 
 

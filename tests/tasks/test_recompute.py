@@ -13,6 +13,7 @@ from capim.store import EmbeddingStore
 from capim.store.integrity import StoreCheck, verify
 from capim.store.ledger import entry_digest, made_rows
 from capim.store.rows import read_where
+from capim.store.schema import LedgerEntry, Result
 from capim.tasks.compare import compare_corpus, rank_suite
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.recompute import recompute
@@ -52,10 +53,10 @@ def rewritten(store: EmbeddingStore, table: str, change: dict[str, str], where: 
     assert opened is not None and ledger is not None
     opened.update(change, where=where)
     made = made_rows(table, read_where(store.connection, table))
-    for entry in read_where(store.connection, "derived").to_pylist():
-        if entry["table_name"] == table and entry["key"] in made:
-            digest = entry_digest(entry, made[entry["key"]])
-            ledger.update({"digest": f"'{digest}'"}, where=f"key = '{entry['key']}' AND table_name = '{table}'")
+    for entry in store.all(LedgerEntry):
+        if entry.table_name == table and entry.key in made:
+            digest = entry_digest(entry, made[entry.key])
+            ledger.update({"digest": f"'{digest}'"}, where=f"key = '{entry.key}' AND table_name = '{table}'")
     assert {check.state for check in verify(EmbeddingStore.open(store.uri))} == {"sound"}
     return EmbeddingStore.open(store.uri)
 
@@ -63,9 +64,9 @@ def rewritten(store: EmbeddingStore, table: str, change: dict[str, str], where: 
 def test_a_figure_that_the_ledger_calls_right_is_named_and_made_again(store: EmbeddingStore) -> None:
     before = store.rows("results", encoder="one").drop(["created"])
     assert wrong(store) == []
-    [row] = store.rows("results", encoder="one", protocol="t2i/all", metric="R@1").to_pylist()
-    rewritten(store, "results", {"value": "0.9877"}, f"result = '{row['result']}'")
-    named = f"one on shapes, t2i/all, R@1: value is stored as 0.9877, computed as {row['value']}"
+    [row] = store.all(Result, encoder="one", protocol="t2i/all", metric="R@1")
+    rewritten(store, "results", {"value": "0.9877"}, f"result = '{row.result}'")
+    named = f"one on shapes, t2i/all, R@1: value is stored as 0.9877, computed as {row.value}"
     workspace = Path(store.uri).parent
     printed = command("store verify --recompute --format json", workspace, code=1)
     assert any(named in each["detail"] for each in printed.rows)

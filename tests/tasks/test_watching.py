@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.schema import WATCHED
+from capim.store.schema import Watched
 from capim.tasks.watch import FigureId, Pinned, check_baseline, pinned_baselines
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -25,17 +24,17 @@ def watch(store: EmbeddingStore, week: int, ids: list[FigureId], baseline: str |
     run = f"week-{week}"
     pins, _ = pinned_baselines(store, ids, run=run, baseline=baseline)
     rows = [
-        {
-            "run": run, "encoder": encoder, "encoder_fingerprint": "f", "corpus": corpus, "corpus_fingerprint": "g",
-            "protocol": protocol, "metric": "R@1", "evaluation": f"{protocol} {run}",
-            "baseline": pin.run, "baseline_evaluation": pin.evaluation,
-            "alarm_level": 0.001, "verdict": "none", "created": START + timedelta(weeks=week),
-        }
+        Watched(
+            run=run, encoder=encoder, encoder_fingerprint="f", corpus=corpus, corpus_fingerprint="g",
+            protocol=protocol, metric="R@1", evaluation=f"{protocol} {run}",
+            baseline=pin.run, baseline_evaluation=pin.evaluation,
+            alarm_level=0.001, verdict="none", created=START + timedelta(weeks=week),
+        )
         for encoder, corpus, protocol in ids
         for pin in [pins.get((encoder, corpus, protocol), Pinned(run, f"{protocol} {run}"))]
     ]  # fmt: skip
-    store.write_rows("watched", pa.Table.from_pylist(rows, schema=WATCHED))
-    return {each: str(row["baseline"]) for each, row in zip(ids, rows, strict=True)}
+    store.write(rows)
+    return {each: row.baseline for each, row in zip(ids, rows, strict=True)}
 
 
 def test_the_first_watch_of_a_figure_stays_its_baseline(store: EmbeddingStore) -> None:

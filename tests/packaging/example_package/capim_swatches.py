@@ -73,7 +73,7 @@ def warm_captions(layout, protocol):
     """The task of the captions that name a warm colour; they search all images."""
     task = own_items(layout, protocol)
     texts = layout.corpus.captions["text"].to_pylist()
-    return task.of_queries(np.flatnonzero([any(w in texts[q] for w in ("red", "gold")) for q in task.queries]))
+    return task.of_queries(np.flatnonzero([any(w in texts[q] for w in ("red", "gold")) for q in task.query_ords]))
 
 
 WARM = ProtocolRule(
@@ -89,7 +89,9 @@ def left_behind(outcomes, ties):
     return 1 - ((bounds.rank_best + bounds.rank_worst) / 2 - 1) / (outcomes.n_gallery - 1)
 
 
-LEFT_BEHIND = Metric(name="left_behind", title="items left behind", directions=RETRIEVAL, values=left_behind)
+LEFT_BEHIND = Metric(
+    name="left_behind", title="items left behind", bounds=(0, 1), directions=RETRIEVAL, values=left_behind
+)
 
 
 def warmth(data):
@@ -104,8 +106,8 @@ WARMTH = Analysis("warmth", warmth, {"warmth": "Warm and cold colours"}, directi
 
 def section(data):
     """The metric in words; a section without blocks is not shown."""
-    rows = [row for row in data.results if row["metric"] == "left_behind"]
-    lines = tuple(f"{r['encoder']} on {r['corpus']}, {r['protocol']}: {show.number(r['value'], 2)}" for r in rows)
+    rows = [row for row in data.results if row.metric == "left_behind"]
+    lines = tuple(f"{r.encoder} on {r.corpus}, {r.protocol}: {show.number(r.value, 2)}" for r in rows)
     return Section(
         id="left-behind", title="Items left behind", lead="1 is best.", blocks=(Evidence(lines=lines),) * bool(rows)
     )
