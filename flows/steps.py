@@ -42,7 +42,7 @@ from capim.tasks.runtime.references import encoder_name, rows_of
 if TYPE_CHECKING:
     from capim.flows.benchmark import Benchmarked
     from capim.reports.rows.report_data import ShownResult
-    from capim.reports.rows.standing import AgainstBest, TestedPair
+    from capim.reports.rows.standing import AgainstBest
     from capim.tasks.derive import Derived
     from capim.tasks.metrics import Metric
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef
@@ -256,7 +256,7 @@ def _evaluate_metric(
     quiet: bool,
     results: bool,
     first: str | None = None,
-) -> list[AgainstBest] | list[TestedPair]:
+) -> list[AgainstBest] | list[dict[str, object]]:
     """Store a user's metric; returns its results, each tested against the best; without ``results`` its comparisons.
 
     Raises:
@@ -267,7 +267,7 @@ def _evaluate_metric(
     loaded = load_metric(metric)
     given = metric if isinstance(metric, str) else loaded  # a text can be a parameter of a Prefect run
     done: list[Derived] = _run("benchmark:evaluate_custom", config, given, quiet=quiet, results=results)
-    from capim.reports.rows.standing import against_best, pair_rows
+    from capim.reports.rows.standing import against_best, pair_columns, pair_rows
 
     left_out = [line for reference in done for line in reference.lines]
     store = EmbeddingStore.open(config.store_uri)
@@ -276,7 +276,7 @@ def _evaluate_metric(
         raise RequestError(left_out)
     say(*(f"left out: {line}" for line in left_out))
     say(f"{f'{len(figures)} results and ' if results else ''}{len(pairs)} comparisons by {loaded.name} stored")
-    return against_best(in_order(figures), pairs) if results else pair_rows(pairs, first)
+    return against_best(in_order(figures), pairs) if results else [*map(pair_columns, pair_rows(pairs, first))]
 
 
 def compare(
@@ -322,7 +322,7 @@ def compare(
     done: list[Derived] = _run("benchmark:compare", config, quiet=quiet)
     recomputed, *_, ranking = done
     from capim.reports.elements.words import settled
-    from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_rows, summary
+    from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_columns, pair_rows, summary
     from capim.tasks.metrics import facts_of
 
     say(*recomputed.lines)
@@ -346,7 +346,7 @@ def compare(
         _print_ranking(store, ranking)
         return True
 
-    return Rows(rows=pairs, columns=PAIR_COLUMNS, code=0, instead=headlines)
+    return Rows(rows=[*map(pair_columns, pairs)], columns=PAIR_COLUMNS, code=0, instead=headlines)
 
 
 LIKE_THESE = "corpora like these"
@@ -371,7 +371,7 @@ def _words(rows: Sequence[Ranking]) -> list[str]:
 
     first, level = rows[0], f"{100 * rows[0].level:g} %"
     described = "; ".join(f"{corpus['corpus']} ({corpus['headline']})" for corpus in json.loads(first.corpora))
-    like_these = {row.reason for row in rows if row.estimand == LIKE_THESE and row.rank_low is None}
+    like_these = {row.reason or "" for row in rows if row.estimand == LIKE_THESE and row.rank_low is None}
     return [
         f"macro_mean: mean over {described}; low, high: its {level} interval",
         f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",

@@ -91,7 +91,7 @@ def in_order(results: Iterable[Result]) -> list[ShownResult]:
         goodness = 0.0 if value is None else value if row.lower_is_better else -value
         return row.corpus, row.protocol, row.metric, value is None, goodness
 
-    return [*with_chance(sorted(results, key=place))]
+    return with_chance(sorted(results, key=place))
 
 
 def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:
