@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def imported(workspace: Path, words: str, *, encoder: str = "theirs", code: int 
     return command(f"import --corpus thirty --encoder {encoder} {words} {QUICK}", workspace, code=code).err
 
 
-def results(workspace: Path, **equals: str) -> list[Result]:
+def results(workspace: Path, **equals: str) -> list[Any]:
     return EmbeddingStore.open(workspace / "store").all(Result, **equals)
 
 
