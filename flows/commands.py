@@ -152,7 +152,7 @@ def build_app(words: Collection[str] | None = None) -> App:
         help_formatter=_HelpPage(),
         version=_version,
         version_format="plaintext",
-        default_parameter=Parameter(negative=(), allow_repeating=True, show_default=False),
+        default_parameter=Parameter(allow_repeating=True, show_default=False),
         suppress_keyboard_interrupt=False,
     )
     store = App("store", help=_STORE)
@@ -299,6 +299,7 @@ def _parameter(option: Option) -> inspect.Parameter:
     metavar = next((each for each in words if not each.startswith("-")), "N" if option.of_run else None)
     settings: dict[str, Any] = {
         "help": option.help,
+        "negative": (),
         "group": _GROUPS[option.panel],
         "metavar": None if get_origin(kind) is Literal else metavar,
         "converter": _names if kind == tuple[str, ...] and not option.positional else None,
