@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
         why,
     )  # fmt: skip
     from capim.tasks.encoders import Encoder
-    from capim.tasks.metrics.custom import CustomMetric as Metric
+    from capim.tasks.metrics.custom import own_metric as Metric  # noqa: N812 - users call it like a class
 
 __all__ = [
     "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "analyse", "compare", "embed",
@@ -82,6 +82,6 @@ def __getattr__(name: str) -> Any:
         return version("capim")
     if name not in __all__:
         raise AttributeError(f"module 'capim' has no attribute {name!r}")
-    elsewhere = {"Metric": ("capim.tasks.metrics.custom", "CustomMetric"), "Encoder": ("capim.tasks.encoders", name)}
+    elsewhere = {"Metric": ("capim.tasks.metrics.custom", "own_metric"), "Encoder": ("capim.tasks.encoders", name)}
     module, found = elsewhere.get(name, ("capim.flows.workspace", name))
     return getattr(import_module(module), found)

@@ -37,7 +37,8 @@ from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
 from capim.tasks.derive import Derived
-from capim.tasks.metrics.custom import CustomMetric, load_metric
+from capim.tasks.metrics import Metric
+from capim.tasks.metrics.custom import load_metric
 from capim.tasks.reference.changes import Verdict, WatchedFigures, WatchFinding, WatchRule
 from capim.tasks.report import diagnose_corpus, publish_report
 from capim.tasks.runtime.open_corpora import OpenCorpora
@@ -120,7 +121,7 @@ def _settings(config: RunConfig, run: str) -> dict[str, Any]:
 
 
 @run_flow("custom-metric", hours=24, title=lambda config, metric, **_: f"{metric} {config.title}")
-def evaluate_custom(config: RunConfig, metric: str | CustomMetric, *, results: bool = True) -> tuple[Derived, ...]:
+def evaluate_custom(config: RunConfig, metric: str | Metric, *, results: bool = True) -> tuple[Derived, ...]:
     """Evaluate a user's metric on stored evaluations, compare encoders by it, and slice it.
 
     ``metric`` is ``FILE.py:NAME``, or the loaded metric. Without ``results`` only the comparisons and slices. One

@@ -22,7 +22,7 @@ from typing import Literal, NoReturn
 
 from capim.flows import inspection, set_environment, steps, stored
 from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
-from capim.store.errors import RequestError, WorkError, plain, shortened, without_credentials
+from capim.store.errors import RequestError, WorkError, plain, shortened, with_notes, without_credentials
 
 DONE, FAILED = 0, 1
 _LAST_SECONDS = 4.0  # of a process that has printed its error
@@ -214,7 +214,7 @@ def _end(code: int) -> NoReturn:
 def _explain(error: Exception) -> tuple[int, str]:
     """Exit code and message of an error."""
     if isinstance(error, RequestError | WorkError):
-        return WRONG_REQUEST if isinstance(error, RequestError) else FAILED, str(error)
+        return WRONG_REQUEST if isinstance(error, RequestError) else FAILED, with_notes(error)
     if isinstance(error, ModuleNotFoundError) and (package := _of_run(error.name or "")):
         return WRONG_REQUEST, f"{package} is missing: this installation reads stores alone; pip install 'capim[run]'"
     if isinstance(error, RecursionError):
@@ -230,7 +230,8 @@ def _explain(error: Exception) -> tuple[int, str]:
 
         said = error if str(error) else OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         return FAILED, str(explained("the work failed", said))
-    return FAILED, f"unexpected {type(error).__name__}: {error}\nrun the command again with --debug for the traceback"
+    message = with_notes(error)
+    return FAILED, f"unexpected {type(error).__name__}: {message}\nrun the command again with --debug for the traceback"
 
 
 def _of_run(module: str) -> str:

@@ -39,7 +39,7 @@ from capim.tasks.runtime.references import encoder_name
 from capim.tasks.statistics.draws import IntervalMethod, Resampling
 
 if TYPE_CHECKING:
-    from capim.tasks.metrics.custom import CustomMetric
+    from capim.tasks.metrics.custom import AnyMetric
 
 # corpora and encoders of the demo's runs: each late-interaction model on what it was trained for
 DEMO: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -54,7 +54,6 @@ if TYPE_CHECKING:  # what callers may give: names may also be one text with comm
     Entries: TypeAlias = Sequence[Any]
     Texts: TypeAlias = Sequence[str]
     Size: TypeAlias = Any
-    AnyMetric: TypeAlias = str | CustomMetric | Callable[..., object]
 else:
     Entries, Texts, Size, AnyMetric = tuple[Named, ...], tuple[str, ...], ByteSize | None, str
 

@@ -25,6 +25,7 @@ SHOWN_FIRST = {
     "encoders": ("name", "licence", "millions", "published", "needs"),
     "corpora": ("name", "title", "licence", "available"),
     "adapters": ("name", "loads", "installed"),
+    "analyses": ("name", "title", "runs", "package"),
     "sets": ("encoder", "corpus", "modality", "state", "n_rows", "n_bytes"),
 }
 """The columns of a list that find room first on a terminal."""
@@ -98,10 +99,25 @@ def _metrics() -> Iterator[dict[str, Any]]:
         yield {
             "name": metric.name,
             "directions": sorted(metric.directions),
-            "reduce": metric.reduce,
+            "reduce": getattr(metric.reduce, "__name__", metric.reduce),
+            "unit": metric.unit,
+            "bounds": metric.bounds,
             "lower_is_better": not metric.higher_is_better,
             "version": str(metric.version),
             "package": METRICS.package(metric.name),
+        }
+
+
+def _analyses() -> Iterator[dict[str, Any]]:
+    from capim.tasks.analyses.table import ANALYSES
+
+    for name, analysis in ANALYSES.items():
+        yield {
+            "name": name,
+            "title": analysis.title,
+            "runs": "when named" if analysis.on_request else "unnamed" if analysis.function else "by another command",
+            "version": str(analysis.version),
+            "package": ANALYSES.package(name),
         }
 
 
@@ -110,12 +126,13 @@ LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "corpora": _corpora,
     "protocols": _protocols,
     "metrics": _metrics,
+    "analyses": _analyses,
     "adapters": _adapters,
 }
 
 
 def list_known(
-    what: Literal["encoders", "corpora", "protocols", "metrics", "adapters", "ids"],
+    what: Literal["encoders", "corpora", "protocols", "metrics", "analyses", "adapters", "ids"],
     corpus: str | None = None,
     *,
     workspace: str | None,
@@ -124,7 +141,7 @@ def list_known(
     modality: Items | None = None,
     quiet: bool,
 ) -> Rows:
-    """List encoders, corpora, protocols, metrics, adapters, which load the encoders, or the ids of a corpus.
+    """List encoders, corpora, protocols, metrics, analyses, adapters (they load encoders), or the ids of a corpus.
 
     Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
     With --pin, also write a suite file in which the revision of every encoder is the current commit of its branch.

@@ -41,8 +41,10 @@ from capim.tasks.runtime.references import encoder_name, rows_of
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import Benchmarked
+    from capim.reports.rows.report_data import ShownResult
+    from capim.reports.rows.standing import AgainstBest, TestedPair
     from capim.tasks.derive import Derived
-    from capim.tasks.metrics.custom import CustomMetric
+    from capim.tasks.metrics import Metric
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef
 
 T = TypeVar("T")
@@ -199,7 +201,7 @@ def evaluate(
     config: Annotated[RunConfig, EvaluateOptions],
     *,
     quiet: bool,
-    metric: str | CustomMetric | Callable[..., object] | None = None,
+    metric: str | Metric | Callable[..., object] | None = None,
     judgements: Annotated[str | None, "FILE.csv"] = None,
 ) -> Rows:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
@@ -243,13 +245,13 @@ def evaluate(
 
     done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
 
-    def figures() -> list[Result]:
+    def figures() -> list[ShownResult]:
         return in_order(rows_of(EmbeddingStore.open(config.store_uri), Result, done))
 
     return Rows(rows=figures, columns=terminal.RESULT_COLUMNS, code=0, instead=lambda form: form == Form())
 
 
-def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, CustomMetric]:
+def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, Metric]:
     """The metric of a file of judgements; one of judged misses is of some encoders, one corpus and one protocol."""
     from capim.tasks.metrics.custom import with_judgements
     from capim.tasks.runtime.judged_misses import corrected_metric, read_judged_misses
@@ -266,12 +268,12 @@ def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, CustomMetri
 
 def _evaluate_metric(
     config: RunConfig,
-    metric: str | CustomMetric | Callable[..., object],
+    metric: str | Metric | Callable[..., object],
     *,
     quiet: bool,
     results: bool,
     first: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[AgainstBest] | list[TestedPair]:
     """Store a user's metric; returns its results, each tested against the best; without ``results`` its comparisons.
 
     Raises:
@@ -290,7 +292,7 @@ def _evaluate_metric(
     if left_out and not (figures or pairs):
         raise RequestError(left_out)
     say(*(f"left out: {line}" for line in left_out))
-    say(f"{f'{len(figures)} results and ' if results else ''}{len(pairs)} comparisons by {loaded} stored")
+    say(f"{f'{len(figures)} results and ' if results else ''}{len(pairs)} comparisons by {loaded.name} stored")
     return against_best(in_order(figures), pairs) if results else pair_rows(pairs, first)
 
 
@@ -300,7 +302,7 @@ def compare(
     quiet: bool,
     a: str | None = None,
     b: str | None = None,
-    metric: str | CustomMetric | Callable[..., object] | None = None,
+    metric: str | Metric | Callable[..., object] | None = None,
 ) -> Rows:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 
@@ -398,7 +400,7 @@ def _words(rows: Sequence[Ranking]) -> list[str]:
         f"ranks: those that it can hold, for all encoders together with {level} confidence; 1: tied with the best",
         *["few images: in so few, tests of skewed differences err more often than they say"] * rests_on_few(rows),
         *about_corpora(json.loads(first.corpora)),
-        *(f"{LIKE_THESE}: {reason}" for reason in sorted(like_these)),
+        *(f"{LIKE_THESE}: {reason}" for reason in sorted(filter(None, like_these))),
         *(f"{row.encoder}: {row.reason}" for row in rows if row.value is None),
     ]
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
@@ -23,6 +23,9 @@ from capim.store.errors import RequestError, did_you_mean, plain, unknown, witho
 from capim.store.row_types import columns_of
 from capim.store.schema import Duplicate, Published, Result, Run, Slice, StoredCorpus, texts
 from capim.store.types import Modality, is_fingerprint
+
+if TYPE_CHECKING:
+    from capim.reports.rows.report_data import ShownResult
 
 _SHOWN = 12  # names in one line
 
@@ -76,7 +79,7 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
     return names_with_rows(store, table, wanted)
 
 
-def in_order(results: Iterable[Result]) -> list[Result]:
+def in_order(results: Iterable[Result]) -> list[ShownResult]:
     """Results by corpus, protocol and metric, the best value first, those without a value last.
 
     ``against_chance`` is what is said of each beside chance: of all of these together, by main metrics.
@@ -361,7 +364,7 @@ def duplicates(
         n = sum(name == each.name for name, _ in shared)
         sys.stderr.write(f"{each.name}: {n:,} of {each.images.num_rows:,} images have a duplicate\n")
     columns = columns_of(Duplicate).names
-    return Rows(rows=[vars(row) for row in found], columns=columns, keep=columns, code=0)
+    return Rows(rows=found, columns=columns, keep=columns, code=0)
 
 
 def explain(
@@ -569,7 +572,7 @@ def _exported(
     if what in ("results", "paper"):
         from capim.reports.exports import export_results
 
-        more: Iterable[Result] = ()
+        more: Iterable[ShownResult] = ()
         if kind == "mteb":
             from capim.tasks.runtime.exports import ndcg_rows
 

@@ -57,6 +57,13 @@ def cell(value: object) -> str:
     return plain(shortened(str(value)))
 
 
+def cells_of(row: Any) -> dict[str, Any]:
+    """Return the cells of a row by the names of their columns; a row is a mapping, a named tuple or a dataclass."""
+    if isinstance(row, Mapping):
+        return dict(row)
+    return row._asdict() if isinstance(row, tuple) else dict(vars(row))  # type: ignore[attr-defined]
+
+
 _ASCII = {"─": "-", "−": "-", "–": "-", "…": "...", "×": "x", "’": "'"}  # of what our own words use
 
 
@@ -174,7 +181,7 @@ class Rows:
         instead: For some forms shows something else, and says whether it did.
     """
 
-    rows: pa.Table | Iterable[Row] | Callable[[], pa.Table | Iterable[Row]]
+    rows: pa.Table | Iterable[object] | Callable[[], pa.Table | Iterable[object]]
     columns: Sequence[str] | None = None
     keep: Sequence[str] = ()
     none: Callable[[], str] | None = None
@@ -184,7 +191,7 @@ class Rows:
     def read(self) -> pa.Table | list[dict[str, Any]]:
         """The rows."""
         rows = self.rows() if callable(self.rows) else self.rows
-        return rows if hasattr(rows, "to_pylist") else [dict(row) for row in rows]  # type: ignore[return-value]
+        return rows if hasattr(rows, "to_pylist") else [*map(cells_of, rows)]  # type: ignore[return-value]
 
     def print(self, form: Form, out: TextIO | None = None) -> int:
         """Print the rows; returns the exit code.

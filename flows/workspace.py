@@ -348,7 +348,7 @@ class Workspace:
         [task] = build_tasks(found, select_protocols(found, [protocol or usual]))
         if not isinstance(task, RetrievalTask):
             raise RequestError(f"--protocol {protocol}: its queries choose between two items; name one with a gallery")
-        right = np.split(task.relevant, task.offsets[1:-1])
+        right = np.split(task.relevant_ords, task.offsets[1:-1])
         return {query: items.tolist() for query, items in zip(task.query_ids.tolist(), right, strict=True)}
 
     search = _found(find)

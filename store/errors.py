@@ -39,8 +39,8 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
     ``cutoff`` is the least share of characters in common, 0..1.
 
     Examples:
-        >>> nearest("R@11", ["R@1", "R@10", "MRR"]), nearest("Tiny_Clip", ["tiny-clip"]), nearest("x", ["tiny-clip"])
-        ('R@1', 'tiny-clip', None)
+        >>> nearest("hit_11", ["hit_1", "hit_10"]), nearest("Tiny_Clip", ["tiny-clip"]), nearest("x", ["tiny-clip"])
+        ('hit_1', 'tiny-clip', None)
     """
     by_letters: dict[str, str] = {}
     for each in known:
@@ -160,6 +160,11 @@ class WorkError(RuntimeError):
 
 MOST_SHOWN = 400  # characters of a cell or of a line of an error; files and JSON have the whole text
 _FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")  # and what a spreadsheet makes these of
+
+
+def with_notes(error: BaseException) -> str:
+    """The message of an error, and what was added to it on its way."""
+    return ", ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def plain(text: str) -> str:

@@ -212,13 +212,12 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
         marked = connection.find(MARKED) or connection.create(MARKED, TABLES[MARKED].keyed_columns)
         marked.update_schema_metadata(TABLES[MARKED].keyed_columns.metadata)
         connection.committed(MARKED, 0)
-    for name in ("formats", "metrics"):  # only now: a store without a format cannot be upgraded
-        connection.drop(name)
+    connection.drop("formats")  # only now: a store without a format cannot be upgraded
 
 
 def _take_up(connection: Connection) -> Iterator[Upgraded]:
     """Move what tables of format 7 held elsewhere: keys of runs, seconds of slices, hashes; remove these tables."""
-    for name in sorted({"image_hashes", "pair_facts", "timings", "uses"} & {*connection.names()}):
+    for name in sorted({"image_hashes", "metrics", "pair_facts", "timings", "uses"} & {*connection.names()}):
         rows = _rows(connection, name)
         if name == "pair_facts":
             delete(connection, "derived", "kind", ["pair"])
@@ -229,7 +228,7 @@ def _take_up(connection: Connection) -> Iterator[Upgraded]:
             slices = rows_in(Slice, read_where(connection, "slices"))
             timed = [replace(row, seconds_per_query=seconds[row.slice]) for row in slices if row.slice in seconds]
             register(connection, timed)
-        else:
+        elif name == "uses":
             lists = {row["uses"]: row["keys"] for row in rows}
             runs = [(row, row.uses) for row in rows_in(Run, read_where(connection, "runs")) if row.uses]
             keys = [sorted({key for each in uses for key in lists.get(each, [each])}) for _, uses in runs]

@@ -503,21 +503,6 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetricRow:
-    """What readers have to know of a metric; see `store.types.MetricFacts`."""
-
-    metric: str
-    title: str
-    heading: str
-    unit: str
-    higher_is_better: bool
-    headline: str
-    aggregate: bool
-    run: str
-    created: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
 class Run:
     """One run of a flow."""
 
@@ -670,7 +655,6 @@ ANALYSES = {
     "imports": StoredTable(row=Import, key=("imported",)),
     "published": StoredTable(row=Published, key=("published",)),
     "weights": StoredTable(row=Weights, key=("encoder_fingerprint",)),
-    "metrics": StoredTable(row=MetricRow, key=("metric",)),
     "runs": StoredTable(row=Run, key=("run",), shared=False),
     "watched": StoredTable(
         row=Watched,

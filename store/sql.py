@@ -414,7 +414,7 @@ def _completed(batch: pa.RecordBatch, chosen: pa.Schema, constants: Mapping[str,
 # --- SELECTs whose tables stay in memory for the next statement, for pages that ask the same tables again and again.
 
 
-_TABLES = ("corpora", "encoders", "sets", "outcomes", "results", "comparisons", "rankings", "slices", "metrics", "runs")
+_TABLES = ("corpora", "encoders", "sets", "outcomes", "results", "comparisons", "rankings", "slices", "runs")
 MOST_BYTES = 400 * 2**20  # of columns in memory
 
 

@@ -319,38 +319,37 @@ class Corpus:
 
 
 Unit: TypeAlias = Literal["percent", "rank", "points", "own"]
-"""How figures of a metric are displayed: fractions in percent, ranks, points, or numbers in a unit of their own."""
+"""How values of a metric are displayed: fractions in percent, ranks, points, or numbers in a unit of their own."""
+Place: TypeAlias = Literal["table", "further", "none"]
+"""Where a report shows a metric next to the leaderboard: a table of its own, the table of further metrics, nowhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricFacts:
-    """What readers of a figure have to know of its metric: a row of ``schema.METRICS``, stored beside the figures.
+    """Everything that a reader of results has to know about their metric.
 
     Attributes:
-        name: As in stored figures; a user's metric has a colon in it (``FILE:NAME``).
+        name: As in stored results; a user's metric has a colon in it (``FILE:NAME``).
         title: One line that explains it.
         heading: Its name over a column; ``name`` where it is empty.
-        unit: How its figures are displayed.
-        higher_is_better: False for ranks and other measures of what is wrong.
-        headline: The kind of protocols (``tasks.protocols.Kind``) that it is the headline figure of; or empty.
-        aggregate: A function over queries, not a mean of values of queries: it has no paired test.
+        unit: How its values are displayed.
+        higher_is_better: False for ranks and other measures of errors.
+        headline: The kind of protocols (``tasks.protocols.Kind``) that it is the headline of; or empty.
+        aggregate: True for a function over queries that is no mean or median of them: it has no paired test.
+        place: Where reports show it next to the leaderboard.
     """
 
     name: str
     title: str
     heading: str = ""
-    unit: Unit = "percent"
+    unit: Unit = "own"
     higher_is_better: bool = True
     headline: str = ""
     aggregate: bool = False
-
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> MetricFacts:
-        """Those of a stored row, or of a mapping with :meth:`columns` and ``metric``."""
-        return cls(name=row["metric"], **{each.name: row[each.name] for each in fields(MetricFacts)[1:]})
+    place: Place = "table"
 
     def columns(self) -> dict[str, Any]:
-        """Everything but the name, by the columns of ``schema.METRICS``."""
+        """Return everything but the name, as the ledger and ``results.json`` hold it."""
         return {each.name: getattr(self, each.name) for each in fields(MetricFacts)[1:]}
 
     @property
@@ -359,13 +358,13 @@ class MetricFacts:
         return self.heading or self.name
 
     @property
-    def is_own(self) -> bool:
-        """Whether it is a user's."""
-        return ":" in self.name
+    def has_table(self) -> bool:
+        """True if reports show it in a table of its own, under its title."""
+        return self.place == "table"
 
     @property
     def decimals(self) -> int:
-        """Digits behind the point of a displayed figure."""
+        """Digits after the decimal point of a displayed value."""
         return 3 if self.unit == "own" else 1
 
 

@@ -21,10 +21,12 @@ from capim.tasks.derive import Derived
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
+from capim.tasks.metrics.retrieval import JUDGED_RECALLS, NDCG_5, NDCG_10, RECALLS
 from capim.tasks.protocols import TEXT_TO_IMAGE, Protocol
 from capim.tasks.ranking.cosine import dense_score_rows
 from capim.tasks.ranking.evaluate import Side, by_gallery_size
-from capim.tasks.ranking.maxsim_products import Blocks, gather
+from capim.tasks.ranking.layout import ALL_CAPTIONS
+from capim.tasks.ranking.maxsim_products import gather
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.ranking.ranker import ScoreRows
@@ -39,6 +41,7 @@ from capim.tasks.ranking.two_stage import (
     two_stage,
     weighted_sum,
 )
+from capim.tasks.ranking.vectors import Blocks
 from capim.tasks.results.summary import Evaluated, Source, result_rows
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
@@ -48,7 +51,7 @@ from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
-METRICS_SHOWN = ("R@1", "R@5", "R@10", "nDCG@5", "nDCG@10", "recall@10")
+SHOWN = {metric.name for metric in (*RECALLS, NDCG_5, NDCG_10, JUDGED_RECALLS[-1])}
 
 
 @task("fuse", run_name="fuse-{members[0].sets.corpus}")
@@ -262,7 +265,8 @@ def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
     protocols = [protocol for protocol in protocols_of(corpus) if protocol.id in TEXT_TO_IMAGE]
     for found in build_tasks(corpus, protocols[:1]):
         if isinstance(found, RetrievalTask):
-            return TextToImage(store=store, corpus=corpus, protocol=found.protocol, task=found, run=run)
+            task = replace(found, query_space=ALL_CAPTIONS, queries=found.query_ords)  # of all captions, by their ords
+            return TextToImage(store=store, corpus=corpus, protocol=found.protocol, task=task, run=run)
     raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
 
 
@@ -301,5 +305,5 @@ def result_slices(
             detail=detail,
         )
         for row in results
-        if row.metric in METRICS_SHOWN
+        if row.metric in SHOWN
     ]

@@ -14,9 +14,10 @@ from capim.store.schema import Comparison, Ranking, Result
 from capim.store.types import Corpus
 from capim.tasks.derive import Derivation, Derived, Made, Work, derive, one_by_one
 from capim.tasks.hub.progress import track
+from capim.tasks.metrics import Metric
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
 from capim.tasks.protocols import MAIN, Protocol
-from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
@@ -69,21 +70,25 @@ def comparisons(
     protocols: Sequence[str],
     resampling: Resampling,
     run: str = "",
+    metrics: Sequence[Metric] | None = None,
 ) -> Work:
-    """Return the comparisons of these encoders by every metric under these protocols."""
+    """Return the comparisons of these encoders under these protocols, by a user's ``metrics`` or by every metric."""
     chosen = {protocol.id: protocol for protocol in select_protocols(corpus, protocols)}
     headline = planned_figures(protocols_of(corpus))
     wanted = [
         Derivation(
             kind="comparison",
             subject={"corpus": corpus.fingerprint, "protocol": protocol, "metric": metric.name},
-            inputs=inputs_of(evaluations, [protocol]),
+            inputs=[
+                *inputs_of(evaluations, [protocol]),
+                *metric.inputs(e.evaluations[protocol] for e in evaluations if protocol in e.evaluations),
+            ],
             settings=resampling.used(by_draws=callable(metric.reduce), tested=True)
             | {"margin": resampling.margin, "headline": Figure(protocol, metric.name) in headline},
             version=str(metric.version),
         )
         for protocol in chosen
-        for metric in METRICS.values()
+        for metric in metrics or METRICS.values()
     ]
 
     def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
@@ -96,8 +101,8 @@ def comparisons(
                 if protocol in e.evaluations
             }
             outcomes = read_all_outcomes(store, ids, chosen[protocol])
-            metrics = [metric for metric in compared_metrics(outcomes.values()) if metric.name in places]
-            figures = compared_figures(outcomes, metrics, drawn_clusters(corpus, chosen[protocol]))
+            compared = [metric for metric in compared_metrics(outcomes.values(), metrics) if metric.name in places]
+            figures = compared_figures(outcomes, compared, drawn_clusters(corpus, chosen[protocol]))
             made: dict[int, Sequence[Comparison]] = dict.fromkeys(places.values(), ())
             for each in figures:
                 made[places[each.figure.metric]] = _rows([each], corpus, resampling, run)

@@ -1,48 +1,56 @@
-"""Task: a user's metric of the encoders of one corpus: its results, comparisons and slices, like any other metric's."""
+"""Task: a user's metric of the encoders of one corpus, by the way of every other metric.
+
+The user's code runs first, on all stored outcomes, so that nothing is stored where it fails. Its values are then
+evaluated, compared and sliced as those of a metric of the table.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import delete
-from capim.store.schema import TABLES, Comparison, Result, Slice
+from capim.store.schema import TABLE_OF, TABLES, Comparison, Replicates, Result, Slice
 from capim.store.types import MODALITIES, Corpus
-from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
-from capim.tasks.analyses.table import diagnose, of_parts
-from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one
+from capim.tasks.analyses.table import of_parts
+from capim.tasks.compare import comparisons
+from capim.tasks.derive import Derived, derive
 from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
-from capim.tasks.metrics import is_known
-from capim.tasks.metrics.custom import CustomMetric, load_metric
-from capim.tasks.metrics.metric import RETRIEVAL
+from capim.tasks.metrics import Metric, is_known
+from capim.tasks.metrics.custom import OwnValues, bound, load_metric
+from capim.tasks.metrics.metric import GivenValues, Ties
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.evaluate import ScoreBlock, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
-from capim.tasks.report import diagnosed
-from capim.tasks.results.comparison import PAIR, compared_figures, encoder_key, figure_rows
-from capim.tasks.results.summary import Evaluated, Source, replicate_rows, result_rows
+from capim.tasks.report import analyses_of
+from capim.tasks.results.comparison import PAIR
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.results import record_metrics
+from capim.tasks.runtime.results import derive_figures
+from capim.tasks.runtime.scoring import stored_evaluations
 from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of
 from capim.tasks.runtime.task import task
+from capim.tasks.statistics.clusters import known_queries
 from capim.tasks.statistics.draws import Resampling
+
+TIES: tuple[Ties, ...] = ("lost", "expected", "won")
 
 
 @task("custom-metric", run_name="{metric}-{evaluations[0].sets.corpus}")
 def custom_metric(
     evaluations: tuple[EvaluationRef, ...],
-    metric: str | CustomMetric,
+    metric: str | Metric,
     *,
     store_uri: str,
     protocols: Sequence[str],
@@ -61,72 +69,65 @@ def custom_metric(
         RequestError: The metric cannot be loaded or fails, or none of the protocols was evaluated.
     """
     store, sets = EmbeddingStore.open(store_uri), evaluations[0].sets
-    own = _OwnMetric(
-        store=store,
-        custom=load_metric(metric),
-        corpus=store.corpus(sets.corpus, sets.corpus_fingerprint),
-        evaluations=evaluations,
-        device=choose_device(device),
-        resampling=resampling,
-        run=run,
-    )
-    evaluated = {protocol for evaluation in evaluations for protocol in evaluation.evaluations}
-    chosen = [p for p in select_protocols(own.corpus, protocols or sorted(evaluated)) if p.id in evaluated]
+    corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
+    evaluated = {protocol for each in evaluations for protocol in each.evaluations}
+    chosen = [p for p in select_protocols(corpus, protocols or sorted(evaluated)) if p.id in evaluated]
     if not chosen:
         raise RequestError(
             f"there are no outcomes of {', '.join(protocols)} on {sets.corpus!r}; run `capim evaluate --corpora "
             f"{sets.corpus} --protocols {','.join(protocols)}` first"
         )
-    made: dict[str, dict[Derivation, Sequence[Any]]] = defaultdict(dict)
-    having: set[tuple[str, str]] = set()  # encoders and protocols with a figure
-    with track(f"{own.custom.name} · {sets.corpus}", total=len(chosen), unit="protocols") as advance:
+    reading = _Reading(store=store, metric=load_metric(metric), corpus=corpus, device=choose_device(device))
+    with track(f"{reading.metric} · {sets.corpus}", total=len(chosen), unit="protocols") as advance:
         for protocol in chosen:
-            evaluated_here = own.evaluated(protocol)
-            having |= {(each.source.encoder_fingerprint, protocol.id) for each in evaluated_here}
-            for table, derivation, rows in own.derived(evaluated_here, analyses or of_parts(), keep_replicates):
-                if results or table not in ("results", "replicates"):
-                    made[table][derivation] = rows
+            reading.read(protocol, evaluations)
             advance(1)
-    works = [
-        Work(table=table, wanted=[*tables], compute=one_by_one(tables.__getitem__)) for table, tables in made.items()
-    ]
-    derived = derive(store, *works, run=run)  # nothing is stored before all of the user's code has run
-    if made:
-        record_metrics(store, [own.custom.metric()], run=run)
-    own.drop_without_figure([protocol.id for protocol in chosen], having)
-    return replace(derived, lines=tuple(own.left_out))
+    own = replace(reading.metric, values=GivenValues(reading.values))
+    having = [known for each in evaluations if (known := reading.known(each)).evaluations]
+    groups = [(protocol, alike) for protocol in chosen for alike in reading.comparable(protocol, having)]
+    uses: list[str] = []
+    for each in having if results else ():
+        scored = stored_evaluations(store, each, ())
+        uses += derive_figures(
+            scored, metrics=[own], keep_replicates=keep_replicates, resampling=resampling, run=run
+        ).uses
+    for protocol, alike in groups:
+        work = comparisons(store, corpus, alike, [protocol.id], resampling, run, [own])
+        uses += derive(store, work, run=run).uses
+    parts = [name for name in of_parts() if name in (analyses or of_parts())]
+    if parts and own.reduce == "mean" and having:
+        uses += derive(store, analyses_of(store, corpus, having, parts, resampling, run, own), run=run).uses
+    _drop_without_value(store, own, corpus, [protocol.id for protocol in chosen], evaluations, having)
+    return Derived(lines=tuple(reading.left_out), uses=tuple(uses))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OwnMetric:
-    """A user's metric on the stored evaluations of one corpus.
+class _Reading:
+    """Runs a user's code on the stored evaluations of one corpus.
 
     Attributes:
-        left_out: Encoders without a figure under a protocol, with the reason; filled in by :meth:`evaluated`.
+        left_out: Encoders without a value under a protocol, with the reason.
+        values: Evaluation -> how ties are decided -> the value of each query.
     """
 
     store: EmbeddingStore
-    custom: CustomMetric
+    metric: Metric
     corpus: Corpus
-    evaluations: Sequence[EvaluationRef]
     device: str
-    resampling: Resampling
-    run: str
     left_out: list[str] = field(default_factory=list)
+    values: dict[str, dict[Ties, NDArray[np.float64]]] = field(default_factory=dict)
 
-    def evaluated(self, protocol: Protocol) -> list[Evaluated]:
-        """The outcomes under one protocol to which the metric applies.
+    def read(self, protocol: Protocol, evaluations: Sequence[EvaluationRef]) -> None:
+        """Compute the values of all encoders under one protocol.
 
         Raises:
             RequestError: The user's code fails, or returns something else than numbers of queries.
         """
-        if (blocks := "block" in self.custom.takes) and protocol.direction not in RETRIEVAL:
+        blocks = isinstance(self.metric.values, OwnValues) and "block" in self.metric.values.takes
+        if protocol.direction not in self.metric.directions:
             self.left_out.append(f"{self.corpus.name}, {protocol.id}: only retrieval protocols have score blocks")
-            return []
-        owners: dict[Outcomes, SetsRef] = {}
-        metric = self.custom.metric(lambda outcomes: self._blocks(owners[outcomes], outcomes), self.corpus)
-        found = []
-        for each in self.evaluations:
+            return
+        for each in evaluations:
             sets, evaluation = each.sets, each.evaluations.get(protocol.id)
             name = f"{sets.encoder} on {self.corpus.name}, {protocol.id}"
             if evaluation is None:
@@ -135,128 +136,52 @@ class _OwnMetric:
                 self.left_out.append(f"{name}: no score blocks, the store has no embeddings of this encoder")
                 continue
             outcomes = read_outcomes(self.store, evaluation, protocol)
-            owners[outcomes] = sets
+            metric = bound(self.metric, self.corpus, partial(self.blocks, sets))
             if not is_known(metric, outcomes):
                 self.left_out.append(f"{name}: its ranks are known as ranges, which do not determine the metric")
-                continue
-            row = self.store.all(Result, evaluation=evaluation)[0]
-            tags = {"image_tag": row.image_tag, "caption_tag": row.caption_tag}
-            source = Source(**asdict(sets), **tags, evaluation=evaluation, run=self.run)
-            found.append(Evaluated.of(outcomes, self.corpus, source, [metric]))
-        return [each for each in found if each.samples]
+            elif known_queries(metric.per_query(outcomes)).any():
+                self.values[evaluation] = {ties: metric.per_query(outcomes, ties) for ties in TIES}
+                for ties in TIES:
+                    metric.value(outcomes, ties)  # an aggregate is the user's code, too
 
-    def derived(
-        self, evaluated: Sequence[Evaluated], analyses: Sequence[str], keep_replicates: bool
-    ) -> Iterator[tuple[str, Derivation, Sequence[Any]]]:
-        """What is made of the metric's values under one protocol: table, key, rows.
+    def known(self, evaluation: EvaluationRef) -> EvaluationRef:
+        """The evaluations of one encoder that have values."""
+        having = {protocol: id_ for protocol, id_ in evaluation.evaluations.items() if id_ in self.values}
+        return replace(evaluation, evaluations=having)
 
-        The values are among the inputs: the same code may give others, if it reads a file or draws numbers.
-        """
-        if not evaluated:
-            return
-        [metric], protocol = evaluated[0].metrics, evaluated[0].outcomes.protocol
-
-        def of(kind: str, each: Sequence[Evaluated], **settings: object) -> Derivation:
-            values = [hashlib.sha256(metric.per_query(one.outcomes).tobytes()).hexdigest() for one in each]
-            return Derivation(
-                kind=kind,
-                subject={"protocol": protocol.id, "metric": metric.name},
-                inputs=[f"{one.source.evaluation} {digest}" for one, digest in zip(each, values, strict=True)],
-                settings=asdict(self.resampling) | settings,
-                version=str(metric.version),
-            )
-
-        for each in evaluated:
-            yield "results", (result := of("result", [each])), (rows := result_rows([each], self.resampling))
-            if keep_replicates:
-                drawn = replicate_rows(each, self.resampling)
-                own = result.row_key(rows[0].result)
-                yield "replicates", of("replicates", [each]), [replace(row, result=own) for row in drawn]
-        for alike in self.comparable(evaluated):
-            yield "comparisons", of("comparison", alike), self.comparisons(alike)
-        wanted = [name for name in of_parts() if name in analyses]
-        slices = self.slices(evaluated, wanted)
-        versioned = [replace(row, metric_version=str(metric.version)) for row in slices]
-        yield "slices", of("analysis", evaluated, analyses=wanted), versioned
-
-    def drop_without_figure(self, protocols: Sequence[str], having: Collection[tuple[str, str]]) -> None:
-        """Drop what is stored of encoders to which the metric does not apply any more under these protocols."""
-        encoders = [each.sets.encoder_fingerprint for each in self.evaluations]
-        one = ("encoder_fingerprint",)
-        for table, sides in (("results", one), ("replicates", one), ("slices", one), ("comparisons", PAIR)):
-            equals = {
-                "corpus_fingerprint": [self.corpus.fingerprint],
-                "protocol": protocols,
-                "metric": [self.custom.name],
-            }
-            rows = self.store.rows(table, **equals, **dict.fromkeys(sides, encoders)).to_pylist()
-            [key, *_] = TABLES[table].key
-            stale = [row[key] for row in rows if not all((row[side], row["protocol"]) in having for side in sides)]
-            delete(self.store.connection, table, key, stale)
-
-    def comparable(self, evaluated: Sequence[Evaluated]) -> list[list[Evaluated]]:
-        """All of them; by the kind of their scores, where other scores with the same ranks give other values.
+    def comparable(self, protocol: Protocol, having: Sequence[EvaluationRef]) -> list[list[EvaluationRef]]:
+        """Return all that have a value; by the kind of their vectors, where the values are in the unit of the scores.
 
         Cosines and MaxSim sums have no unit in common: a difference of such values says nothing about the models.
         """
-        kinds: dict[str, list[Evaluated]] = defaultdict(list)
-        for each in evaluated:
-            kinds[self.store.encoder(each.source.encoder_fingerprint).vectors].append(each)
-        if len(kinds) == 1 or not self._measures_scores(kinds["single"][0]):
-            return [[*evaluated]]
-        names = {kind: ", ".join(each.source.encoder for each in found) for kind, found in kinds.items()}
-        self.left_out.append(
-            f"{self.corpus.name}, {evaluated[0].outcomes.protocol.id}: values in the unit of the scores: MaxSim sums "
-            f"({names['multi']}) are not compared with cosines ({names['single']}); divide by a spread of the "
-            "scores, or count ranks"
-        )
-        return [*kinds.values()]
+        evaluations = [each for each in having if protocol.id in each.evaluations]
+        kinds: dict[str, list[EvaluationRef]] = defaultdict(list)
+        for each in evaluations:
+            kinds[self.store.encoder(each.sets.encoder_fingerprint).vectors].append(each)
+        if len(kinds) > 1 and self.measures_scores(kinds["single"][0], protocol):
+            names = {kind: ", ".join(each.sets.encoder for each in found) for kind, found in kinds.items()}
+            self.left_out.append(
+                f"{self.corpus.name}, {protocol.id}: values in the unit of the scores: MaxSim sums "
+                f"({names['multi']}) are not compared with cosines ({names['single']}); divide by a spread of the "
+                "scores, or count ranks"
+            )
+            return [*kinds.values()]
+        return [evaluations] if evaluations else []
 
-    def _measures_scores(self, each: Evaluated) -> bool:
-        """Whether values change where all scores are doubled and the ranks stay as they are."""
-        sets = next(one.sets for one in self.evaluations if each.source.evaluation in one.evaluations.values())
-        scores = {name: getattr(each.outcomes, name) for name in ("top_scores", "scores", "relevant_scores")}
-        doubled = replace(each.outcomes, **{name: 2 * of for name, of in scores.items() if of is not None})
-        blocks = (block._replace(scores=2 * block.scores) for block in self._blocks(sets, each.outcomes))
-        [metric], again = each.metrics, self.custom.metric(lambda _: blocks, self.corpus)
-        return not np.array_equal(metric.per_query(each.outcomes), again.per_query(doubled), equal_nan=True)
+    def measures_scores(self, evaluation: EvaluationRef, protocol: Protocol) -> bool:
+        """True if values change where all scores are doubled and the ranks stay as they are."""
+        id_ = evaluation.evaluations[protocol.id]
+        outcomes = read_outcomes(self.store, id_, protocol)
+        scores = {name: getattr(outcomes, name) for name in ("top_scores", "scores", "relevant_scores")}
+        doubled = replace(outcomes, **{name: 2 * of for name, of in scores.items() if of is not None})
 
-    def comparisons(self, evaluated: Sequence[Evaluated]) -> list[Comparison]:
-        """The comparisons of every pair under one protocol."""
-        outcomes = {
-            encoder_key(each.source.encoder, each.source.encoder_fingerprint): each.outcomes for each in evaluated
-        }
-        return figure_rows(
-            compared_figures(outcomes, evaluated[0].metrics, evaluated[0].drawn),
-            corpus=self.corpus.name,
-            corpus_fingerprint=self.corpus.fingerprint,
-            run=self.run,
-            resampling=self.resampling,
-        )
+        def blocks(_: Outcomes) -> Iterator[ScoreBlock]:
+            return (block._replace(scores=2 * block.scores) for block in self.blocks(evaluation.sets, outcomes))
 
-    def slices(self, evaluated: Sequence[Evaluated], analyses: Sequence[str]) -> list[Slice]:
-        """Means over parts of the queries of one protocol; an aggregate has none."""
-        outcomes = {each.source.encoder: each.outcomes for each in evaluated}
-        [metric], protocol = evaluated[0].metrics, evaluated[0].outcomes.protocol
-        named = [each.id for each in diagnosed(self.corpus, self.evaluations)] if analyses else []
-        wanted = analyses if metric.reduce == "mean" and protocol.id in named else ()
-        data = AnalysisInput(
-            corpus=self.corpus,
-            protocol=protocol,
-            outcomes=outcomes,
-            resampling=self.resampling,
-            metric=metric.name,
-            given={name: metric.per_query(of_encoder) for name, of_encoder in outcomes.items()},
-        )
-        return slice_rows(
-            diagnose(data, wanted) if wanted else (),
-            corpus=self.corpus,
-            protocol=protocol.id,
-            fingerprints={each.source.encoder: each.source.encoder_fingerprint for each in evaluated},
-            run=self.run,
-        )
+        again = bound(self.metric, self.corpus, blocks).per_query(doubled)
+        return not np.array_equal(self.values[id_]["expected"], again, equal_nan=True)
 
-    def _blocks(self, sets: SetsRef, outcomes: Outcomes) -> Iterator[ScoreBlock]:
+    def blocks(self, sets: SetsRef, outcomes: Outcomes) -> Iterator[ScoreBlock]:
         """The score blocks of an encoder under a retrieval protocol; their rows are positions in its outcomes."""
         task = build_task(self.corpus, outcomes.protocol)
         if not isinstance(task, RetrievalTask):
@@ -266,3 +191,24 @@ class _OwnMetric:
         rows = np.array([position[query] for query in task.query_ids], dtype=np.int64)
         for block in score_blocks(images, captions, task, resources=Resources(self.device)):
             yield block._replace(rows=rows[block.rows])
+
+
+def _drop_without_value(
+    store: EmbeddingStore,
+    metric: Metric,
+    corpus: Corpus,
+    protocols: Sequence[str],
+    evaluations: Collection[EvaluationRef],
+    having: Collection[EvaluationRef],
+) -> None:
+    """Drop the stored rows of encoders to which the metric does not apply any more under these protocols."""
+    known = {(each.sets.encoder_fingerprint, protocol) for each in having for protocol in each.evaluations}
+    encoders, one = [each.sets.encoder_fingerprint for each in evaluations], ("encoder_fingerprint",)
+    of_metric = {"corpus_fingerprint": [corpus.fingerprint], "protocol": protocols, "metric": [metric.name]}
+    for row_type, sides in ((Result, one), (Replicates, one), (Slice, one), (Comparison, PAIR)):
+        rows: list[Any] = store.all(row_type, **of_metric, **dict.fromkeys(sides, encoders))
+        [key, *_] = TABLES[TABLE_OF[row_type]].key
+        stale = [
+            getattr(row, key) for row in rows if not all((getattr(row, side), row.protocol) in known for side in sides)
+        ]
+        delete(store.connection, TABLE_OF[row_type], key, stale)

@@ -64,6 +64,8 @@ REVISITED_GRADES = {"easy": (2,), MEDIUM: (1, 2), "hard": (1,)}
 """The protocols of Revisited Oxford and Paris (Radenović et al. 2018), and the grades that are right in each."""
 COMPOSED_SUBSET, COMPOSED_ALONE = f"{COMPOSED}-{SUBSET}", f"{COMPOSED}-alone"
 _AT = (1, 5, 10, 50)
+MAIN_OF_JUDGED = "nDCG@10"
+"""The main metric of judged documents, of a corpus that names no other."""
 _ONLY = {
     **{f"i2i/{name}": ("AP by trapezoids", "R@1", "R@5", "R@10") for name in REVISITED_GRADES},
     **{

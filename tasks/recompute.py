@@ -112,7 +112,6 @@ def _compared(
     """How the stored rows of a table differ from those that were made of the same derivations."""
     keys = [row.key for row in memory.made["derived"] if row.key in known]
     stored: dict[tuple[Any, ...], Any] = {_place(table, row): row for row in store.all(TABLES[table].row, derived=keys)}
-    row: Any
     for row in memory.made[table]:
         if row.derived in known:
             counts[table] += 1

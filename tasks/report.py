@@ -24,7 +24,8 @@ from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, HARDWARE, Analysis, applying, slices_of
 from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one, page_key
 from capim.tasks.hub.progress import track
-from capim.tasks.metrics.table import RSUM, SHOWN, planned_figures, version_of
+from capim.tasks.metrics import Metric
+from capim.tasks.metrics.table import RSUM, on_leaderboard, planned_figures, version_of
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
@@ -73,8 +74,16 @@ def analyses_of(
     analyses: Sequence[str],
     resampling: Resampling,
     run: str = "",
+    metric: Metric | None = None,
 ) -> Work:
-    """Return the analyses of these evaluations: those that are named, else all that do not run on request only."""
+    """Return the analyses of these evaluations: those that are named, else all that do not run on request only.
+
+    By a ``metric`` that a user gave, those over parts of the queries of each protocol that is analysed.
+    """
+
+    def versions(protocol: Protocol) -> list[str]:
+        return [f"{name} {version_of(name)}" for name in on_leaderboard(protocol.kind)]
+
     fingerprints = {e.sets.encoder: e.sets.encoder_fingerprint for e in evaluations}
     protocols = {protocol.id: protocol for protocol in diagnosed(corpus, evaluations)}
     tags = defaultdict[str, list[str]](list)
@@ -89,13 +98,17 @@ def analyses_of(
                 "corpus": corpus.fingerprint,
                 "protocol": protocol.id,
                 "encoder": "" if analysis.looks_at_all else group[0].sets.encoder,
+                **({} if metric is None else {"metric": metric.name}),
             },
             inputs=[
                 *inputs_of(group, [protocol.id]),
+                *(metric.inputs(e.evaluations[protocol.id] for e in group) if metric else ()),
                 *(tag for each in group for tag in tags[each.sets.encoder_fingerprint] if "vectors" in analysis.needs),
             ],
             settings=resampling.used(tested=True),
-            version="; ".join([str(analysis.version), *(f"{m} {version_of(m)}" for m in SHOWN[protocol.kind])]),
+            version="; ".join(
+                [str(analysis.version), *(versions(protocol) if metric is None else [str(metric.version)])]
+            ),
         )
         for protocol in protocols.values()
         for analysis in applying(protocol, analyses)
@@ -109,23 +122,29 @@ def analyses_of(
     @lru_cache(maxsize=1)  # outcomes of one protocol are in memory at a time
     def whole(protocol: str) -> AnalysisInput:
         ids = {e.sets.encoder: e.evaluations[protocol] for e in evaluations if protocol in e.evaluations}
-        return AnalysisInput(
+        outcomes = read_all_outcomes(store, ids, protocols[protocol])
+        data = AnalysisInput(
             corpus=corpus,
             protocol=protocols[protocol],
-            outcomes=read_all_outcomes(store, ids, protocols[protocol]),
+            outcomes=outcomes,
             specs={name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()},
             resampling=resampling,
             vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),
             items=item_reader(store, fingerprints, corpus.fingerprint),
             truncated=truncated(),
         )
+        if metric is None:
+            return data
+        given = {name: metric.per_query(of_encoder) for name, of_encoder in outcomes.items()}
+        return replace(data, metric=metric.name, given=given)
 
     def rows_of(each: Derivation) -> list[Slice]:
         data, encoder = whole(each.subject["protocol"]), each.subject["encoder"]
         if encoder:
             data = replace(data, outcomes={encoder: data.outcomes[encoder]})
         slices = slices_of(ANALYSES[each.subject["analysis"]], data)
-        return slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
+        rows = slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
+        return rows if metric is None else [replace(row, metric_version=str(metric.version)) for row in rows]
 
     compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
     return Work(table="slices", wanted=wanted, compute=compute)

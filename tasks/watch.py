@@ -27,7 +27,7 @@ from capim.tasks.encoders.device import device_identity
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.reference.changes import (
     Falls,

@@ -48,7 +48,7 @@ def unit(metric: MetricFacts, *, difference: bool = False) -> str:
 
 def described(metric: MetricFacts) -> str:
     """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
-    return f"{metric.title.rstrip('.')} ({metric.name})" if metric.is_own else metric.label
+    return f"{metric.title.rstrip('.')} ({metric.name})" if metric.has_table else metric.label
 
 
 def figure(metric: MetricFacts, row: Result | None) -> str:
@@ -151,7 +151,7 @@ def _amount(metric: MetricFacts, size: float, *, unit: bool = True) -> str:
     """A size of a difference with its unit.
 
     Examples:
-        >>> percent, rank = MetricFacts(name="R@1", title=""), MetricFacts(name="mean_rank", title="", unit="rank")
+        >>> percent, rank = (MetricFacts(name="m", title="", unit=unit) for unit in ("percent", "rank"))
         >>> _amount(percent, 0.01), _amount(percent, 0.043), _amount(rank, 2.0)
         ('1.0 point', '4.3 points', '2.0')
     """
@@ -163,7 +163,7 @@ def margin(metric: MetricFacts, size: float | None) -> str:
     """A margin with its unit, without needless decimals; empty without a margin.
 
     Examples:
-        >>> percent, points = MetricFacts(name="R@1", title=""), MetricFacts(name="RSUM", title="", unit="points")
+        >>> percent, points = (MetricFacts(name="m", title="", unit=unit) for unit in ("percent", "points"))
         >>> [margin(percent, size) for size in (0.01, 0.005, None)], margin(points, 6.0)
         (['1 point', '0.5 points', ''], '6 points')
     """

@@ -16,7 +16,7 @@ from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Task, at_chance, contenders, decision, headline_tasks
 from capim.store.errors import RequestError
 from capim.store.schema import Result
-from capim.tasks.metrics.table import SHOWN
+from capim.tasks.metrics.table import on_leaderboard
 from capim.tasks.protocols import Protocol
 
 PACKAGES = r"\usepackage{booktabs,tabularx}"
@@ -100,7 +100,7 @@ def column_table(data: ReportData) -> str:
     Raises:
         RequestError: The intervals of the figures, those of a user's metrics left aside, were made in several ways.
     """
-    _check_intervals(row for row in data.results if not data.metric(row.metric).is_own)
+    _check_intervals(row for row in data.results if not data.metric(row.metric).has_table)
     ties = has_ties(data)
     tables: list[list[list[str]]] = []
     for corpus in data.corpus_names():
@@ -256,9 +256,9 @@ def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
     for protocol in dict.fromkeys(task.protocol for task in tasks):
         of = data.protocol(corpus, protocol)
         metrics = [task.metric for task in tasks if task.protocol == protocol]
-        metrics += of.metrics or SHOWN.get(of.kind, SHOWN["retrieval"])
+        metrics += of.metrics or on_leaderboard(of.kind) or on_leaderboard("retrieval")
         if own:
-            metrics = [row.metric for row in data.of(corpus, protocol) if data.metric(row.metric).is_own]
+            metrics = [row.metric for row in data.of(corpus, protocol) if data.metric(row.metric).has_table]
         for metric in dict.fromkeys(metrics):
             task = Task(corpus, protocol, metric, of.title)
             found += [(task, row) for row in data.ranked(corpus, protocol, metric)]

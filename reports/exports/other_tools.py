@@ -32,17 +32,18 @@ from capim.store.errors import RequestError
 from capim.store.schema import Result
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES
+from capim.tasks.metrics.retrieval import MRR
+from capim.tasks.metrics.table import HEADLINES
 from capim.tasks.protocols import ALL_QUADRUPLES, EVERY, I2T_ANY, MACRO, T2I_ALL, Protocol
 
 FORMAT = "2.0.0"  # version of the results files that MTEB's loader reads without conversion
 NAMES: dict[str, str] = {
-    "MRR": "mrr",
+    MRR.name: "mrr",
     **{f"nDCG@{k}": f"ndcg_at_{k}" for k in (5, 10)},
     **{f"recall@{k}": f"recall_at_{k}" for k in (1, 5, 10)},
     **{f"{name}@{k}": f"hit_rate_at_{k}" for name in ("R", "success") for k in (1, 5, 10)},
 }
 """Our metrics as MTEB calls them."""
-MAIN = ("R@1", "winoground_group", "pair_accuracy", "nDCG@10")
 
 
 class MtebSubset(NamedTuple):
@@ -91,7 +92,7 @@ def _entry(
     theirs = their_task(contents, protocol, spec, rows)
     if theirs is None:
         own = f"capim-{corpus}-{protocol.direction if protocol.is_of_language else protocol.id}".replace("/", "-")
-        main_metric = str(next((m for m in (contents.main_metric, *MAIN) if m in rows), next(iter(rows))))
+        main_metric = str(next((m for m in (contents.main_metric, *HEADLINES.values()) if m in rows), next(iter(rows))))
         subset = f"{protocol.language}-{protocol.translator}" if protocol.is_of_language else "default"
         theirs = MtebSubset(own, contents.fingerprint, NAMES.get(main_metric, main_metric), NAMES, subset)
     named = {theirs.scores.get(metric, metric): row for metric, row in rows.items()}

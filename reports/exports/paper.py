@@ -27,6 +27,7 @@ from capim.reports.rows.standing import claimed, contenders, decision, headline_
 from capim.reports.sections import differences, provenance
 from capim.store.errors import WorkError
 from capim.store.schema import Comparison, Result
+from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol, language_name
 
 _REFERENCES = Path(__file__).with_name("references.bib")
@@ -138,7 +139,7 @@ def _of_intervals(rows: Sequence[Result]) -> list[str]:
     if "t" in found:
         sentences.append("Intervals of other means are Student's $t$ with linearised errors over images.")
     if used := [row for row in rows if row.interval_method == "percentile"]:
-        replicates, seeds = map(_numbers, ({row.replicates for row in used}, {row.seed for row in used}))
+        replicates, seeds = _numbers({row.replicates or 0 for row in used}), _numbers({row.seed or 0 for row in used})
         drawn_by = f"{replicates} replicates, seed {seeds}"
         sentences.append(
             f"{'Other intervals' if sentences else 'Intervals'} ({level}) are percentile intervals of a "
@@ -157,7 +158,7 @@ def _of_tests(rows: Sequence[Comparison]) -> list[str]:
         return ["Differences between encoders were not tested."]
     drawn = {row.permutations for row in rows if not row.p_exact}
     flips = f" ({_numbers(drawn)} random assignments, or all where they can be enumerated)" if drawn else " (exact)"
-    margins = [f"{100 * m:g}" for m in sorted({r.margin for r in rows if r.margin and r.metric != "RSUM"})]
+    margins = [f"{100 * m:g}" for m in sorted({r.margin for r in rows if r.margin and r.metric != RSUM.metric})]
     level = f"5\\,\\%{_cite('bretz2009')}"
     sentences = [
         f"Two encoders are compared on the same queries by a sign-flip test over images{_cite('good2005')}{flips}.",

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import ReportData, grouped
+from capim.reports.rows.report_data import R1, ReportData, grouped
 from capim.reports.rows.speed import qps_v28
 from capim.reports.rows.standing import MEASURES, NDCG
 from capim.reports.sections import languages
@@ -130,7 +130,7 @@ def v28_files(data: ReportData, name: str) -> dict[str, bytes]:
         stored = data.protocols(corpus)
         protocols = {side: next((p for p in names if p in stored), "") for side, names in V28_PROTOCOLS.items()}
         speeds = qps_v28(data, corpus)
-        for encoder in (r.encoder for r in data.ranked(corpus, protocols["T2I"], "R@1")):
+        for encoder in (r.encoder for r in data.ranked(corpus, protocols["T2I"], R1)):
             spec = data.specs[encoder]
             row = {"Model": encoder, "Dataset": corpus}
             for side, protocol in protocols.items():

@@ -28,8 +28,9 @@ from capim.store.current import (
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.row_types import rows_in
 from capim.store.rows import matching
-from capim.store.schema import Batch, Caption, Comparison, Import, MetricRow, Published, Ranking, Result, Run, Slice
+from capim.store.schema import Batch, Caption, Comparison, Import, LedgerEntry, Published, Ranking, Result, Run, Slice
 from capim.store.types import Corpus, MetricFacts
+from capim.tasks.metrics.table import facts_of
 
 R = TypeVar("R")
 Describe: TypeAlias = Callable[[Sequence[str]], Mapping[str, NDArray[np.bool_]]]
@@ -144,7 +145,7 @@ def read_report_data(
         thumbnails=thumbnails | maps,
         left_out=tuple(map(without_paths, left_out)),
         states=tuple(_asked(states, asked) or behind(every, meant)),
-        metrics=stored_metrics(source, metrics),
+        metrics=facts_of_metrics(source, kept),
         imports=tuple(row for row in source.all(Import) if states.has(row)),
         published=tuple(r for r in published if (r.dataset, r.protocol, r.metric) in figures),
         live=not gallery,
@@ -156,10 +157,19 @@ def _asked(states: States, asked: Collection[str]) -> list[str]:
     return [f"Shown is the state {state} of {name}, as asked for." for name, state in known if state in asked]
 
 
-def stored_metrics(source: EmbeddingStore, names: Iterable[str]) -> dict[str, MetricFacts]:
-    """What the store says of these metrics, by name."""
-    rows = source.all(MetricRow, metric=sorted(names))
-    return {row.metric: MetricFacts.of_row(vars(row)) for row in rows}
+def facts_of_metrics(source: EmbeddingStore, results: Iterable[Result]) -> dict[str, MetricFacts]:
+    """Return the facts about the metrics of these results by name: from the table, or as the ledger has them.
+
+    The ledger has those of metrics that are not capim's: of a user, or of a package that may not be installed here.
+    """
+    made_by = {row.metric: row.derived for row in results}
+    found = {name: facts_of(name) for name in made_by}
+    others = [key for name, facts in found.items() if facts is None and (key := made_by[name])]
+    for entry in source.all(LedgerEntry, key=others) if others else ():
+        subject = json.loads(entry.identity)["subject"]
+        name = subject["metric"]
+        found[name] = MetricFacts(name=name, **json.loads(subject.get("facts", '{"title": ""}')))
+    return {name: facts or MetricFacts(name=name, title=name) for name, facts in found.items()}
 
 
 def _named(rows: list[Result], column: str, names: Sequence[str]) -> list[Result]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -30,6 +30,7 @@ from capim.store.schema import (
     Slice,
 )
 from capim.store.types import Corpus, EncoderSpec, MetricFacts, canonical_json
+from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import Protocol
 
 if TYPE_CHECKING:
@@ -44,14 +45,15 @@ K = TypeVar("K")
 T = TypeVar("T")
 M = TypeVar("M", Batch, Run)
 
-R1 = "R@1"
+R1 = RECALLS[0].name
 WITHOUT = f"{R1} {WITHOUT_AMBIGUOUS}"
 _OWN_UNITS = (
     *("skewness", "score margin", "distance of the centres", "negative log likelihood", "mean cosine"),
     *(f"mean cosine of {pair}" for pair in ("two images", "two captions", "an image and a caption")),
 )
 ANALYSIS_METRICS = {  # of slices alone; all others are shares of something
-    name: MetricFacts(name=name, title=name, heading=name.replace("log l", "log-l"), unit="own") for name in _OWN_UNITS
+    name: MetricFacts(name=name, title=name, heading=name.replace("log l", "log-l"), place="none")
+    for name in _OWN_UNITS
 }
 
 
@@ -231,7 +233,11 @@ class ReportData:
 
     def metric(self, name: str) -> MetricFacts:
         """What is stored of a metric; of one that only an analysis has, its name."""
-        return self.metrics.get(name) or ANALYSIS_METRICS.get(name) or MetricFacts(name=name, title=name)
+        return (
+            self.metrics.get(name)
+            or ANALYSIS_METRICS.get(name)
+            or MetricFacts(name=name, title=name, unit="percent", place="none")
+        )
 
     @cached_property
     def digest(self) -> str:
@@ -309,6 +315,12 @@ def detail_of(row: Slice) -> Detail:
     """The details that an analysis stored with a slice, with its seconds per query."""
     detail: dict[str, Any] = json.loads(row.detail) if row.detail else {}
     return detail if row.seconds_per_query is None else {**detail, "seconds_per_query": row.seconds_per_query}
+
+
+def of_package(rows: Sequence[Slice]) -> str:
+    """The package of an analysis with the version that made these slices; empty for an analysis of capim."""
+    package = (rows[0].analysis_version or "").partition(" of ")[2]
+    return f" ({package})" if package else ""
 
 
 _PATH = re.compile(r"(?<![\w:/.~*…])/(?:[^\s\"'/,;=]+/)+([^\s\"'/,;=]*)")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from capim.reports.rows.reading import stored_metrics
+from capim.reports.rows.reading import facts_of_metrics
 from capim.reports.rows.report_data import figure_of, redact
 from capim.store import EmbeddingStore
 from capim.store.current import States, current_results
@@ -160,7 +160,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
         corpora={row.corpus: {"fingerprint": row.corpus_fingerprint} for row in current},
         versions=_versions(row.versions for row in runs if row.started <= end),
         devices=tuple(sorted({row.device for row in until(Batch)})),
-        metrics=stored_metrics(store, {row.metric for row in current}),
+        metrics=facts_of_metrics(store, current),
         removed=tuple(removed),
     )
 

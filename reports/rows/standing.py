@@ -9,10 +9,20 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from capim.reports.format import count, listing
-from capim.reports.rows.report_data import ReportData, ShownResult, figure_of, goodness, grouped, reversed_comparison
+from capim.reports.rows.report_data import (
+    R1,
+    ReportData,
+    ShownResult,
+    figure_of,
+    goodness,
+    grouped,
+    reversed_comparison,
+)
 from capim.store.current import compared_encoders
 from capim.store.schema import Comparison, Ranking, Result
-from capim.tasks.metrics.table import RSUM, SHOWN, Figure, headline_of, planned_figures
+from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
+from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.metrics.table import RSUM, Figure, beside_chance, headline_of, planned_figures
 from capim.tasks.protocols import EVERY, Protocol, language_name, mean_weights
 from capim.tasks.statistics.decision import (
     FEW,
@@ -26,10 +36,9 @@ from capim.tasks.statistics.decision import (
     sharer,
 )
 
-NDCG = "consistency_nDCG@20"  # COCO-SM's nDCG@20: agreement with the list for the English caption
-RBO = "consistency_RBO"
+NDCG, RBO = CONSISTENCY_NDCG.name, CONSISTENCY_RBO.name
 MEASURES = (  # of a language, in the order of COCO-SM's tables, with rank-biased overlap
-    *((direction, f"R@{k}") for direction in ("t2i", "i2t") for k in (1, 5, 10)),
+    *((direction, metric.name) for direction in ("t2i", "i2t") for metric in RECALLS),
     *((direction, metric) for metric in (NDCG, RBO) for direction in ("t2i", "i2t")),
 )
 PAIR_COLUMNS = (
@@ -38,7 +47,6 @@ PAIR_COLUMNS = (
 )  # fmt: skip
 SHARED = ("shared_low", "shared_high")  # columns from which a budget of several figures takes its ends
 _SHOWN = 6  # names in one line
-CHECKED = {SHOWN["retrieval"][0], *SHOWN["judged"][:2], *SHOWN["pairs"], *SHOWN["quadruples"]}  # beside chance
 C = TypeVar("C", bound=Comparison)
 Chance: TypeAlias = Literal["", "not shown above chance", "below chance"]
 
@@ -139,7 +147,8 @@ def with_one_budget(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 def with_chance(results: Sequence[Result]) -> list[ShownResult]:
     """Results that are seen at once, each with what is said of it beside chance, with one budget for all."""
-    shown = [row.metric in CHECKED and not Protocol.of(row.protocol).orientation for row in results]
+    checked = beside_chance()
+    shown = [row.metric in checked and not Protocol.of(row.protocol).orientation for row in results]
     figures = [
         BesideChance(row.value, row.chance, row.p_chance if of else None)
         for row, of in zip(results, shown, strict=True)
@@ -167,7 +176,7 @@ def at_chance(data: ReportData, corpus: str, protocol: str, metric: str, encoder
     A figure that has no test of chance among those shown (R@5, RSUM, a user's metric) is read like the tested figures
     of its protocols: at chance if all of them are.
     """
-    metrics = [metric] if metric in CHECKED else sorted(CHECKED)
+    metrics = [metric] if metric in (checked := beside_chance()) else sorted(checked)
     rows = (data.row(corpus, part, each, encoder) for part in protocol.split("+") for each in metrics)
     said = [chance_of(row) for row in rows if row is not None]
     return said[0] if said and all(said) else ""
@@ -252,7 +261,7 @@ def language_cells(
 ) -> list[ShownResult]:
     """R@1 of an encoder in a language by every translator, in both directions unless one is given."""
     same = (p for p in map(Protocol.of, data.protocols(corpus)) if p.is_of_language and p.language == language)
-    rows = [data.row(corpus, p.id, "R@1", encoder) for p in same if direction in ("", p.direction)]
+    rows = [data.row(corpus, p.id, R1, encoder) for p in same if direction in ("", p.direction)]
     return [row for row in rows if row is not None and row.value is not None]
 
 
@@ -373,7 +382,7 @@ def summary(comparisons: Sequence[Comparison]) -> list[str]:
 _PLAIN = {"wilson": "Wilson's", "t": "Student's t", "woodruff": "Woodruff's"}  # no draws
 
 
-def intervals_of(rows: Iterable[Result | Comparison | Ranking], units: str = "images") -> str:
+def intervals_of(rows: Iterable[Any], units: str = "images") -> str:
     """How the intervals of a table were made, with the draws of those that need any.
 
     Examples:

@@ -17,7 +17,7 @@ from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import UNITS, ColumnOf, anchor, measures, numbers, pivot, texts, value
-from capim.reports.rows.report_data import R1, Detail, ReportData, detail_of, grouped
+from capim.reports.rows.report_data import R1, Detail, ReportData, detail_of, grouped, of_package
 from capim.reports.sections.leaderboard import mains, retrieval_corpora
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
 from capim.store.schema import Slice
@@ -119,7 +119,7 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Ablation]) -> Table:
     fitted = {_label(r): on for r in rows if (on := r.own.get("fitted_on"))}
     notes = [f"A sample of the queries: {text}." for text in {queries(r).text: None for r in rows} if " of " in text]
     notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
-    title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize())
+    title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize()) + of_package(rows)
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
         f"{title} · {corpus} · {data.titled(corpus, protocol)} · {label}",

@@ -23,12 +23,11 @@ from capim.reports.sections.slices import part_label, slice_cell
 from capim.store.schema import Slice
 from capim.store.schema import texts as texts_of
 from capim.tasks.analyses.table import headings, looks_of
-from capim.tasks.metrics.table import SHOWN
+from capim.tasks.metrics.table import METRICS, beside_chance
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol, language_name
 
 NO_RESULT = "No headline figure was evaluated, so there is nothing to choose by."
 WORST = 3  # slices
-FURTHER_ON_THE_BOARD = ("R@5", "R@10", "MRR", "mAP@R", *SHOWN["judged"][:1])
 NAMED = 12  # lines about results at chance
 
 
@@ -184,11 +183,12 @@ def _board(data: ReportData, found: list[Conclusion]) -> Board:
     """Every encoder on every headline task, compared pair by pair; further metrics of the same tasks on demand."""
     tasks = [task for conclusion in found for task in conclusion.tasks]
     order = standing.in_order(data, found)
+    board = {metric.name for metric in METRICS.values() if metric.leaderboard and metric.higher_is_better}
     further = [
         task._replace(metric=metric)
         for task in tasks
         for metric in sorted({row.metric for row in data.of(task.corpus, task.protocol)})
-        if metric != task.metric and metric in FURTHER_ON_THE_BOARD
+        if metric != task.metric and metric in board
     ]
     costs = cost_columns(data)
     first = standing.values(data, tasks[0])
@@ -283,7 +283,7 @@ def _at_chance(data: ReportData, order: list[str]) -> list[Notice]:
     order = [name for name in order if name not in everywhere]
     for row in (row for row in data.results if row.encoder in order):
         weak, of = standing.chance_of(row), data.protocol(row.corpus, row.protocol)
-        if weak and row.metric in standing.CHECKED and not of.is_combined and not of.orientation:
+        if weak and row.metric in beside_chance() and not of.is_combined and not of.orientation:
             what = language_name(of.language) if of.is_of_language else of.title
             kind = DIRECTION_TITLES[of.direction] if of.is_of_language else data.metric(row.metric).label
             found.setdefault((row.corpus, what, weak), {}).setdefault(kind, set()).add(row.encoder)
@@ -324,7 +324,7 @@ def _worst_slices(data: ReportData, order: list[str]) -> list[Table]:
         shown = "part" in looks and level != "difference" and (level != "without" or "absence" in looks)
         shown = shown and not standing.at_chance(data, *key, row.encoder)
         if key in tasks and shown and row.value is not None and row.ci_low is not None:
-            named = {"with": row.feature, "without": f"without {row['feature']}"}
+            named = {"with": row.feature, "without": f"without {row.feature}"}
             name = named.get(level) or part_label(row.feature, level)
             parts.setdefault((*key, row.analysis, name), {})[row.encoder] = row
     encoders = [name for name in order if any(name in of for of in parts.values())]

@@ -68,7 +68,7 @@ def section(data: ReportData) -> Section:
 def _of_users(data: ReportData, compared: set[tuple[str, str]]) -> list[tuple[str, str]]:
     """Users' metrics under the main protocols and all quadruples, or under their first one."""
     found: list[tuple[str, str]] = []
-    for metric in sorted({metric for _, metric in compared if data.metric(metric).is_own}):
+    for metric in sorted({metric for _, metric in compared if data.metric(metric).has_table}):
         protocols = sorted((Protocol.of(p) for p, of in compared if of == metric), key=lambda of: of.id)
         main = [of for of in protocols if of.is_main or of.is_all_quadruples]
         found += [(of.id, metric) for of in sorted(main, key=lambda of: of.place) or protocols[:1]]
@@ -163,7 +163,7 @@ def pairs(data: ReportData, corpus: str, rows: list[Comparison], *, id_: str = "
         return Cell(text=f"{r.encoder_a} − {r.encoder_b}", title=r.reason or "")
 
     unit = "Percentage points; for rank metrics, ranks"
-    unit += "; for a user's metric, its own unit" if any(facts(r).is_own for r in rows) else ""
+    unit += "; for a user's metric, its own unit" if any(facts(r).has_table for r in rows) else ""
     detectable = stored("detectable_effect", lambda r: words.value(facts(r), r.detectable_effect))
     return pivot(
         id_ or f"pairs-{corpus}-all",

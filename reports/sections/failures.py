@@ -93,7 +93,7 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         keys,
         texts("Encoder", lambda key: key[1]),
         texts("task", lambda key: data.titled(corpus, key[0])),
-        numbers("all queries", partial(mean, metric=R1, feature="all queries"), group="R@1"),
+        numbers("all queries", partial(mean, metric=R1, feature="all queries"), group=R1),
         *(
             numbers(heading, partial(mean, metric=WITHOUT, feature=cause), group="R@1 excluding misses")
             for cause, heading in headings.items()

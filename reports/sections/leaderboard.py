@@ -19,10 +19,12 @@ from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks
 from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell
 from capim.store.schema import Ranking
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
-from capim.tasks.metrics.table import FURTHER, RSUM, SHOWN, TREC_SHOWN, headline_of
+from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND, WINOGROUND_GROUP
+from capim.tasks.metrics.retrieval import UNJUDGED
+from capim.tasks.metrics.table import RSUM, headline_of, on_leaderboard, placed
 from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MEANS, MICRO, READING_ORDER, Protocol, by_language
 
-WINOGROUND, [PAIRS], UNJUDGED = SHOWN["quadruples"], SHOWN["pairs"], SHOWN["judged"][-1]
+PAIRS = PAIR_ACCURACY.name
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
 THESE, LIKE_THESE = "these corpora", "corpora like these"
 MEAN = ", mean over languages"  # of the title of a task
@@ -41,7 +43,7 @@ def section(data: ReportData) -> Section:
             chart = accuracy_over_cost(data, corpus, protocols[0], shown_metrics(data, corpus, protocols[0])[0])
             blocks += [chart] if chart is not None and corpus in retrieval else []
             blocks += _not_verified(data, corpus)
-        of_users = {r.metric for r in data.results if r.corpus == corpus and data.metric(r.metric).is_own}
+        of_users = {r.metric for r in data.results if r.corpus == corpus and data.metric(r.metric).has_table}
         blocks += [_own_table(data, corpus, metric) for metric in sorted(of_users)]
     return Section(
         id="leaderboard",
@@ -81,10 +83,8 @@ def sliced(data: ReportData, corpus: str) -> list[str]:
 def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
     """The metrics of the leaderboard that a protocol has rows for."""
     of = Protocol.of(protocol)
-    metrics = of.metrics or SHOWN[of.kind if of.kind in ("judged", "labels") else "retrieval"]
-    if of.orientation and of.kind == "judged":
-        metrics = TREC_SHOWN
-    elif of.kind == "judged":
+    metrics = of.metrics or on_leaderboard(of.kind if of.kind in ("judged", "labels") else "retrieval")
+    if of.kind == "judged" and not of.orientation:
         metrics = (data.corpora[corpus].main_metric or headline_of([of])[0].metric, *metrics)
     return [metric for metric in dict.fromkeys(metrics) if data.ranked(corpus, protocol, metric)]
 
@@ -117,7 +117,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
         title = data.titled(corpus, protocol)
         for metric in shown_metrics(data, corpus, protocol):
             explain = f"{metric}, percent: {title}"
-            plain = metric == UNJUDGED  # fewer is not better, it says how much is known
+            plain = metric == UNJUDGED.name  # fewer is not better, it says how much is known
             tested = metric == first
             columns.append(result(protocol, metric, group=title, explain=explain, plain=plain, tested=tested))
         columns += _tie_column(data, corpus, protocol, first)
@@ -131,7 +131,7 @@ def _leaderboard(data: ReportData, corpus: str, protocols: list[str]) -> Table:
     tests = "below a number: against it, by a paired test. Rank: the ranks that the tests allow."
     marks = f"Bold: {best} value; {tests if ranks else 'not tested (run `capim compare`).'}"
     n_queries, units = ranked[0].n_queries, "queries" if Protocol.of(protocols[0]).kind == "judged" else "images"
-    interval = f"Intervals: {intervals_of(ranked, units)}; fixed gallery. " if ranked[0].replicates else ""
+    interval = f"Intervals: {intervals_of(ranked, units)}; fixed gallery. "
     return tables.pivot(
         f"leaderboard-{corpus}",
         corpus,
@@ -321,7 +321,7 @@ def directions_section(data: ReportData) -> Section:
             (of.id, metric, {"group": of.titled, "plain": True})
             for of in every
             if of.is_retrieval and not of.language
-            for metric in FURTHER
+            for metric in placed("further")
             if data.ranked(corpus, of.id, metric)
         ]
         if figures:
@@ -361,7 +361,7 @@ def _chance_row(data: ReportData, corpus: str, figures: Sequence[Figure]) -> lis
 
 
 def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
-    metrics = [m for m in WINOGROUND if data.ranked(corpus, protocol.id, m)]
+    metrics = [m.name for m in WINOGROUND if data.ranked(corpus, protocol.id, m.name)]
     rows = {r.encoder: r for r in data.ranked(corpus, protocol.id, metrics[-1])}
     examples = show.count(next(iter(rows.values())).n_queries, "example")
     explain = "Share of examples with a tied score, percent"
@@ -380,7 +380,7 @@ def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
 
 def _by_tag(data: ReportData, corpus: str, tags: list[Protocol]) -> Table:
     """The group score under the protocol of each tag."""
-    figures = [(of.id, WINOGROUND[-1], {"heading": of.name.replace("-", " ")}) for of in tags]
+    figures = [(of.id, WINOGROUND_GROUP.name, {"heading": of.name.replace("-", " ")}) for of in tags]
     title = f"{corpus} · binding by tag (winoground/…) · group score in percent"
     note = "Encoders are compared by a test for every tag: see all comparisons under differences."
     return _figures(data, corpus, f"winoground-tags-{corpus}", title, figures, note=note)

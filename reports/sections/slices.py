@@ -19,7 +19,7 @@ from capim.reports import format as show
 from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
 from capim.reports.elements.tables import ColumnOf, absent, anchor, counted, estimate, numbers, pivot, texts
-from capim.reports.rows.report_data import R1, WITHOUT, Detail, ReportData, detail_of, grouped
+from capim.reports.rows.report_data import R1, WITHOUT, Detail, ReportData, detail_of, grouped, of_package
 from capim.reports.sections.leaderboard import pair_protocols, sliced
 from capim.store.schema import ERRORS, Slice
 from capim.tasks.analyses.table import ANALYSES, Look, headings, looks_of
@@ -140,8 +140,8 @@ def _contrast(group: SliceGroup, kept: list[Slice]) -> list[Chart] | list[Table]
         for name in {r.feature for r in rows}
     }
     features = sorted(lowest, key=lambda name: (lowest[name], name))
-    about = f" · {words.described(facts)}" if facts.is_own else ""
-    title = f"{headings('slices').get(analysis, analysis)} · {group.where}{about}"
+    about = f" · {words.described(facts)}" if facts.has_table else ""
+    title = f"{headings('slices').get(analysis, analysis)}{of_package(rows)} · {group.where}{about}"
     table = _contrast_table(group, title, names, features, kept)
     if of.is_of_language:  # there are many
         return [replace(table, folded=title)]
@@ -174,7 +174,7 @@ def _contrast(group: SliceGroup, kept: list[Slice]) -> list[Chart] | list[Table]
         f"{show.count(len(features), 'feature')}, for {show.encoders(len(names))}. "
         + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
         data=table,
-        note=f"Left of the line: {'lower' if facts.is_own or lower_is_better else 'harder'} with the feature.",
+        note=f"Left of the line: {'lower' if facts.has_table or lower_is_better else 'harder'} with the feature.",
     )
     return [chart]
 
@@ -224,7 +224,7 @@ def _parts_of(data: ReportData, corpus: str, rows: Sequence[Slice]) -> list[Tabl
 
 def _parts(group: SliceGroup) -> list[Table]:
     """One row per part, one column per encoder."""
-    names = group.encoders(group.rows[0]["metric"])
+    names = group.encoders(group.rows[0].metric)
     of_corpus = "of the corpus" in looks_of(group.analysis)
     columns = {"all encoders": names[0]} if of_corpus else {name: name for name in names}
     by_key = {(r.encoder, r.metric, r.feature, r.level_name): r for r in group.rows}
@@ -256,7 +256,8 @@ def _parts(group: SliceGroup) -> list[Table]:
             shown.append(numbers("value", partial(cell, name=name), group=name))
     metric = group.data.metric(group.metric)
     about = f" · {words.described(metric)}" + ", percent" * (metric.unit == "percent") if group.metric else ""
-    return [pivot(group.id("parts"), f"{headings('slices')[group.analysis]} · {group.where}{about}", parts, *shown)]
+    title = f"{headings('slices')[group.analysis]}{of_package(group.rows)} · {group.where}{about}"
+    return [pivot(group.id("parts"), title, parts, *shown)]
 
 
 def _disagreement(group: SliceGroup) -> list[Table]:

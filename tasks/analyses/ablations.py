@@ -38,7 +38,8 @@ from capim.tasks.analyses.analysis import (
 from capim.tasks.analyses.gallery import NOT_SAMPLED
 from capim.tasks.analyses.transforms import BYTES, QUANTISED, ROUNDED, Change
 from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.layout import drawn_clusters, layout_of
+from capim.tasks.ranking.drawn import drawn_clusters
+from capim.tasks.ranking.layout import IndexSpace, layout_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
@@ -159,10 +160,10 @@ def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
 
     ``task`` is text to image with one gallery; ``images`` are ords, ascending.
     """
-    missing = np.add.reduceat(~np.isin(task.relevant, images), task.offsets[:-1])
+    missing = np.add.reduceat(~np.isin(task.relevant_ords, images), task.offsets[:-1])
     kept = task.of_queries(np.flatnonzero(missing == 0))
-    relevant = np.searchsorted(images, kept.relevant).astype(np.int32)
-    return replace(kept, galleries=(np.arange(len(images), dtype=np.int32),), relevant=relevant)
+    space, gallery = IndexSpace("image", images), np.arange(len(images), dtype=np.int32)
+    return replace(kept, item_space=space, galleries=(gallery,), relevant=space.rows_of(kept.relevant_ords))
 
 
 def sample_queries(task: RetrievalTask, n: int, *, seed: int) -> RetrievalTask:
@@ -174,7 +175,8 @@ def sample_queries(task: RetrievalTask, n: int, *, seed: int) -> RetrievalTask:
 
 def renumbered(task: RetrievalTask) -> RetrievalTask:
     """The task for vectors of its queries alone, in their order."""
-    return replace(task, queries=np.arange(len(task.queries), dtype=np.int32))
+    space = IndexSpace("caption", task.query_ords)
+    return replace(task, query_space=space, queries=np.arange(len(task.queries), dtype=np.int32))
 
 
 def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[VectorForm]:
@@ -184,7 +186,7 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
     """
     images, captions = vectors.images, vectors.captions
     dim, all_queries = images.shape[1], renumbered(task)
-    queries = captions[task.queries]
+    queries = captions[task.query_ords]
 
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
         return lambda: single_hits(change(images), change(queries), all_queries)
@@ -193,7 +195,7 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
         return lambda: cross_fitted(
             task,
             halves.images,
-            lambda half, part: single_hits(*change_of(half)(images, captions[part.queries]), renumbered(part)),
+            lambda half, part: single_hits(*change_of(half)(images, captions[part.query_ords]), renumbered(part)),
         )
 
     def from_other(fit: Callable[[Matrix, Matrix], Parameters]) -> Callable[[bool], Parameters]:
@@ -210,7 +212,7 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
 
     normalisation = partial(VectorForm, analysis="normalisation", bytes_per_item=dim * BYTES[storage])
     yield normalisation(level_name="L2", score=partial(single_hits, images, queries, all_queries))
-    as_encoded = images * vectors.image_norms[:, None], queries * vectors.caption_norms[task.queries][:, None]
+    as_encoded = images * vectors.image_norms[:, None], queries * vectors.caption_norms[task.query_ords][:, None]
     yield normalisation(level_name="none", score=partial(single_hits, *as_encoded, all_queries))
     for name, fit in (("centred per modality", transforms.centring), ("whitened", transforms.whitening)):
         yield normalisation(level_name=name, score=fitted(from_other(fit)), fitted=True)
@@ -232,7 +234,7 @@ def late_forms(
     vectors: LateInteractionVectors, task: RetrievalTask, halves: Halves, *, storage: str
 ) -> Iterator[VectorForm]:
     """Pooled images, and quantisation of all vectors, of late interaction; the first form is the stored one."""
-    images, queries, all_queries = vectors.images, vectors.captions.take(task.queries), renumbered(task)
+    images, queries, all_queries = vectors.images, vectors.captions.take(task.query_ords), renumbered(task)
     trees = transforms.token_trees(images)
     for factor in POOLING_FACTORS:
         pooled = transforms.pooled(images, trees, factor)
@@ -255,7 +257,7 @@ def late_forms(
 
     def quantised(half: bool, part: RetrievalTask, kind: str) -> Scored:
         change = partial(transforms.quantised, kind=kind, reach=reach(half))
-        return changed(change, vectors.captions.take(part.queries), renumbered(part))
+        return changed(change, vectors.captions.take(part.query_ords), renumbered(part))
 
     for kind, bytes_ in BYTES.items():
         quantisation = partial(

@@ -18,10 +18,10 @@ from capim.store.errors import RequestError
 from capim.store.schema import Slice as SliceRow
 from capim.store.types import Corpus, EncoderSpec, Modality, canonical_json, digest16
 from capim.store.vectors import Ragged
-from capim.tasks.metrics import METRICS, bounds_of, version_of
+from capim.tasks.metrics import METRICS, version_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -197,7 +197,7 @@ class AnalysisInput:
     def bounds(self, metric: str) -> Bounds:
         """The lowest and the highest value of a metric, where they are known."""
         given = self.given is not None and metric == self.metric
-        return bounds_of(METRICS[metric]) if metric in METRICS and not given else None
+        return METRICS[metric].bounds if metric in METRICS and not given else None
 
     def with_lists(self) -> Iterator[tuple[str, Outcomes, NDArray[np.int32]]]:
         """Name, outcomes and ``top_ords`` of the encoders with stored result lists; imported ranks have none."""

@@ -32,9 +32,9 @@ from capim.tasks.analyses.ablations import (
 )
 from capim.tasks.analyses.analysis import AnalysisInput, Matrix, Slice, as_change
 from capim.tasks.analyses.transforms import BYTES, pooled, reach, token_trees
-from capim.tasks.metrics import METRICS, bounds_of
+from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
-from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
@@ -73,7 +73,7 @@ def approximate_search(data: AnalysisInput) -> Iterator[Slice]:
         spec = data.specs[encoder]
         many = spec.vectors == "multi"
         task = sample_queries(every, LATE_QUERIES if many else SINGLE_QUERIES, seed=seed)
-        queries = cast("Ragged", data.items(encoder, "caption", task.queries))
+        queries = cast("Ragged", data.items(encoder, "caption", task.query_ords))
         queries = queries.with_values(queries.values.astype(np.float32))
         found = measured(methods_of(items, storage=spec.storage, many=many, seed=seed), queries, task, metric)
         clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
@@ -180,7 +180,7 @@ def frontier(
     rows = list(found)
     built = [row for row in rows if not row.reason]
     values = np.stack([row.values for row in built])
-    means = [interval_of(row, clusters, resampling, bounds=bounds_of(METRICS[metric])) for row in values]
+    means = [interval_of(row, clusters, resampling, bounds=METRICS[metric].bounds) for row in values]
     changes = paired_intervals(values, clusters, [(at, 0) for at in range(len(built))], resampling)
     intervals = iter(zip(means, changes, strict=True))
     for row in rows:

@@ -264,7 +264,7 @@ def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
         return np.full(len(task.queries), np.nan)
     starts = task.offsets[:-1]
     best = grades == np.repeat(np.maximum.reduceat(grades, starts), task.n_relevant)
-    pages = np.where(best, numbers[task.relevant], np.inf)
+    pages = np.where(best, numbers[task.relevant_ords], np.inf)
     first = np.fmin.reduceat(pages, starts)
     return np.where(np.isfinite(first), first, np.nan)
 

@@ -36,7 +36,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
 
     Intervals are by the jackknife over images: a bootstrap draws lists repeatedly and so creates hubs itself.
     """
-    searched = np.unique(np.concatenate(data.task.galleries))
+    searched = data.task.item_space.ords_of(data.task.searched)
     items = data.corpus.items(data.protocol.sides[1])
     ids: list[Any] = items["id"].to_pylist()
     occupied, level = data.clusters.sizes > 0, data.resampling.level

@@ -21,7 +21,8 @@ from capim.tasks.analyses.analysis import (
     paired_differences,
 )
 from capim.tasks.metrics import METRICS
-from capim.tasks.ranking.layout import drawn_clusters, layout_of
+from capim.tasks.ranking.drawn import drawn_clusters
+from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.slices import part_means
@@ -37,12 +38,14 @@ def composed(data: AnalysisInput) -> Iterator[Slice]:
     Each half of the queries takes the weight of the text that is best on the other half; queries about one image are in
     one half.
     """
-    if data.task.references is None or data.task.text_weight == 1:
+    space = data.task.query_space
+    if space.references is None or space.text_weight == 1:
         return
     metric = data.protocol.metrics[0]
     second = data.second_half[data.queries.clusters]
     for encoder, _, vectors in data.with_single_vectors():
-        values = np.stack([_values(replace(data.task, text_weight=weight), vectors, metric) for weight in WEIGHTS])
+        weighted = [replace(data.task, query_space=replace(space, text_weight=weight)) for weight in WEIGHTS]
+        values = np.stack([_values(task, vectors, metric) for task in weighted])
         best = [int(values[:, half].mean(axis=1).argmax()) for half in (~second, second)]
         chosen = np.where(second, values[best[0]], values[best[1]])
         levels = {
@@ -126,21 +129,23 @@ def reduced(
 
     ``kept``: which images and captions of the corpus stay, by ord.
     """
-    asks, answers = (kept[side] for side in task.protocol.sides)
-    right = answers[task.relevant]
-    counts = np.bincount(task.query_of_relevant[right], minlength=len(task.queries))
-    rows = np.flatnonzero(asks[task.queries] & (counts > 0))
+
+    def stay(items: NDArray[np.integer]) -> NDArray[np.bool_]:
+        return kept[task.item_space.modality][task.item_space.ords_of(items)]
+
+    counts = np.bincount(task.query_of_relevant[stay(task.relevant)], minlength=len(task.queries))
+    rows = np.flatnonzero(kept[task.query_space.modality][task.query_ords] & (counts > 0))
     if not len(rows):
         return None
     some = task.of_queries(rows)
-    right = answers[some.relevant]
+    right = stay(some.relevant)
 
     def staying(pairs: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        return None if pairs is None else pairs[answers[pairs[:, 1]]]
+        return None if pairs is None else pairs[stay(pairs[:, 1])]
 
     return replace(
         some,
-        galleries=tuple(gallery[answers[gallery]] for gallery in some.galleries),
+        galleries=tuple(gallery[stay(gallery)] for gallery in some.galleries),
         offsets=offsets_of(counts[rows]),
         relevant=some.relevant[right],
         grades=None if some.grades is None else some.grades[right],
@@ -151,9 +156,6 @@ def reduced(
 
 def _values(task: RetrievalTask, vectors: SingleVectors, metric: str) -> NDArray[np.float64]:
     """The metric of every query of a task."""
-    from capim.tasks.ranking.apart import score_apart
-    from capim.tasks.ranking.cosine import score_dense
+    from capim.tasks.ranking.cosine import dense_outcomes
 
-    sides = vectors.images, vectors.captions
-    [outcomes] = (score_apart([task], *sides) if task.is_apart else score_dense(*sides, [task])).values()
-    return METRICS[metric].per_query(outcomes)
+    return METRICS[metric].per_query(dense_outcomes(vectors.images, vectors.captions, task))

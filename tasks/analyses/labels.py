@@ -13,18 +13,18 @@ import numpy as np
 
 from capim.store.schema import LABEL
 from capim.tasks.analyses.analysis import (
+    METRIC,
     AnalysisInput,
     QueryValues,
-    SingleVectors,
     Slice,
     against_first,
     mean_slices,
     part_slices,
 )
 from capim.tasks.metrics import METRICS
+from capim.tasks.ranking.layout import IndexSpace
 
 CONFUSIONS = 10  # of an encoder, those with most images
-METRIC = "R@1"
 
 
 def classes(data: AnalysisInput) -> Iterator[Slice]:
@@ -50,29 +50,26 @@ def classes(data: AnalysisInput) -> Iterator[Slice]:
 
 def prompts(data: AnalysisInput) -> Iterator[Slice]:
     """``R@1`` by each prompt alone and by all, with the difference to all; nothing where a class has one prompt."""
-    from capim.tasks.ranking.apart import score_apart
+    from capim.tasks.ranking.cosine import dense_outcomes
 
     task = data.task
-    if task.prompts is None:
+    side = "item_space" if task.item_space.prompts is not None else "query_space"
+    space: IndexSpace = getattr(task, side)
+    if space.prompts is None:
         return
     texts = data.corpus.captions["text"].to_pylist()
     groups = data.corpus.captions["query_group"].to_pylist()
-    counts = {len(ords) for ords in task.prompts.values()}
-    if counts == {1}:
-        return
-    one, *_ = task.prompts.values()
-    names = [texts[ord_].replace(groups[ord_].replace("_", " "), "{}") for ord_ in one.tolist()]
+    n_prompts = min(map(len, space.prompts))
+    names = [texts[ord_].replace(groups[ord_].replace("_", " "), "{}") for ord_ in space.prompts[0].tolist()]
+    every = {"all prompts": space.prompts}
+    every |= {name: [ords[at : at + 1] for ords in space.prompts] for at, name in enumerate(names[:n_prompts])}
     for encoder, _, vectors in data.with_single_vectors():
-
-        def hits(of: dict[int, np.ndarray], vectors: SingleVectors = vectors) -> np.ndarray:
-            [outcomes] = score_apart([replace(task, prompts=of)], vectors.images, vectors.captions).values()
-            return METRICS[METRIC].per_query(outcomes)
-
-        every = {"all prompts": dict(task.prompts)} | {
-            name: {first: ords[at : at + 1] for first, ords in task.prompts.items() if at < len(ords)}
-            for at, name in enumerate(names)
-        }
-        yield from against_first(data, encoder, "prompts", {name: hits(of) for name, of in every.items()}, METRIC)
+        hits = {}
+        for name, prompts_of in every.items():
+            chosen = replace(task, **{side: replace(space, prompts=prompts_of)})
+            outcomes = dense_outcomes(vectors.images, vectors.captions, chosen)
+            hits[name] = METRICS[METRIC].per_query(outcomes)
+        yield from against_first(data, encoder, "prompts", hits, METRIC)
 
 
 def _labels(data: AnalysisInput) -> list[list[str]]:

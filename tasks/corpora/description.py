@@ -222,9 +222,10 @@ def description_model(reader: Callable[..., Corpus]) -> type[BaseModel]:
     """The pydantic model of a description of this reader: its parameters, and what every description may hold."""
     hints = get_type_hints(reader, include_extras=True)
     options: dict[str, Any] = {
-        name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
+        name: (hint, ... if parameter.default is parameter.empty else parameter.default)
         for name, parameter in inspect.signature(reader).parameters.items()
         if name not in _Description.model_fields
+        for hint in [str | Path if hints[name] is Path else hints[name]]
     }
     return create_model("Description", __base__=_Description, **options)
 
@@ -246,6 +247,8 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
         for option, value in content.items()
         if option in parameters
     }
+    hints = get_type_hints(reader)
+    options |= {option: Path(str(options[option])) for option in options if hints[option] is Path}
     unnamed = "name" in parameters and "name" not in content
     return ReaderCall(
         reader=reader,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -133,8 +134,9 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         # the code of a package or of the user may be the model itself
         if not faults and adapter_named(adapter).library and isinstance(row.get("checkpoint"), str):
             row = {**of_mteb.row_of(str(row["checkpoint"])), **row}
-        if not faults and not row.get("checkpoint") and (is_own_code(adapter) or adapter_named(adapter).release):
-            row = {**row, "checkpoint": adapter}
+        with suppress(RequestError):  # of the adapter: it is among the faults
+            if not row.get("checkpoint") and (is_own_code(adapter) or adapter_named(adapter).release):
+                row = {**row, "checkpoint": adapter}
     try:
         entry = CatalogEntry.model_validate({**row, "name": name})
     except ValidationError as error:

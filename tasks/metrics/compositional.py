@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.metrics.metric import Metric, Ties, stored_values
+from capim.tasks.metrics.metric import FRACTION, Metric, Ties, stored_values
 from capim.tasks.ranking.outcomes import Outcomes
 
 Score: TypeAlias = Literal["text", "image", "group"]
@@ -62,7 +62,11 @@ def _winoground(score: Score, title: str, guess: float) -> Metric:
         directions=frozenset({"quadruples"}),
         values=lambda o, ties: _examples_won(o, score, ties).astype(np.float64),
         guess=lambda _: guess,
+        leaderboard=("quadruples",),
+        place="none",
+        beside_chance=True,
         share=True,
+        **FRACTION,
     )
 
 
@@ -83,6 +87,7 @@ def _all_won(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
 WINOGROUND_TEXT = _winoground("text", "For both images, the right caption scores higher", 1 / 4)
 WINOGROUND_IMAGE = _winoground("image", "For both captions, the right image scores higher", 1 / 4)
 WINOGROUND_GROUP = _winoground("group", "Text and image score of one example", 1 / 6)
+WINOGROUND = (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP)
 PAIR_ACCURACY = Metric(
     name="pair_accuracy",
     heading="accuracy",
@@ -92,5 +97,9 @@ PAIR_ACCURACY = Metric(
     values=_all_won,
     # random scores: the one right caption is first of all, or (SugarCrepe++) the one negative is last
     guess=lambda o: 1 / o.n_gallery,
+    leaderboard=("pairs",),
+    place="none",
+    beside_chance=True,
     share=True,
+    **FRACTION,
 )

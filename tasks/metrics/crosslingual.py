@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.tasks.metrics.metric import RETRIEVAL, Metric, stored_values
+from capim.tasks.metrics.metric import FRACTION, RETRIEVAL, Metric, stored_values
 
 Figures: TypeAlias = Mapping[tuple[str, str], float]  # (language, translator) -> one metric's value
 
@@ -27,7 +27,9 @@ def _reference(name: str, title: str, column: str) -> Metric:
         title=title,
         directions=RETRIEVAL,
         values=lambda o, _: stored_values(o, column, f": {name} needs captions in the reference language"),
+        place="none",
         needs="reference_ndcg",
+        **FRACTION,
     )
 
 

@@ -35,7 +35,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -305,100 +305,54 @@ class QueryOutcomes:
         return np.array(captions[column].take(positions).to_pylist(), dtype=object).view(QueryColumn)
 
 
+AnyMetric: TypeAlias = str | Metric | Callable[..., object]
+"""What names a user's metric: a text, or the object."""
 ARGUMENTS = ("outcomes", "block", "corpus")
 _ALL_DIRECTIONS: frozenset[Direction] = RETRIEVAL | {"pairs", "quadruples"}
 
 
+Blocks: TypeAlias = Callable[[Outcomes], Iterable[Any]]
+"""Gives the score blocks of an encoder by its outcomes (:class:`tasks.ranking.evaluate.ScoreBlock`)."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CustomMetric:
-    """A user's callable as a metric.
+class OwnValues:
+    """Computes the values of a user's metric: ``Metric.values``.
 
     Attributes:
-        name: The name in tables and reports: ``FILE:NAME`` with its options, or another text with a colon.
+        name: The name of the metric, for messages.
         function: Gets its arguments by name: ``outcomes`` or ``block``, and ``corpus``.
-        title: What it measures, in a few words; the first line of its docstring.
-        aggregate: Values of some queries -> the figure; None for a mean.
+        several: A query may have several numbers.
         file: The user's file, for messages.
-        bounds: The lowest and the highest value of the figure, if they are known: its interval stays between them.
-
-    Raises:
-        RequestError: The name has no colon, or the function takes something else.
+        corpus, blocks: Whatever :func:`bound` gave.
     """
 
     name: str
     function: Callable[..., object]
-    title: str = ""
-    aggregate: Callable[[NDArray[np.float64]], object] | None = None
-    lower_is_better: bool = False
+    several: bool = False
     file: str = ""
-    bounds: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        if ":" not in self.name.strip(":"):
-            raise RequestError(f"metric {self.name!r}: the name needs a group and a colon, e.g. {f'own:{self.name}'!r}")
-        _check_arguments(self.name, self.function)
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def version(self) -> str:
-        """A digest of the code: figures by other code under the same name are not comparable."""
-        return source_digest(self.function, self.file)
+    corpus: Corpus | None = None
+    blocks: Blocks | None = None
 
     @property
     def takes(self) -> frozenset[str]:
         """Those of ``ARGUMENTS`` that the function gets."""
         return frozenset(_parameters(self.function)) & {*ARGUMENTS}
 
-    def metric(self, blocks: Callable[[Outcomes], Iterable[Any]] | None = None, corpus: Corpus | None = None) -> Metric:
-        """The callable as a :class:`Metric`; it is called once for the same outcomes.
-
-        A function of ``outcomes`` is also called with all ties lost and all ties won.
-
-        Args:
-            blocks: For a function of blocks: gives those of an encoder by its outcomes.
+    def __call__(self, outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
+        """One row per query, checked; score blocks have no ties that could be lost or won.
 
         Raises:
-            RequestError: When computed: the user's code fails, or returns something else than numbers of queries.
+            RequestError: The user's code fails, or returns something else than numbers of queries.
         """
-        known: WeakKeyDictionary[Outcomes, dict[Ties, NDArray[np.float64]]] = WeakKeyDictionary()
-
-        def per_query(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
-            found = known.setdefault(outcomes, {})
-            ties = "expected" if "block" in self.takes else ties
-            if ties not in found:
-                found[ties] = self._values(decided(outcomes, ties), corpus, blocks)
-            return found[ties]
-
-        return Metric(
-            name=self.name,
-            title=self.title,
-            directions=RETRIEVAL if "block" in self.takes else _ALL_DIRECTIONS,
-            values=per_query,
-            reduce="mean" if self.aggregate is None else self._aggregated,
-            unit="own",
-            higher_is_better=not self.lower_is_better,
-            aggregate=self.aggregate is not None,
-            version=self.version,
-            reference=True,
-            bounds=self.bounds,
-        )
-
-    def _values(
-        self, outcomes: Outcomes, corpus: Corpus | None, blocks: Callable[[Outcomes], Iterable[Any]] | None
-    ) -> NDArray[np.float64]:
-        """One row per query, checked."""
-        view = QueryOutcomes(outcomes, corpus)
         if "block" not in self.takes:
-            return self._called(view, corpus=corpus)
-        if blocks is None:
+            return self._called(QueryOutcomes(decided(outcomes, ties), self.corpus))
+        if self.blocks is None:
             raise RequestError(f"metric {self.name!r} takes score blocks, which need the embeddings, not only outcomes")
-        values: NDArray[np.float64] | None = None
-        for block in blocks(outcomes):
-            queries = view.at(block.rows)
-            part = self._called(queries, block=block, corpus=corpus)
-            if values is None:
+        view, values = QueryOutcomes(outcomes, self.corpus), np.full(len(outcomes), np.nan)
+        for number, block in enumerate(self.blocks(outcomes)):
+            part = self._called(view.at(block.rows), block=block)
+            if number == 0:
                 values = np.full((len(outcomes), *part.shape[1:]), np.nan)
             if part.shape[1:] != values.shape[1:]:
                 raise RequestError(
@@ -406,27 +360,85 @@ class CustomMetric:
                     f"{values.shape[1:]} for another"
                 )
             values[block.rows] = part
-        return np.full(len(outcomes), np.nan) if values is None else values
+        return values
 
     def _called(self, outcomes: QueryOutcomes, **more: object) -> NDArray[np.float64]:
+        more |= {"outcomes": outcomes, "corpus": self.corpus}
         try:
-            returned = self.function(**{name: more.get(name, outcomes) for name in self.takes})
+            returned = self.function(**{name: more[name] for name in self.takes})
         except Exception as error:
             raise RequestError(f"metric {self.name!r}: {what_failed(error, self.file)}") from error
-        return checked_values(self.name, returned, outcomes.query_id, several=self.aggregate is not None)
+        return checked_values(self.name, returned, outcomes.query_id, several=self.several)
 
-    def _aggregated(self, values: NDArray[np.float64]) -> float:
-        """The user's aggregate; NaN where it is not a finite number."""
-        if self.aggregate is None:
-            raise TypeError(f"metric {self.name!r} has no aggregate")
+
+def own_metric(
+    *,
+    name: str,
+    function: Callable[..., object],
+    title: str = "",
+    aggregate: Callable[[NDArray[np.float64]], object] | None = None,
+    lower_is_better: bool = False,
+    file: str = "",
+    bounds: tuple[float, float] | None = None,
+) -> Metric:
+    """Make a metric of a callable.
+
+    Args:
+        name: The name in tables and reports: ``FILE:NAME`` with its options, or another text with a colon.
+        function: Gets its arguments by name: ``outcomes`` or ``block``, and ``corpus``.
+        title: What it measures, in a few words; the first line of its docstring.
+        aggregate: Values of some queries -> the value of all; None for a mean.
+        lower_is_better: The lowest value is the best.
+        file: The user's file, for messages.
+        bounds: The lowest and the highest value of a query, if they are known: intervals of a mean stay between them.
+
+    Raises:
+        RequestError: The name has no colon, or the function takes something else.
+    """
+    if ":" not in name.strip(":"):
+        raise RequestError(f"metric {name!r}: the name needs a group and a colon, e.g. {f'own:{name}'!r}")
+    _check_arguments(name, function)
+
+    def aggregated(values: NDArray[np.float64]) -> float:
         try:
-            figure = float(self.aggregate(values))  # type: ignore[arg-type]  # anything else than a number fails here
+            found = float(aggregate(values))  # type: ignore[misc, arg-type]  # anything but a number fails here
         except Exception as error:
-            raise RequestError(f"metric {self.name!r}, aggregate: {what_failed(error, self.file)}") from error
-        return figure if np.isfinite(figure) else float("nan")
+            raise RequestError(f"metric {name!r}, aggregate: {what_failed(error, file)}") from error
+        return found if np.isfinite(found) else float("nan")
+
+    values = OwnValues(name=name, function=function, several=aggregate is not None, file=file)
+    return Metric(
+        name=name,
+        title=title,
+        directions=RETRIEVAL if "block" in values.takes else _ALL_DIRECTIONS,
+        values=values,
+        reduce="mean" if aggregate is None else aggregated,
+        higher_is_better=not lower_is_better,
+        version=source_digest(function, file),
+        guess=None,
+        of_user=True,
+        bounds=bounds,
+    )
 
 
-def load_metric(requested: str | CustomMetric | Callable[..., object], *, folder: str | Path = ".") -> CustomMetric:
+def bound(metric: Metric, corpus: Corpus | None = None, blocks: Blocks | None = None) -> Metric:
+    """Return a user's metric with what its function may read; the function is called once for the same outcomes."""
+    if not isinstance(metric.values, OwnValues):
+        raise TypeError(f"metric {metric.name!r} is not of a user's function")
+    own = replace(metric.values, corpus=corpus, blocks=blocks)
+    known: WeakKeyDictionary[Outcomes, dict[Ties, NDArray[np.float64]]] = WeakKeyDictionary()
+
+    def values(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
+        found = known.setdefault(outcomes, {})
+        ties = "expected" if "block" in own.takes else ties
+        if ties not in found:
+            found[ties] = own(outcomes, ties)
+        return found[ties]
+
+    return replace(metric, values=values)
+
+
+def load_metric(requested: AnyMetric, *, folder: str | Path = ".") -> Metric:
     """The user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``, with options in parentheses; or of a Python object.
 
     A class is made with the options, and its instance called; other callables get the options with every call.
@@ -437,7 +449,7 @@ def load_metric(requested: str | CustomMetric | Callable[..., object], *, folder
     Raises:
         RequestError: No such file, module or object, one with other arguments, or an object without a name.
     """
-    if isinstance(requested, CustomMetric):
+    if isinstance(requested, Metric):
         return requested
     found = find(requested, Path(folder)) if isinstance(requested, str) else found_object(requested)
     target = found.target
@@ -451,7 +463,7 @@ def load_metric(requested: str | CustomMetric | Callable[..., object], *, folder
         raise
     except Exception as error:
         raise RequestError(f"metric {requested!r}: {what_failed(error, found.file)}") from error
-    return CustomMetric(
+    return own_metric(
         name=found.name,
         function=functools.partial(target, **options),
         title=_title(target) or found.name,
@@ -494,7 +506,7 @@ def _attribute(target: Any, name: str) -> Any:
     return getattr(target, name, getattr(inner, name, None))
 
 
-def with_judgements(file: str | Path) -> CustomMetric:
+def with_judgements(file: str | Path) -> Metric:
     """The share of queries whose first item is relevant, or is right by a line of the file; called ``FILE:R@1``.
 
     A judgement holds in both directions: a caption that is right for an image makes the image right for the caption.
@@ -526,4 +538,4 @@ def with_judgements(file: str | Path) -> CustomMetric:
         return np.asarray(is_found(outcomes.rank_worst) | judged, dtype=np.float64)
 
     title = f"R@1 with the judgements of {path.name}"
-    return CustomMetric(name=f"{path.stem}:R@1", function=found_first, title=title, file=str(path))
+    return own_metric(name=f"{path.stem}:R@1", function=found_first, title=title, file=str(path))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError
 from capim.store.types import MetricFacts
 from capim.store.vectors import positions_within
-from capim.tasks.protocols import Direction, Protocol
+from capim.tasks.protocols import Direction, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 
 Ties: TypeAlias = Literal["lost", "expected", "won"]
@@ -20,78 +21,160 @@ Reduce: TypeAlias = Literal["mean", "median"] | Callable[[NDArray[np.float64]], 
 """How values of queries become one figure; a function gets the values of some queries and may return NaN."""
 
 RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t", "i2i", "t2t"})
+FRACTION: Mapping[str, Any] = {"unit": "percent", "bounds": (0.0, 1.0)}
+"""The unit and the bounds of a fraction, as arguments of :class:`Metric`."""
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class GivenValues:
+    """Values of queries that were computed before: ``Metric.values`` of a user's metric.
+
+    Attributes:
+        values: Evaluation -> how ties are decided -> the value of each query.
+    """
+
+    values: Mapping[str, Mapping[Ties, NDArray[np.float64]]]
+
+    def __call__(self, outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
+        """The values of these stored outcomes."""
+        return self.values[outcomes.evaluation][ties]
+
+    def digest(self, evaluation: str) -> str:
+        """A digest of the values of one evaluation: the same code may give others if it reads a file."""
+        return hashlib.sha256(self.values[evaluation]["expected"].tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric(MetricFacts):
-    """One row of ``METRICS``: what is stored of it (``MetricFacts``), and how it is computed.
+    """One row of ``METRICS``: all facts about a metric, and the functions that compute it.
 
     Attributes:
         directions: Protocols that it can be computed for.
         values: Computes :meth:`per_query`.
-        reduce: How values of queries become one figure: their mean, weighted by ``Outcomes.weights``, their median, or
-            a function of them (an aggregate).
-        several: Whether it differs from other metrics only where queries have several relevant items.
-        version: Raised when the values of the same outcomes change: stored figures are then computed anew. A package's
+        reduce: How values of queries become one value: their mean, weighted by ``Outcomes.weights``, their median, or a
+            function of them (an aggregate).
+        bounds: The lowest and the highest value of a query, infinite where there is none; None where they are not
+            known. Intervals of means, and the margin of equivalence tests, follow from them.
+        guess: Expected value of random scores, of all queries or of each. ``"tied"``: the value with all scores equal,
+            which an aggregate does not have. None: not known.
+        leaderboard: Kinds of protocols whose leaderboard has a column for it, in the order of the table.
+        beside_chance: True if reports test its results against chance.
+        several: True if it differs from other metrics only where queries have several relevant items.
+        version: Raised when the values of the same outcomes change: stored results are then computed again. A package's
             metric also has the version of the package, a user's a digest of its source.
-        share: A share of queries that hit; its interval is Wilson's unless another one is requested.
-        guess: Expected value of random scores, of all queries or of each, where a constant scorer gets another one.
-        judged: Whether it is of judged documents only (True), never of these (False), or of any retrieval (None).
-        needs: Attribute of the outcomes that it is read from; where it is None the metric cannot be computed. Such a
-            metric has no chance value.
-        reference: Whether it has no chance value for another reason: a user's metric.
-        special: Whether only protocols have it that name it (``Protocol.metrics``).
-        bounds: Of a user's metric the lowest and the highest value of the figure, where they are known.
+        share: True for a fraction of queries that hit; its interval is Wilson's unless another one is requested.
+        judged: True if it is for judged documents only, False if never for these, None for any retrieval.
+        needs: Attribute of the outcomes that it is read from; where it is None the metric cannot be computed.
+        special: True if only protocols have it that name it (``Protocol.metrics``).
+        of_user: True for a metric that a user gives to one run; it fits every protocol of its directions.
+
+    Raises:
+        ValueError: Bounds that are not in order, a share that is not between 0 and 1, or percent of what does not lie
+            between -1 and 1, or of an aggregate that is not known to.
     """
 
+    aggregate: bool = field(init=False, default=False)  # follows from ``reduce``
     directions: frozenset[Direction]
     values: Callable[[Outcomes, Ties], NDArray[np.float64]]
     reduce: Reduce = "mean"
+    bounds: tuple[float, float] | None = None
+    guess: Callable[[Outcomes], float | NDArray[np.float64]] | Literal["tied"] | None = "tied"
+    leaderboard: tuple[Kind, ...] = ()
+    beside_chance: bool = False
     several: bool = False
     version: int | str = 1
     share: bool = False
-    guess: Callable[[Outcomes], float | NDArray[np.float64]] | None = None
     judged: bool | None = None
     needs: str = ""
-    reference: bool = False
     special: bool = False
-    bounds: tuple[float, float] | None = None
+    of_user: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "aggregate", callable(self.reduce))
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            raise ValueError(f"metric {self.name!r}: bounds are {self.bounds}, expected the lowest value first")
+        if self.share and self.bounds != (0.0, 1.0):
+            raise ValueError(f"metric {self.name!r} is a share: its bounds are {self.bounds}, expected (0, 1)")
+        low, high = self.bounds or ((-np.inf, np.inf) if self.aggregate else (-1.0, 1.0))
+        if self.unit == "percent" and (low < -1 or high > 1):
+            raise ValueError(
+                f"metric {self.name!r}: unit is 'percent' with bounds {self.bounds}; a fraction has bounds=(0, 1), "
+                "any other number unit='own'"
+            )
+
+    def __str__(self) -> str:
+        return self.name
+
+    def inputs(self, evaluations: Iterable[str]) -> list[str]:
+        """Return what its results depend on besides stored outcomes: digests of values that a user's code gave."""
+        return [self.values.digest(each) for each in evaluations] if isinstance(self.values, GivenValues) else []
 
     def per_query(self, outcomes: Outcomes, ties: Ties = "expected") -> NDArray[np.float64]:
         """float64, shape ``(n_queries,)``: expected with equal scores in random order, or every tie lost or won.
 
         NaN for a query that the metric does not apply to. For an aggregate a query may have several numbers, shape
         ``(n_queries, ...)``.
+
+        Raises:
+            RequestError: The function of the metric gave something else, or a value outside the bounds.
         """
-        return self.values(outcomes, ties)
+        return self.checked(self.values(outcomes, ties), outcomes.query_ids)
+
+    def checked(self, returned: Any, ids: NDArray[np.object_]) -> NDArray[np.float64]:
+        """Return values of these queries as :func:`checked_values` reads them; of a mean, within the bounds."""
+        values = checked_values(self.name, returned, ids, several=self.aggregate)
+        if self.bounds is not None and not self.aggregate:
+            low, high = self.bounds
+            outside = (values < low - _ROUNDING) | (values > high + _ROUNDING)
+            if outside.any():
+                at = int(np.argmax(outside))
+                raise RequestError(
+                    f"metric {self.name!r}: the value of query {ids[at]!r} is {values[at]:g}, outside its bounds "
+                    f"({low:g}, {high:g}); change `bounds` of the metric"
+                )
+        return values
 
     def value(self, outcomes: Outcomes, ties: Ties = "expected") -> float:
-        """The figure over the queries that the metric applies to; NaN if there is none."""
-        return self._reduced(self.per_query(outcomes, ties), outcomes)
+        """The value over the queries that the metric applies to; NaN if there is none.
+
+        Raises:
+            RequestError: As :meth:`per_query`, or the unit is percent and the value not between -1 and 1.
+        """
+        found = self._reduced(self.per_query(outcomes, ties), outcomes)
+        if self.unit == "percent" and abs(found) > 1 + _ROUNDING:
+            raise RequestError(
+                f"metric {self.name!r}: unit is 'percent' and the value {found:g}, expected a fraction between 0 and "
+                "1; set unit='own'"
+            )
+        return found
 
     def chance(self, outcomes: Outcomes) -> float | None:
-        """The chance value on the same queries and galleries; None for a metric without one."""
+        """The chance value on the same queries and galleries; None where it is not known."""
         found = self.chances(outcomes)
         return found if found is None or isinstance(found, float) else self._reduced(found, outcomes)
 
     def chances(self, outcomes: Outcomes) -> float | NDArray[np.float64] | None:
-        """The chance value of each query, or of all together where it has no parts; None without one."""
-        if self.reference or self.needs:
-            return None
-        return self.per_query(_all_tied(outcomes)) if self.guess is None else self.guess(outcomes)
+        """The chance value of each query, or of all together where it has no parts; None where it is not known."""
+        if callable(self.guess):
+            return self.guess(outcomes)
+        known = self.guess == "tied" and not self.needs and not self.aggregate
+        return self.per_query(_all_tied(outcomes)) if known else None
 
     def suits(self, protocol: Protocol) -> bool:
-        """Whether outcomes of a protocol may have it."""
+        """True if outcomes of a protocol may have it."""
         if protocol.direction not in self.directions:
             return False
-        if protocol.metrics and not self.reference:
+        if protocol.metrics and not self.of_user:
             return self.name in protocol.metrics
         return not self.special and self.judged in (None, protocol.kind == "judged")
 
     def applies(self, outcomes: Outcomes) -> bool:
-        """Whether it can be computed from these outcomes, and does not repeat another metric on them."""
+        """True if it can be computed from these outcomes, and does not repeat another metric on them."""
         if not self.suits(outcomes.protocol) or (self.needs and getattr(outcomes, self.needs) is None):
             return False
+        if self.of_user:
+            return True
         if outcomes.bpref is not None:
             return self.needs == "bpref"  # trec_eval's names for trec_eval's order, and no others
         judged = outcomes.relevant_grades is not None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.schema import UNLISTED
 from capim.store.vectors import positions_within
-from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, decided, first_of_ties, stored_values
+from capim.tasks.metrics.metric import FRACTION, RETRIEVAL, Metric, Ties, decided, first_of_ties, stored_values
 from capim.tasks.ranking.outcomes import Outcomes
 
 
@@ -126,23 +126,41 @@ def hit_at(k: int, *, judged: bool = False) -> Metric:
             return expected_hit(outcomes.rank_best, outcomes.rank_worst, outcomes.n_tied_relevant, k=k)
         return (rank_of_first(outcomes, ties) <= k).astype(np.float64)
 
-    title = f"Any relevant item in the top {k}"
-    name = f"success@{k}" if judged else f"R@{k}"
-    headline = "retrieval" if name == "R@1" else ""
+    first = k == 1 and not judged
     return Metric(
-        name=name, title=title, headline=headline, directions=RETRIEVAL, values=hits, share=True, judged=judged
+        name=f"success@{k}" if judged else f"R@{k}",
+        title=f"Any relevant item in the top {k}",
+        headline="retrieval" if first else "",
+        leaderboard=() if judged else ("retrieval", "labels") if k in (1, 5) else ("retrieval",),
+        place="none",
+        beside_chance=first,
+        directions=RETRIEVAL,
+        values=hits,
+        share=True,
+        judged=judged,
+        **FRACTION,
     )
 
 
 RECALLS = (hit_at(1), hit_at(5), hit_at(10))
-MRR = Metric(name="MRR", title="Mean reciprocal rank", directions=RETRIEVAL, values=reciprocal_rank)
+MRR = Metric(
+    name="MRR",
+    title="Mean reciprocal rank",
+    leaderboard=("judged",),
+    place="further",
+    directions=RETRIEVAL,
+    values=reciprocal_rank,
+    **FRACTION,
+)
 MEAN_RANK = Metric(
     name="mean_rank",
     heading="mean rank",
     unit="rank",
     title="Mean rank of the first relevant item",
+    place="further",
     directions=RETRIEVAL,
     values=rank_of_first,
+    bounds=(1.0, np.inf),
     higher_is_better=False,
     judged=False,
 )
@@ -326,7 +344,7 @@ def _over_places(
 
 
 def _of_all_relevant(
-    name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]], *, judged: bool | None
+    name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]], *, judged: bool | None, **facts: Any
 ) -> Metric:
     """A metric of all relevant items; its bounds are its values with all ties lost and with all ties won."""
     return Metric(
@@ -337,6 +355,7 @@ def _of_all_relevant(
         several=True,
         judged=judged,
         version=2,
+        **{"place": "none", **FRACTION, **facts},
     )
 
 
@@ -346,7 +365,7 @@ def precision_at(k: int) -> Metric:
     return _of_all_relevant(f"P@{k}", title, lambda o: found_in_top(o, np.full(len(o), k)) / k, judged=True)
 
 
-def recall_all_at(k: int, *, judged: bool = False) -> Metric:
+def recall_all_at(k: int, *, judged: bool = False, **facts: Any) -> Metric:
     """True recall, the share of a query's relevant items among the top ``k``: ``recall@k`` of judged documents.
 
     Elsewhere it is ``recall_all@k``, because the literature of image-text retrieval calls a hit recall.
@@ -356,26 +375,30 @@ def recall_all_at(k: int, *, judged: bool = False) -> Metric:
         f"Share of all relevant items in the top {k}",
         lambda o: found_in_top(o, np.full(len(o), k)) / o.n_relevant,
         judged=judged,
+        **facts,
     )
 
 
-def ndcg_at(k: int, *, judged: bool | None = None) -> Metric:
+def ndcg_at(k: int, *, judged: bool | None = None, **facts: Any) -> Metric:
     """``nDCG@k``: the gain is the grade of a judged document, else 1."""
     title = f"Normalised discounted cumulative gain at {k}"
-    metric = _of_all_relevant(f"nDCG@{k}", title, lambda o: ndcg(o, k), judged=judged)
-    return replace(metric, headline="judged") if k == 10 else metric
+    facts = {"leaderboard": ("judged",), "beside_chance": True, **facts}
+    return _of_all_relevant(f"nDCG@{k}", title, lambda o: ndcg(o, k), judged=judged, **facts)
 
 
 def average_precision_at(k: int) -> Metric:
     """``AP@k``, divided by the number of relevant items or ``k``, whichever is less; its mean is CIRCO's mAP@k."""
     title = f"Average precision at {k}"
-    metric = _of_all_relevant(f"AP@{k}", title, lambda o: average_precision(o, np.full(len(o), k)), judged=None)
-    return replace(metric, special=True)
+    return _of_all_relevant(
+        f"AP@{k}", title, lambda o: average_precision(o, np.full(len(o), k)), judged=None, special=True
+    )
 
 
 SPEARMAN = Metric(
     name="Spearman",
+    unit="percent",
     title="Rank correlation of cosines with how alike people found two images",
+    place="none",
     directions=RETRIEVAL,
     values=lambda o, _: rank_correlation(o.best_score, np.asarray(o.relevant_grades)[o.offsets[:-1]]),
     guess=lambda _: 0.0,
@@ -383,47 +406,61 @@ SPEARMAN = Metric(
     special=True,
 )
 SPECIAL = (
-    *(replace(hit_at(k), special=True) for k in (2, 3, 50)),
+    *(replace(hit_at(k), leaderboard=(), special=True) for k in (2, 3, 50)),
     *(average_precision_at(k) for k in (5, 10, 25, 50)),
-    replace(
-        _of_all_relevant("AP by trapezoids", "Average precision as revisitop has it", trapezoid_precision, judged=None),
-        special=True,
+    _of_all_relevant(
+        "AP by trapezoids", "Average precision as revisitop has it", trapezoid_precision, judged=None, special=True
     ),
     SPEARMAN,
 )
 
 
+JUDGED_RECALLS = (
+    recall_all_at(1, judged=True),
+    *(recall_all_at(k, judged=True, leaderboard=("judged",)) for k in (5, 10)),
+)
+NDCG_5 = ndcg_at(5, judged=True)
+NDCG_10 = ndcg_at(10, headline="judged", place="further")
 MAP_AT_R = _of_all_relevant(
     "mAP@R",
     "Mean average precision at R, the number of relevant items",
     lambda o: average_precision(o, o.n_relevant.astype(np.int64)),
     judged=False,
+    leaderboard=("labels",),
+    place="further",
 )
 R_PRECISION = _of_all_relevant(
     "R-Precision",
     "Precision at R, the number of relevant items",
     lambda o: found_in_top(o, o.n_relevant.astype(np.int64)) / o.n_relevant,
     judged=None,
+    place="further",
 )
 AVERAGE_PRECISION = _of_all_relevant(
     "AP",
     "Average precision over the whole list (trec_eval's map)",
     lambda o: average_precision(o, o.n_gallery.astype(np.int64)),
     judged=True,
+    leaderboard=("judged",),
 )
 UNJUDGED = Metric(
     name="unjudged@10",
     heading="unjudged in the top 10",
     title="Share of the top 10 that nobody judged: counted as not relevant, and may be relevant",
+    leaderboard=("judged",),
+    place="none",
     directions=RETRIEVAL,
     values=lambda o, _: stored_values(o, "unjudged", " has no judged documents"),
     judged=True,
     needs="unjudged",
     higher_is_better=False,
+    **FRACTION,
 )
 
 
 # --- trec_eval's measures, in its order of an imported run: equal scores by id, what is not listed is not retrieved.
+
+_TREC_LEADERBOARD = ("map", "P_10", "recip_rank", "ndcg_cut_10", "Rprec", "bpref")
 
 
 def _as_trec_eval(name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]]) -> Metric:
@@ -432,8 +469,11 @@ def _as_trec_eval(name: str, title: str, measure: Callable[[Outcomes], NDArray[n
         title=f"{title}, as trec_eval has it",
         directions=RETRIEVAL,
         values=lambda o, _: measure(o),
+        leaderboard=("judged",) if name in _TREC_LEADERBOARD else (),
+        place="none",
         judged=True,
         needs="bpref",
+        **FRACTION,
     )
 
 

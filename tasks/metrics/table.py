@@ -1,38 +1,39 @@
 """The table of metrics, and which of them is the headline of a corpus.
 
-To add one: a :class:`Metric` in a file of its kind, and a row here.
+To add one: a :class:`Metric` in a file of its kind, and a row here. Its fields say what a report shows and where.
 
 A package of your own names a :class:`Metric` in an entry point ``capim.metrics`` (``docs/own_model.md``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.plugins import Plugin, PluginTable
-from capim.store.types import MetricFacts
-from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
+from capim.store.plugins import OWN, Plugin, PluginTable
+from capim.store.types import MetricFacts, Place, canonical_json
+from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
-from capim.tasks.metrics.metric import Metric, Ties, checked_values
+from capim.tasks.metrics.metric import Metric, Ties
 from capim.tasks.metrics.retrieval import (
     AVERAGE_PRECISION,
+    JUDGED_RECALLS,
     MAP_AT_R,
     MEAN_RANK,
     MEDIAN_RANK,
     MRR,
+    NDCG_5,
+    NDCG_10,
     R_PRECISION,
     RECALLS,
-    SPEARMAN,
     SPECIAL,
     TREC_EVAL,
     UNJUDGED,
     hit_at,
-    ndcg_at,
     precision_at,
     recall_all_at,
 )
@@ -43,24 +44,22 @@ _OWN = {
     metric.name: metric
     for metric in (
         *RECALLS,
-        MRR,
         MEDIAN_RANK,
         MEAN_RANK,
         MAP_AT_R,
         R_PRECISION,
-        ndcg_at(5, judged=True),
-        ndcg_at(10),
+        NDCG_5,
+        NDCG_10,
         recall_all_at(10),
-        *(recall_all_at(k, judged=True) for k in (1, 5, 10)),
+        *JUDGED_RECALLS,
         AVERAGE_PRECISION,
+        MRR,
         *(hit_at(k, judged=True) for k in (1, 5, 10)),
         *(precision_at(k) for k in (1, 5, 10)),
         UNJUDGED,
         *SPECIAL,
         *TREC_EVAL,
-        WINOGROUND_TEXT,
-        WINOGROUND_IMAGE,
-        WINOGROUND_GROUP,
+        *WINOGROUND,
         PAIR_ACCURACY,
         CONSISTENCY_NDCG,
         CONSISTENCY_RBO,
@@ -77,30 +76,33 @@ def _of_package(plugin: Plugin, found: object) -> Metric:
 
     def values(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
         with plugin.failures("metric"):
-            values, several = found.values(outcomes, ties), callable(found.reduce)
-            return checked_values(found.name, values, outcomes.query_ids, several=several)
+            return found.checked(found.values(outcomes, ties), outcomes.query_ids)
 
     return replace(found, values=values, version=f"{found.version} of {plugin.package} {plugin.version}")
 
 
 METRICS = PluginTable("capim.metrics", _OWN, _of_package)
-_HEADLINES = {metric.headline: metric.name for metric in _OWN.values()}
-_RSUM = MetricFacts(name="RSUM", title="R@1, R@5 and R@10 of both directions added up, 0 to 600", unit="points")
+HEADLINES = {metric.headline: metric.name for metric in _OWN.values() if metric.headline}
+"""Kind of protocols -> its headline metric."""
+_RSUM = MetricFacts(
+    name="RSUM", title="R@1, R@5 and R@10 of both directions added up, 0 to 600", unit="points", place="none"
+)
 _ETA = "_eta2_"  # in names of figures over languages: a metric, and the share of its variation of one source
 
-SHOWN: Mapping[Kind, tuple[str, ...]] = {
-    "retrieval": tuple(metric.name for metric in RECALLS),
-    "judged": ("nDCG@5", "nDCG@10", "recall@5", "recall@10", AVERAGE_PRECISION.name, MRR.name, UNJUDGED.name),
-    "labels": ("R@1", "R@5", "mAP@R"),
-    "images": (),
-    "quadruples": tuple(metric.name for metric in (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP)),
-    "pairs": (PAIR_ACCURACY.name,),
-}
-"""The metrics of a table of results by the kind of its protocols, in this order; of images those of the protocol."""
-TREC_SHOWN = ("map", "P_10", "recip_rank", "ndcg_cut_10", "Rprec", "bpref")
-"""The metrics of a table of imported runs in trec_eval's order."""
-FURTHER = (*(metric.name for metric in (MRR, MEDIAN_RANK, MEAN_RANK, MAP_AT_R, R_PRECISION)), "nDCG@10")
-"""Further metrics of retrieval, in a table of their own."""
+
+def on_leaderboard(kind: Kind) -> list[str]:
+    """Return the metrics of a leaderboard of protocols of one kind, in the order of the table."""
+    return [metric.name for metric in METRICS.values() if kind in metric.leaderboard]
+
+
+def placed(place: Place) -> list[str]:
+    """Return the metrics that reports show in one place next to the leaderboard."""
+    return [metric.name for metric in METRICS.values() if metric.place == place]
+
+
+def beside_chance() -> set[str]:
+    """Return the metrics that reports test against chance."""
+    return {metric.name for metric in METRICS.values() if metric.beside_chance}
 
 
 class Figure(NamedTuple):
@@ -115,25 +117,27 @@ RSUM = Figure("+".join(MAIN), _RSUM.name)
 
 
 def facts_of(metric: str) -> MetricFacts | None:
-    """What is stored beside the figures of this name; None where no metric of the table is behind it."""
+    """Return the facts about the metric of this name; None where no metric of the table is behind it."""
     if metric == RSUM.metric:
         return _RSUM
     base, of_source, _ = metric.partition(_ETA)
-    if base not in METRICS:
+    known = dict(METRICS.items()).get(base)
+    if known is None:
         return None
-    return MetricFacts(name=metric, title=METRICS[base].title) if of_source else METRICS[base]
+    if of_source:
+        return MetricFacts(name=metric, title=known.title, unit="percent", place="none")
+    return MetricFacts(name=metric, **known.columns())
 
 
-def bounds_of(metric: Metric) -> tuple[float, float] | None:
-    """The lowest and the highest value that a query can have; None where there are none, or none that are known."""
-    if _OWN.get(metric.name) is not metric or metric is SPEARMAN:
-        return None
-    return (1.0, np.inf) if metric in (MEAN_RANK, MEDIAN_RANK) else (0.0, 1.0)
+def stored_facts(metric: Metric) -> dict[str, str]:
+    """Return the facts that the ledger has about a metric; none about one of capim's, which are in the table."""
+    is_own = METRICS.package(metric.name) == OWN and not metric.of_user
+    return {} if is_own else {"facts": canonical_json(metric.columns())}
 
 
-def metrics_of(outcomes: Outcomes) -> list[Metric]:
-    """The metrics that apply to these outcomes and that they determine, in the order of the table."""
-    return [metric for metric in METRICS.values() if metric.applies(outcomes) and is_known(metric, outcomes)]
+def metrics_of(outcomes: Outcomes, metrics: Iterable[Metric] | None = None) -> list[Metric]:
+    """Return those of some metrics, or of the table, that apply to these outcomes and that they determine, in order."""
+    return [metric for metric in metrics or METRICS.values() if metric.applies(outcomes) and is_known(metric, outcomes)]
 
 
 def version_of(metric: str) -> str | None:
@@ -189,13 +193,13 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     )
     images.sort(key=lambda protocol: protocol.name != MEDIUM)
     first = {protocol.direction: protocol for protocol in reversed(retrieval)}
-    recall = _HEADLINES["retrieval"]
+    recall = HEADLINES["retrieval"]
     spoken = sorted((p for p in retrieval if p.is_of_language), key=lambda p: p.direction == "i2t")
     candidates = (
-        (_HEADLINES["quadruples"], [p for p in quadruples if not p.name] or quadruples),
-        (_HEADLINES["pairs"], [p for p in pairs if p.name == MACRO]),
-        (_HEADLINES["pairs"], [p for p in pairs if p.name not in (MICRO, ALL_NEGATIVES)] or pairs[:1]),
-        (judged[0].main_metric or _HEADLINES["judged"] if judged else "", judged[:1]),
+        (HEADLINES["quadruples"], [p for p in quadruples if not p.name] or quadruples),
+        (HEADLINES["pairs"], [p for p in pairs if p.name == MACRO]),
+        (HEADLINES["pairs"], [p for p in pairs if p.name not in (MICRO, ALL_NEGATIVES)] or pairs[:1]),
+        (judged[0].main_metric or HEADLINES["judged"] if judged else "", judged[:1]),
         (recall, spoken if len({p.language for p in spoken}) > 1 else []),
         (recall, [p for id_ in MAIN for p in retrieval if p.id == id_]),
         (recall, spoken),

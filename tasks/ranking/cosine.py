@@ -13,9 +13,9 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -23,36 +23,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from capim.store.schema import TOP
-from capim.store.types import Modality
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.best_lists import TopK, top_k
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import BUDGET_SHARE, BidirectionalRanker, Ranker, ScoreRows, choice_outcomes
+from capim.tasks.ranking.ranker import BUDGET_SHARE, FORWARD, TRANSPOSED, Ranker, ScoreRows, choice_outcomes, reading_of
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore, one_thread_each
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.ranking.vectors import VectorRows, check_values, matrix_of
 
-# --- Vectors that are read window by window, checked, and moved to the device that multiplies them.
+# --- Vectors that are checked, and moved to the device that multiplies them.
 
 
 ALIGNED = 16  # both sides of a product are a multiple of this many vectors
 _HASHED = 1 << 15  # rows at a time, on a device other than a CPU
-
-
-class VectorRows(Protocol):
-    """float32 unit vectors of one modality in corpus order: a matrix, or rows that are read when they are indexed."""
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """Number of vectors, and their components."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Always float32."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: Any, /) -> NDArray[np.float32]:
-        """Some rows, by a slice or an array of positions."""
 
 
 def check_vectors(images: VectorRows, captions: VectorRows, tasks: Sequence[ScoringTask]) -> None:
@@ -68,27 +51,18 @@ def check_vectors(images: VectorRows, captions: VectorRows, tasks: Sequence[Scor
             f"image vectors have {images.shape[1]} dimensions, caption vectors {captions.shape[1]}: "
             "they cannot be of one encoder"
         )
-    check_ords(tasks, {"image": len(images), "caption": len(captions)})
+    check_counts(tasks, len(captions), len(images))
 
 
-def check_ords(tasks: Sequence[ScoringTask], counts: Mapping[Modality, int]) -> None:
-    """Raise ``ValueError`` if a task names an image or a caption beyond the embeddings, given how many there are."""
-    for modality, n in counts.items():
-        for task in tasks:
-            if (highest := task.highest_ord(modality)) >= n:
+def check_counts(tasks: Sequence[ScoringTask], n_captions: int, n_images: int | None = None) -> None:
+    """Raise ``ValueError`` if a task needs a caption or an image beyond the embeddings, given how many there are."""
+    for task in tasks:
+        for modality, needed, n in zip(("caption", "image"), task.n_needed, (n_captions, n_images), strict=True):
+            if n is not None and needed > n:
                 raise ValueError(
-                    f"protocol {task.protocol.id!r} needs {modality} {highest}, but there are embeddings of {n}; "
+                    f"protocol {task.protocol.id!r} needs {modality} {needed - 1}, but there are embeddings of {n}; "
                     "run `capim embed` to complete the corpus"
                 )
-
-
-def check_values(vectors: NDArray[np.float32], modality: str, first: int) -> None:
-    """Raise ``ValueError`` if a vector is zero or not finite; ``first`` is the ord of the first."""
-    norms = torch.linalg.vector_norm(torch.from_numpy(np.ascontiguousarray(vectors)), dim=1).numpy()
-    for fault, rows in (("not finite", ~np.isfinite(norms)), ("zero", norms == 0)):
-        if rows.any():
-            at = first + int(np.argmax(rows))
-            raise ValueError(f"{int(rows.sum())} {modality} vectors are {fault}, first at ord {at}")
 
 
 class DeviceVectors(NamedTuple):
@@ -115,7 +89,7 @@ class DeviceVectors(NamedTuple):
 def loaded(vectors: VectorRows, window: range, modality: str, device: str, columns: int) -> DeviceVectors:
     """A window of the vectors, read, checked and moved to the device; padded to ``columns``."""
     read = vectors[window.start : window.stop]
-    check_values(read, modality, window.start)
+    check_values(read, modality, window)
     return on_device(read, window.start, device, columns)
 
 
@@ -173,15 +147,16 @@ def score_dense(
     top: int = TOP,
     advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
-    """Outcomes of every task, from unit vectors in corpus order.
+    """Outcomes of every task, from the unit vectors of their two index spaces.
 
     The scores of a window of captions with a window of images are computed once and read both ways. One window holds
     everything where the budget allows it; the outcomes do not depend on the windows.
 
     Args:
-        images: float32, shape ``(n_images, dim)``, in memory or read when they are needed.
-        captions: float32, shape ``(n_captions, dim)``, likewise.
-        tasks: Of one corpus.
+        images: float32, shape ``(n_images, dim)``, in memory or read when they are needed: the columns of scores
+            (:attr:`RetrievalTask.spaces`). Where a modality searches itself, its items.
+        captions: The rows of scores, in the same form. Where a modality searches itself, its queries.
+        tasks: Of the same two index spaces.
         advance: Gets the shares of the work as they are done; together 1.
 
     Returns:
@@ -199,6 +174,12 @@ def score_dense(
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
 
 
+def dense_outcomes(images: VectorRows, captions: VectorRows, task: RetrievalTask) -> Outcomes:
+    """Outcomes of one task, from the vectors of all images and captions in corpus order."""
+    rows, columns = (matrix_of(space, images, captions) for space in task.spaces)
+    return score_dense(columns, rows, [task])[task.protocol.id]
+
+
 def dense_part(
     images: VectorRows,
     captions: VectorRows,
@@ -208,7 +189,7 @@ def dense_part(
     resources: Resources = ON_CPU,
     top: int = TOP,
     advance: Advance = ignore,
-) -> BidirectionalRanker:
+) -> Ranker:
     """What a part of the images contributes: they are searched by all captions, and search all captions.
 
     Arguments as for :func:`score_dense`; ``part`` has the ords of the images.
@@ -219,10 +200,11 @@ def dense_part(
     with full_float32():
         memory_bytes = _budget(resources)
         block_bytes = memory_bytes // BUDGET_SHARE
-        ranking = BidirectionalRanker(tasks, top=top)
+        ranking = Ranker(tasks, top=top)
+        forward, transposed = FORWARD in ranking.readings, TRANSPOSED in ranking.readings
         room = memory_bytes - memory_bytes // 4
-        at_once = _windows(len(part), n_captions, dim, {"t2i", "transposed"} <= ranking.rankers.keys(), room)
-        turn = 1 if "t2i" in ranking.rankers else -1  # whether captions or images are the rows of products
+        at_once = _windows(len(part), n_captions, dim, forward and transposed, room)
+        turn = 1 if forward else -1  # whether captions or images are the rows of products
         queries, items = (captions, images)[::turn]
         shape = ProductShape.of(len(queries), len(items), device)
         tile = shape.tile(block_bytes) if device == "cpu" else max(at_once)
@@ -230,29 +212,28 @@ def dense_part(
             pairs = ranking.pairs(part)
             scores = pair_scores(queries, items, pairs[:, ::turn], shape, device=device, memory_bytes=room // 2)
             ranking.set_positive_scores(pairs, scores)
-        to_images, to_captions = ranking.rankers.get("t2i"), ranking.rankers.get("transposed")
-        n_rows = n_captions * bool(to_images) + len(part) * bool(to_captions)
+        n_rows = n_captions * forward + len(part) * transposed
         held = keep = None
         for start in range(part.start, part.stop, at_once[0]):
             window = range(start, min(part.stop, start + at_once[0]))
             of_images = loaded(images, window, "image", device, shape.columns)
-            turned = to_captions is not None and to_captions.has_queries(window.start, window.stop)
+            turned = ranking.has_queries(TRANSPOSED, window.start, window.stop)
             for first in range(0, n_captions, at_once[1]):
                 if held is None:
                     of_captions = range(first, min(n_captions, first + at_once[1]))
                     held = loaded(captions, of_captions, "caption", device, shape.columns)
-                if to_images is not None:
+                if forward:
                     if turned:
                         keep = torch.empty((of_images.n, held.n), device=device)
                     blocks = _products(held, of_images.tiles(tile, shape.columns), shape, block_bytes, keep=keep)
-                    for n in _ranked(blocks, to_images, device):
+                    for n in _ranked(blocks, ranking, FORWARD, device):
                         advance(n * len(window) / len(part) / n_rows)
-                if to_captions is not None and turned:
+                if turned:
                     if keep is None:
                         blocks = _products(of_images, held.tiles(tile, shape.columns), shape, block_bytes)
                     else:
                         blocks = _blocks_of(keep, of_images, held, block_bytes)
-                    for n in _ranked(blocks, to_captions, device):
+                    for n in _ranked(blocks, ranking, TRANSPOSED, device):
                         advance(n * held.n / n_captions / n_rows)
                 keep = None
                 held = held if at_once[1] == n_captions else None
@@ -261,17 +242,16 @@ def dense_part(
 
 
 def dense_score_rows(
-    images: NDArray[np.float32], captions: NDArray[np.float32], task: RetrievalTask, *, resources: Resources = ON_CPU
+    images: VectorRows, captions: VectorRows, task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
-    """The scores of a task, queries in rows.
-
-    Arguments are those of :func:`score_dense`.
-    """
-    check_vectors(images, captions, [task])
-    for modality, vectors in (("image", images), ("caption", captions)):
-        check_values(vectors, modality, 0)
-    gallery, queries = (images, captions) if task.protocol.direction == "t2i" else (captions, images)
-    yield from score_blocks(queries, gallery, resources=resources)
+    """The scores of a task, queries in rows, from the vectors of all images and captions in corpus order."""
+    queries, items = (matrix_of(space, images, captions)[:] for space in (task.query_space, task.item_space))
+    sides = (queries, items) if reading_of(task) == TRANSPOSED else (items, queries)
+    check_vectors(*sides, [task])
+    for space, vectors in ((task.query_space, queries), (task.item_space, items)):
+        if space.ords is None:
+            check_values(vectors, space.modality, range(len(vectors)))
+    yield from score_blocks(queries, items, resources=resources)
 
 
 def _copied(rows: ScoreRows) -> ScoreRows:
@@ -279,8 +259,8 @@ def _copied(rows: ScoreRows) -> ScoreRows:
 
 
 def score_blocks(
-    queries: NDArray[np.float32],
-    gallery: NDArray[np.float32],
+    queries: VectorRows,
+    gallery: VectorRows,
     *,
     resources: Resources = ON_CPU,
     then: Callable[[ScoreRows], Any] = _copied,
@@ -298,7 +278,7 @@ def score_blocks(
         return then(rows)
 
     with full_float32(), one_thread_each(device) as each:
-        of_queries, of_items = (on_device(vectors, 0, device, shape.columns) for vectors in (queries, gallery))
+        of_queries, of_items = (on_device(vectors[:], 0, device, shape.columns) for vectors in (queries, gallery))
         yield from each(computed, _products(of_queries, [of_items], shape, resources.budget // BUDGET_SHARE))
 
 
@@ -324,7 +304,7 @@ def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) ->
     return min(n_images, images), captions
 
 
-def _ranked(blocks: Iterable[_Block], ranker: Ranker, device: str) -> Iterator[int]:
+def _ranked(blocks: Iterable[_Block], ranker: Ranker, reading: str, device: str) -> Iterator[int]:
     """Ranks all blocks and yields the number of rows of each that is done, in this thread.
 
     On a CPU, every thread computes a block and ranks it while it is in its caches.
@@ -333,7 +313,7 @@ def _ranked(blocks: Iterable[_Block], ranker: Ranker, device: str) -> Iterator[i
     def rank(block: _Block) -> int:
         with torch.inference_mode():  # a mode of the thread, not of the process
             for rows in block():
-                ranker.add(rows)
+                ranker.add(rows, reading)
         return len(rows.scores)
 
     with one_thread_each(device) as each:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.store.vectors import Ragged
 from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.apart import apart_rows, score_apart, sides_of
-from capim.tasks.ranking.cosine import VectorRows, dense_choices, dense_part, dense_score_rows, score_dense
-from capim.tasks.ranking.languages import Part, Score, of_part, score_parts, scorings
-from capim.tasks.ranking.layout import CorpusLayout, layout_of
+from capim.tasks.ranking.cosine import dense_choices, dense_part, dense_score_rows, score_dense
+from capim.tasks.ranking.languages import Part, ScoredPart, compared, part_of, reference_part, with_references
+from capim.tasks.ranking.layout import CorpusLayout, IndexSpace, layout_of
 from capim.tasks.ranking.maxsim import choices_of, maxsim_part, maxsim_score_rows, score_maxsim
-from capim.tasks.ranking.maxsim_products import Blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks
-from capim.tasks.ranking.ranker import BidirectionalRanker, PartOutcomes
+from capim.tasks.ranking.ranker import PartOutcomes, Ranker
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import RetrievalTask, ScoringTask
+from capim.tasks.ranking.vectors import Blocks, VectorRows, blocks_of, matrix_of
 
 MIXED = "images and captions must both be matrices (single), or both functions that yield blocks"
 
@@ -55,15 +54,11 @@ def evaluate(
         ValueError: Embeddings that cannot be scored: their number, dimensions or values; an orientation for a
             single-vector encoder.
     """
-    tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
-    score_with: Callable[..., dict[str, Outcomes]] = score_maxsim if _is_late(images, captions, tasks) else score_dense
-    n_parts = len(_by_language(layout, _searches(tasks)))
-
-    def score(_part: Part, vectors: VectorRows | Blocks, of_part: Sequence[RetrievalTask]) -> dict[str, Outcomes]:
-        how: Any = {"resources": resources, "advance": lambda share: advance(share / n_parts)}
-        return score_with(images, vectors, of_part, **how)
-
-    return _all_outcomes(layout, tasks, images, captions, score, resources)
+    scoring = _Scoring.of(corpus, protocols, images, captions, resources)
+    score: Any = score_maxsim if scoring.is_late else score_dense
+    share = 1 / max(1, len(scoring.groups))
+    how: Any = {"resources": resources, "advance": lambda done: advance(done * share)}
+    return scoring.outcomes(lambda matrices, tasks: score(*matrices, tasks, **how))
 
 
 def evaluate_part(
@@ -75,14 +70,19 @@ def evaluate_part(
     captions: VectorRows | Blocks,
     resources: Resources = ON_CPU,
 ) -> dict[str, PartOutcomes]:
-    """What a part of the images (ords) contributes to the retrieval protocols; other arguments as for `evaluate`."""
-    tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
-    score: Any = maxsim_part if _is_late(images, captions, tasks) else dense_part
+    """What a part of the images (ords) contributes to the retrieval protocols; other arguments as for `evaluate`.
+
+    Of tasks that do not search, or ask, all images it is an equal share of the columns of their scores.
+    """
+    scoring = _Scoring.of(corpus, protocols, images, captions, resources)
+    score: Any = maxsim_part if scoring.is_late else dense_part
     found: dict[str, PartOutcomes] = {}
-    for language, of_language in _by_language(layout, _searches(tasks)).items():
-        if of_language:
-            vectors = of_part(captions, layout.parts[language]) if any(language) else captions
-            found |= score(images, vectors, of_language, part, resources=resources).part()
+    for spaces, tasks in scoring.groups.items():
+        n_images, ords = len(corpus.images), spaces[1].ords
+        n = n_images if ords is None else len(ords)
+        columns = range(part.start * n // n_images, part.stop * n // n_images)
+        ranker = score(*scoring.matrices(spaces), tasks, columns, resources=resources) if columns else Ranker(tasks)
+        found |= ranker.parts
     return found
 
 
@@ -93,42 +93,92 @@ def evaluate_merged(
     *,
     images: VectorRows | Blocks,
     captions: VectorRows | Blocks,
-    device: str = "cpu",
+    resources: Resources = ON_CPU,
 ) -> dict[str, Outcomes]:
     """The outcomes that :func:`evaluate` gives, from :func:`evaluate_part` of all images, in any order."""
-    tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
-    _is_late(images, captions, tasks)
-    merged = {part: BidirectionalRanker(some) for part, some in _by_language(layout, _searches(tasks)).items()}
+    scoring = _Scoring.of(corpus, protocols, images, captions, resources)
+    merged = Ranker([task for tasks in scoring.groups.values() for task in tasks])
     for part in parts:
-        for each in merged.values():
-            each.merge(part)
-    return _all_outcomes(
-        layout, tasks, images, captions, lambda part, *_: merged[part].outcomes(), Resources(device=device)
-    )
+        merged.merge(part)
+    found = merged.outcomes()
+    return scoring.outcomes(lambda _, tasks: {task.protocol.id: found[task.protocol.id] for task in tasks})
 
 
-def _all_outcomes(
-    layout: CorpusLayout,
-    tasks: Sequence[ScoringTask],
-    images: VectorRows | Blocks,
-    captions: VectorRows | Blocks,
-    score: Score,
-    resources: Resources,
-) -> dict[str, Outcomes]:
-    """Outcomes of every task, in their order; ``score`` is for those of :func:`_searches`."""
-    searches = _searches(tasks)
-    if len(layout.parts) > 1:
-        rows = images if callable(images) else images[:]
-        outcomes = score_parts(layout, searches, rows, captions, score, resources.device)
-    else:
-        outcomes = score(("", ""), captions, searches)
+Spaces: TypeAlias = tuple[IndexSpace, IndexSpace]  # of the rows and of the columns of scores
+Matrices: TypeAlias = tuple[Any, Any]  # the vectors of the columns and of the rows
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    """The tasks of some protocols, and the vectors that they are scored by.
+
+    Attributes:
+        tasks: Of the protocols, in their order.
+        groups: The searches, and those of the reference language that they are compared with, by their index spaces.
+    """
+
+    layout: CorpusLayout
+    tasks: Sequence[ScoringTask]
+    groups: Mapping[Spaces, Sequence[RetrievalTask]]
+    images: VectorRows | Blocks
+    captions: VectorRows | Blocks
+    device: str
+
+    @classmethod
+    def of(
+        cls,
+        corpus: Corpus,
+        protocols: Iterable[Protocol],
+        images: VectorRows | Blocks,
+        captions: VectorRows | Blocks,
+        resources: Resources,
+    ) -> _Scoring:
+        tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
+        if not _is_late(images, captions, tasks) and layout.part_spaces:
+            images = images[:]  # type: ignore[index]  # not late: a matrix
+        groups: dict[Spaces, list[RetrievalTask]] = {}
+        for task in with_references(layout, [task for task in tasks if isinstance(task, RetrievalTask)]):
+            groups.setdefault(task.spaces, []).append(task)
+        return cls(layout, tasks, groups, images, captions, resources.device)
+
+    @property
+    def is_late(self) -> bool:
+        """True for multi-vectors."""
+        return callable(self.images)
+
+    def matrices(self, spaces: Spaces) -> Matrices:
+        """The vectors of the columns and of the rows."""
+        rows, columns = (_vectors_of(space, self.images, self.captions) for space in spaces)
+        return columns, rows
+
+    def outcomes(
+        self, score: Callable[[Matrices, Sequence[RetrievalTask]], dict[str, Outcomes]]
+    ) -> dict[str, Outcomes]:
+        """Outcomes of every task, in their order; ``score`` gives those of the searches of one group."""
+        found: dict[str, Outcomes] = {}
+        references: dict[Part, ScoredPart] = {}
+        for spaces, tasks in self.groups.items():
+            columns, rows = self.matrices(spaces)
+            scored = ScoredPart(rows, score((columns, rows), tasks))
+            part = part_of(self.layout, tasks[0])
+            if part is not None and part == reference_part(self.layout, part):
+                references[part] = scored
+            for task in tasks:
+                found[task.protocol.id] = compared(self.layout, task, scored, references, columns, self.device)
+        if callable(self.images) and callable(self.captions):
+            found |= choices_of(self.images, self.captions, self.tasks, device=self.device)
+        elif not (callable(self.images) or callable(self.captions)):
+            found |= dense_choices(self.images, self.captions, self.tasks)
+        return {task.protocol.id: found[task.protocol.id] for task in self.tasks}
+
+
+def _vectors_of(space: IndexSpace, images: VectorRows | Blocks, captions: VectorRows | Blocks) -> VectorRows | Blocks:
+    """The vectors of an index space, as they are given: in matrices, or in blocks of multi-vectors."""
     if callable(images) and callable(captions):
-        outcomes |= choices_of(images, captions, tasks, device=resources.device)
-    elif not (callable(images) or callable(captions)):
-        outcomes |= dense_choices(images, captions, tasks)
-        apart = [task for task in tasks if isinstance(task, RetrievalTask) and task.is_apart]
-        outcomes |= score_apart(apart, images, captions, resources=resources)
-    return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
+        return blocks_of(space, images, captions)
+    if callable(images) or callable(captions):
+        raise TypeError(MIXED)
+    return matrix_of(space, images, captions)
 
 
 def _is_late(images: VectorRows | Blocks, captions: VectorRows | Blocks, tasks: Sequence[ScoringTask]) -> bool:
@@ -136,7 +186,8 @@ def _is_late(images: VectorRows | Blocks, captions: VectorRows | Blocks, tasks: 
     if callable(images) != callable(captions):
         raise TypeError(MIXED)
     if callable(images):
-        wrong = [task.protocol.id for task in tasks if isinstance(task, RetrievalTask) and task.is_apart]
+        searches = [task for task in tasks if isinstance(task, RetrievalTask)]
+        wrong = [task.protocol.id for task in searches if task.needs_one_vector]
         needed = "an encoder with one vector per item has classes of several prompts"
     else:
         wrong = [task.protocol.id for task in tasks if task.protocol.orientation]
@@ -144,16 +195,6 @@ def _is_late(images: VectorRows | Blocks, captions: VectorRows | Blocks, tasks: 
     if wrong:
         raise ValueError(f"{', '.join(wrong)}: only {needed}")
     return callable(images)
-
-
-def _by_language(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> Mapping[Part, Sequence[RetrievalTask]]:
-    """The tasks that are scored together: those of each language and translator, or all where there is one."""
-    return scorings(layout, tasks) if len(layout.parts) > 1 else {("", ""): tasks}
-
-
-def _searches(tasks: Iterable[ScoringTask]) -> list[RetrievalTask]:
-    """The searches of captions and images by each other, as they are stored."""
-    return [task for task in tasks if isinstance(task, RetrievalTask) and not task.is_apart]
 
 
 class ScoreBlock(NamedTuple):
@@ -183,33 +224,29 @@ def score_blocks(
     Arguments as for :func:`tasks.ranking.evaluate.evaluate`: matrices of a single-vector encoder, or functions that
     yield the multi-vectors of a late-interaction encoder.
     """
-    corpus_queries, ords_of_items = task.queries, None
     if callable(images) and callable(captions):
         _is_late(images, captions, [task])
-        task, of_captions = task.with_own_captions()
-        if task.protocol.sides[1] == "caption":
-            ords_of_items = of_captions
-        rows_of_scores = maxsim_score_rows(images, captions, task, of_captions, resources=resources)
+        task = task.with_own_rows()
+        rows, columns = (blocks_of(space, images, captions) for space in task.spaces)
+        rows_of_scores = maxsim_score_rows(columns, rows, task, resources=resources)
     elif callable(images) or callable(captions):
         raise TypeError(MIXED)
-    elif task.is_apart:
-        sides = sides_of(task, images, captions)
-        task, ords_of_items = sides.task, sides.ords
-        rows_of_scores = apart_rows(sides, resources)
     else:
-        rows_of_scores = dense_score_rows(images[:], captions[:], task, resources=resources)
+        rows_of_scores = dense_score_rows(images, captions, task, resources=resources)
     for start, scores, _ in rows_of_scores:
         table = scores.cpu().numpy()
         inside = np.flatnonzero((task.queries >= start) & (task.queries < start + len(table)))
         for number in np.unique(task.gallery_of[inside]):
-            rows = inside[task.gallery_of[inside] == number]
-            gallery, queries = task.galleries[number], task.queries[rows]
-            relevant = np.zeros((len(rows), len(gallery)), dtype=np.bool_)
-            for marks, row in zip(relevant, rows, strict=True):
-                marks[np.searchsorted(gallery, task.relevant[task.offsets[row] : task.offsets[row + 1]])] = True
-            block_scores = table[queries - start][:, gallery]
-            items = gallery if ords_of_items is None else ords_of_items[gallery]
-            yield ScoreBlock(task.protocol, rows, block_scores, relevant, corpus_queries[rows], items)
+            positions, gallery = inside[task.gallery_of[inside] == number], task.galleries[number]
+            of_gallery = table[task.queries[positions] - start][:, gallery]
+            if task.excluded is not None:
+                query, item = task.excluded[np.isin(task.excluded[:, 0], positions)].T
+                of_gallery[np.searchsorted(positions, query), np.searchsorted(gallery, item)] = -np.inf
+            relevant = np.zeros(of_gallery.shape, dtype=np.bool_)
+            for marks, query in zip(relevant, positions, strict=True):
+                marks[np.searchsorted(gallery, task.relevant[task.offsets[query] : task.offsets[query + 1]])] = True
+            ords = task.query_ords[positions], task.item_space.ords_of(gallery)
+            yield ScoreBlock(task.protocol, positions, of_gallery, relevant, *ords)
 
 
 TIMES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -243,14 +280,14 @@ def by_gallery_size(
     rows = _VectorsOfSides([own, *distractors], np.random.default_rng(seed).permutation(total - own.n))
     added = np.arange(own.n, total, dtype=np.int32)
     whole = replace(task, galleries=tuple(np.concatenate([items, added]) for items in task.galleries))
-    merged = BidirectionalRanker([whole])
+    merged = Ranker([whole])
     ends = [own.n * times for times in TIMES if own.n * times < total]
     for start, end in zip([0, *ends], [*ends, total], strict=True):
         if callable(captions):
             part = maxsim_part(rows.blocks, captions, [whole], range(start, end), resources=resources)
         else:
             part = dense_part(rows, captions, [whole], range(start, end), resources=resources)
-        merged.merge(part.part())
+        merged.merge(part.parts)
         [outcomes] = deepcopy(merged.outcomes()).values()  # its lists are those that the next images are merged into
         yield end - own.n, replace(outcomes, n_gallery=(outcomes.n_gallery - (total - end)).astype(np.int32))
 

@@ -23,14 +23,13 @@ from capim.store.vectors import Ragged
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.best_lists import TieSpan, tie_spans_among_all, tie_spans_of
-from capim.tasks.ranking.cosine import VectorRows
-from capim.tasks.ranking.layout import CorpusLayout
+from capim.tasks.ranking.layout import CorpusLayout, IndexSpace
 from capim.tasks.ranking.maxsim import scores_of_pairs
-from capim.tasks.ranking.maxsim_products import Blocks, gather
+from capim.tasks.ranking.maxsim_products import gather
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import way_of
 from capim.tasks.ranking.resources import one_thread_each
 from capim.tasks.ranking.tasks import RetrievalTask, own_items
+from capim.tasks.ranking.vectors import Blocks, VectorRows
 
 DEPTH = 20
 TEMPERATURE = 100.0
@@ -102,10 +101,10 @@ class LateDirection:
 Side: TypeAlias = ScoredDirection | LateDirection
 
 
-def with_consistency(
+def consistency(
     task: RetrievalTask, own: Side, reference: Side, *, query_of: NDArray[np.int64], item_of: NDArray[np.int32]
-) -> Outcomes:
-    """The outcomes of ``own`` with both measures filled in: expected values, equal scores in random order.
+) -> NDArray[np.float64]:
+    """Both measures of every query, shape ``(2, n_queries)``: expected values, equal scores in random order.
 
     Args:
         own: One language; lists of at least 20 items, or of the whole gallery.
@@ -143,7 +142,7 @@ def with_consistency(
             of_own, of_reference = own.exact(len(item_of)), reference.exact(len(item_of))
             found = each(from_all_scores, range(0, len(cut_off), _FULL_ROWS_PER_PASS))
             both[:, cut_off] = np.concatenate(list(found)).T
-    return replace(outcomes, reference_ndcg=both[0], reference_rbo=both[1])
+    return both
 
 
 class Lists(NamedTuple):
@@ -315,7 +314,7 @@ def _overlap(shared: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.minimum(values, 1.0)  # equal lists sum to 1 and a rounding error
 
 
-# --- Corpora in several languages: one part (language and translator) is in memory at a time.
+# --- Corpora in several languages: the captions of one part (language and translator) are in memory at a time.
 
 
 Part: TypeAlias = tuple[str, str]
@@ -323,136 +322,75 @@ Part: TypeAlias = tuple[str, str]
 log = logging.getLogger(__name__)
 
 
-class _Reference(NamedTuple):
-    """The reference part, scored in both directions; captions by their position in the part."""
+class ScoredPart(NamedTuple):
+    """The captions of a part, and the outcomes of its tasks by protocol id."""
 
-    part: Part
-    vectors: VectorRows | Blocks
-    keys: NDArray[np.int64]
+    captions: VectorRows | Blocks
     outcomes: Mapping[str, Outcomes]
 
 
-Score: TypeAlias = Callable[[Part, VectorRows | Blocks, Sequence[RetrievalTask]], dict[str, Outcomes]]
+def part_of(layout: CorpusLayout, task: RetrievalTask) -> Part | None:
+    """The part of a task's captions, where the corpus has several."""
+    return next((part for part, space in layout.part_spaces.items() if space in task.spaces), None)
 
 
-def scorings(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part, list[RetrievalTask]]:
-    """What is scored of each part: its tasks, and of a part that others are compared with both directions.
-
-    Captions are named by their position in the part. A task with the queries and the gallery of one of both directions
-    is left out: its outcomes are the same.
-    """
-    found: dict[Part, list[RetrievalTask]] = {}
-    for part, of_part in _by_part(layout, tasks).items():
-        reference = _reference_part(layout, part)
-        if reference is not None and reference not in found:
-            found[reference] = _both_directions(layout, reference)
-        both = found.get(part, [])
-        found[part] = both + [task for task in of_part if not any(_is_same(task, one) for one in both)]
-    return found
-
-
-def score_parts(
-    layout: CorpusLayout,
-    tasks: Sequence[RetrievalTask],
-    images: VectorRows | Blocks,
-    captions: VectorRows | Blocks,
-    score: Score,
-    device: str,
-) -> dict[str, Outcomes]:
-    """Outcomes of tasks that each stay within one part, with consistency with the reference language.
-
-    The reference of a part is the reference language by the same translator, else by people. Where the corpus has
-    neither, or a caption has no counterpart, the two measures stay empty and a warning says so. The captions of a task
-    belong to one part. ``score`` gives the outcomes of a part's :func:`scorings` from the vectors of its captions.
-    """
-    todo, by_part = scorings(layout, tasks), _by_part(layout, tasks)
-    by_reference: dict[Part | None, list[Part]] = {}
-    for part in by_part:
-        by_reference.setdefault(_reference_part(layout, part), []).append(part)
-    outcomes: dict[str, Outcomes] = {}
-    for reference_part, parts in by_reference.items():
-        reference = None
-        if reference_part is None:
-            log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
-        else:
-            vectors = of_part(captions, layout.parts[reference_part])
-            scored = score(reference_part, vectors, todo[reference_part])
-            reference = _Reference(reference_part, vectors, _keys(layout, reference_part), scored)
-        for part in sorted(parts, key=lambda part: part != reference_part):  # the reference is scored already
-            if part != reference_part:
-                vectors = of_part(captions, layout.parts[part])
-                scored = score(part, vectors, todo[part])
-            for task in by_part[part]:
-                found = scored.get(task.protocol.id)
-                if found is None:
-                    found = replace(scored[_id_of_all(task, part)], protocol=task.protocol)
-                if part == reference_part:  # agrees with itself by definition, whatever ties there are
-                    found = replace(found, reference_ndcg=np.ones(len(found)), reference_rbo=np.ones(len(found)))
-                elif reference is not None:
-                    found = _compared(found, reference, task, images, vectors, layout, _keys(layout, part), device)
-                outcomes[task.protocol.id] = _restored(found, layout.parts[part])
-    return outcomes
-
-
-def _by_part(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> dict[Part, list[RetrievalTask]]:
-    """The tasks of each part, with captions named by their position in it."""
-    found: dict[Part, list[RetrievalTask]] = {}
-    for task in tasks:
-        part = _part_of(layout, task)
-        found.setdefault(part, []).append(_localised(task, layout.parts[part]))
-    return found
-
-
-def _part_of(layout: CorpusLayout, task: RetrievalTask) -> Part:
-    """The part of a task's captions."""
-    caption = (task.queries if task.protocol.direction == "t2i" else task.galleries[0])[0]
-    return next(part for part, ords in layout.parts.items() if caption in ords)
-
-
-def _reference_part(layout: CorpusLayout, part: Part) -> Part | None:
+def reference_part(layout: CorpusLayout, part: Part) -> Part | None:
     """The part of the reference language to compare with: by the same translator, else by people, else none."""
     language = layout.corpus.languages_reference
     return next((p for p in ((language, part[1]), (language, "human")) if p in layout.parts), None)
 
 
-def _both_directions(layout: CorpusLayout, part: Part) -> list[RetrievalTask]:
-    """All captions of a part search all images, and the other way round."""
-    name = "/".join(part)
-    protocols = Protocol(f"all t2i/{name}", "t2i", "retrieval"), Protocol(f"all i2t/{name}", "i2t", "retrieval")
-    return [_localised(own_items(layout, each, part=part), layout.parts[part]) for each in protocols]
+def with_references(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> list[RetrievalTask]:
+    """The tasks, after both directions of every part that they are compared with."""
+    own = {task.protocol.id: task for task in tasks}
+    parts = dict.fromkeys(part for task in tasks if (part := part_of(layout, task)) is not None)
+    references: dict[str, RetrievalTask] = {}
+    for part in dict.fromkeys(reference_part(layout, part) for part in parts):
+        if part is None:
+            log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
+            continue
+        for direction in ("t2i", "i2t"):
+            protocol = _of_part(direction, part)
+            references[protocol.id] = own.get(protocol.id) or own_items(layout, protocol, part=part)
+    return [*(references | own).values()]
 
 
-def _id_of_all(task: RetrievalTask, part: Part) -> str:
-    """The protocol of :func:`_both_directions` that has the direction of a task."""
-    return f"all {task.protocol.direction}/{'/'.join(part)}"
+def _of_part(direction: str, part: Part) -> Protocol:
+    """The protocol of all captions of a part in one direction."""
+    return Protocol.of(f"{direction}/{'/'.join(part)}")
 
 
-def _is_same(task: RetrievalTask, other: RetrievalTask) -> bool:
-    """True if two tasks of a part have the same way of scoring, queries and gallery, which is one."""
-    same_gallery = len(task.galleries) == 1 and np.array_equal(task.galleries[0], other.galleries[0])
-    return same_gallery and way_of(task) == way_of(other) and np.array_equal(task.query_ids, other.query_ids)
-
-
-def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:
-    """The image and ordinal of every caption of a part as one number: equal for translations of one caption."""
-    ords = layout.parts[part]
-    return layout.caption_images[ords].astype(np.int64) * (int(layout.ordinals.max()) + 1) + layout.ordinals[ords]
-
-
-def _compared(
-    outcomes: Outcomes,
-    reference: _Reference,
-    task: RetrievalTask,
-    images: VectorRows | Blocks,
-    captions: VectorRows | Blocks,
+def compared(
     layout: CorpusLayout,
-    keys: NDArray[np.int64],
+    task: RetrievalTask,
+    scored: ScoredPart,
+    references: Mapping[Part, ScoredPart],
+    images: VectorRows | Blocks,
     device: str,
 ) -> Outcomes:
-    """Outcomes with consistency measures, if every caption of the part has a counterpart in the reference."""
+    """The outcomes of a task of a part with the consistency with the reference language.
+
+    The reference of a part is the reference language by the same translator, else by people. Where the corpus has
+    neither, or a caption has no counterpart, the two measures stay empty and a warning says so.
+    """
+    outcomes, part = scored.outcomes[task.protocol.id], part_of(layout, task)
+    theirs = None if part is None else reference_part(layout, part)
+    if part is None or theirs is None:
+        return outcomes
+    if part == theirs:  # agrees with itself by definition, whatever ties there are
+        return replace(outcomes, reference_ndcg=np.ones(len(outcomes)), reference_rbo=np.ones(len(outcomes)))
+    keys, their_keys = _keys(layout, part), _keys(layout, theirs)
+    order = np.argsort(their_keys, kind="stable")
+    place = np.searchsorted(their_keys[order], keys).clip(max=len(order) - 1)
+    counterpart = order[place]
+    if len(keys) != len(order) or (their_keys[counterpart] != keys).any():
+        log.warning("no consistency figures for %s: its captions are not those of the reference", outcomes.protocol.id)
+        return outcomes
     to_images = task.protocol.direction == "t2i"
 
-    def side(of: Outcomes, captions: VectorRows | Blocks) -> Side:
+    def side(of: Outcomes, part: Part, captions: VectorRows | Blocks) -> Side:
+        space = layout.part_spaces[part]
+        of = _in_rows(of, space)
         if callable(images) and callable(captions):
             counts = (tokens := gather(captions())).counts
             scale = counts[of.query_ords].astype(np.float64) if to_images else np.full(len(of), counts.mean())
@@ -460,43 +398,23 @@ def _compared(
         sides: tuple[Any, Any] = (captions, images) if to_images else (images, captions)
         return ScoredDirection(of, sides[0][of.query_ords], sides[1])
 
-    order = np.argsort(reference.keys, kind="stable")
-    place = np.searchsorted(reference.keys[order], keys).clip(max=len(order) - 1)
-    counterpart = order[place]
-    if len(keys) != len(order) or (reference.keys[counterpart] != keys).any():
-        log.warning("no consistency figures for %s: its captions are not those of the reference", outcomes.protocol.id)
-        return outcomes
-    of_reference = reference.outcomes[_id_of_all(task, reference.part)]
-    both = side(outcomes, captions), side(of_reference, reference.vectors)
-    query_of = np.searchsorted(of_reference.query_ords, counterpart[task.queries] if to_images else task.queries)
-    item_of = np.arange(layout.n_images) if to_images else counterpart
-    return with_consistency(task, *both, query_of=query_of, item_of=item_of.astype(np.int32))
+    reference = references[theirs]
+    of_reference = reference.outcomes[_of_part(task.protocol.direction, theirs).id]
+    own, other = side(outcomes, part, scored.captions), side(of_reference, theirs, reference.captions)
+    query_of = np.searchsorted(other.outcomes.query_ords, counterpart[task.queries] if to_images else task.queries)
+    item_of = (np.arange(layout.n_images) if to_images else counterpart).astype(np.int32)
+    ndcg, rbo = consistency(task, own, other, query_of=query_of, item_of=item_of)
+    return replace(outcomes, reference_ndcg=ndcg, reference_rbo=rbo)
 
 
-def of_part(captions: VectorRows | Blocks, ords: NDArray[np.int32]) -> VectorRows | Blocks:
-    """The vectors of some captions, numbered from 0; ``ords`` ascend."""
-    if not callable(captions):
-        return captions[ords]
-    return lambda some=slice(None): (
-        replace(block, ords=np.searchsorted(ords, block.ords).astype(np.int32)) for block in captions(ords[some])
-    )
-
-
-def _localised(task: RetrievalTask, ords: NDArray[np.int32]) -> RetrievalTask:
-    """The same task with captions named by their position among ``ords``."""
-
-    def local(captions: NDArray[np.int32]) -> NDArray[np.int32]:
-        return np.searchsorted(ords, captions).astype(np.int32)
-
-    if task.protocol.direction == "t2i":
-        return replace(task, queries=local(task.queries))
-    return replace(task, galleries=tuple(map(local, task.galleries)), relevant=local(task.relevant))
-
-
-def _restored(outcomes: Outcomes, ords: NDArray[np.int32]) -> Outcomes:
-    """Outcomes of a localised task with corpus ords again."""
+def _in_rows(outcomes: Outcomes, captions: IndexSpace) -> Outcomes:
+    """Outcomes with captions named by their rows in an index space."""
     if outcomes.protocol.direction == "t2i":
-        return replace(outcomes, query_ords=ords[outcomes.query_ords])
-    if outcomes.top_ords is None:
-        return outcomes
-    return replace(outcomes, top_ords=np.where(outcomes.top_ords < 0, -1, ords[outcomes.top_ords]).astype(np.int32))
+        return replace(outcomes, query_ords=captions.rows_of(outcomes.query_ords))
+    return replace(outcomes, top_ords=None if outcomes.top_ords is None else captions.rows_of(outcomes.top_ords))
+
+
+def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:
+    """The image and ordinal of every caption of a part as one number: equal for translations of one caption."""
+    ords = layout.parts[part]
+    return layout.caption_images[ords].astype(np.int64) * (int(layout.ordinals.max()) + 1) + layout.ordinals[ords]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeVar, cast
@@ -14,14 +14,48 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.schema import LABEL
-from capim.store.types import Corpus
+from capim.store.types import Corpus, Modality
 from capim.tasks.corpora.images.source import photograph_key
 from capim.tasks.corpora.subset import first_linked
-from capim.tasks.protocols import Protocol
-from capim.tasks.statistics.clusters import SamplingFrame
 
 T = TypeVar("T")
 FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
+
+
+@dataclass(frozen=True, eq=False)
+class IndexSpace:
+    """What the numbers of queries, or of the items of galleries, stand for: the rows of a matrix of vectors.
+
+    Attributes:
+        modality: The kind of the items.
+        ords: int32: the ord in the corpus of each row, of classes that of the first prompt. None: the rows are all
+            items of this kind, in corpus order.
+        prompts: For each row int32 ords of captions: its vector is their normalised mean. None: rows are single items.
+        references: int32: for each row the ord of an image that is added to the caption. None: nothing is added.
+        text_weight: The weight of the caption in ``text_weight * caption + (1 - text_weight) * reference``, 0..1.
+    """
+
+    modality: Modality
+    ords: NDArray[np.int32] | None = None
+    prompts: Sequence[NDArray[np.int32]] | None = None
+    references: NDArray[np.int32] | None = None
+    text_weight: float = 0.5
+
+    @property
+    def is_made(self) -> bool:
+        """True if the vectors are made from several stored ones."""
+        return self.prompts is not None or self.references is not None
+
+    def ords_of(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the ords in the corpus of some rows."""
+        return rows if self.ords is None else self.ords[rows]
+
+    def rows_of(self, ords: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the rows of some items, by their ords in the corpus; the ords of the space ascend."""
+        return ords if self.ords is None else np.searchsorted(self.ords, ords).astype(np.int32)
+
+
+ALL_IMAGES, ALL_CAPTIONS = IndexSpace("image"), IndexSpace("caption")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,6 +97,19 @@ class CorpusLayout:
     def labels(self) -> pa.Table:
         """The rows of the corpus' relevance that give an image (the query) a class (the item); none without labels."""
         return self.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
+
+    @cached_property
+    def part_spaces(self) -> Mapping[tuple[str, str], IndexSpace]:
+        """The captions of each part as an index space, where there are several parts; else nothing."""
+        parts = self.parts.items() if len(self.parts) > 1 else ()
+        return {part: IndexSpace("caption", ords) for part, ords in parts}
+
+    def space_of(self, modality: Modality, ords: NDArray[np.int32]) -> IndexSpace:
+        """Return the index space of some items: of captions that of their part, else all items of the modality."""
+        if modality == "image":
+            return ALL_IMAGES
+        parts = (part for part in self.part_spaces if len(ords) and ords[0] in self.parts[part])
+        return next((self.part_spaces[part] for part in parts), ALL_CAPTIONS)
 
     @cached_property
     def captions(self) -> NDArray[np.int32]:
@@ -142,49 +189,6 @@ def _int32(values: pa.ChunkedArray | pa.Array) -> NDArray[np.int32]:
 def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
     encoded = column.combine_chunks().dictionary_encode()
     return cast("list[str]", encoded.dictionary.to_pylist()), _int32(encoded.indices)
-
-
-def drawn_clusters(corpus: Corpus, protocol: Protocol) -> SamplingFrame:
-    """The clusters that are resampled: photographs, queries (judged documents) or quadruples, by what outcomes name."""
-    if protocol.kind == "judged":
-        return len(corpus.captions)
-    if protocol.metrics:  # few images ask
-        from capim.tasks.ranking.protocols import build_task
-
-        return _photographs_among(corpus, np.unique(build_task(corpus, protocol).clusters))
-    if protocol.direction == "quadruples":
-        return len(corpus.quadruples)
-    every = np.arange(len(corpus.images))
-    return _photographs_among(corpus, every) if protocol.direction == "pairs" else drawn_images(corpus)
-
-
-def drawn_images(corpus: Corpus) -> SamplingFrame:
-    """The photographs of images that queries can belong to: those with a caption, and those that a ground truth asks.
-
-    Other images are only searched: ten million of them beside COCO's 5,000 must not be drawn 10,000 times.
-    """
-    asked = corpus.relevance.filter(pc.field("direction") == "i2t")["query_id"]
-    described = pc.unique(pa.chunked_array([*corpus.captions["image_id"].chunks, *asked.chunks], pa.string()))
-    drawn = pc.index_in(described, value_set=corpus.images["id"].combine_chunks()).drop_null().to_numpy()
-    return _photographs_among(corpus, np.sort(drawn) if len(drawn) else np.arange(len(corpus.images)))
-
-
-def _photographs_among(corpus: Corpus, drawn: NDArray[np.integer]) -> SamplingFrame:
-    """The number of the photograph that each image shows, among those of some images, whose ords ascend."""
-    shown = corpus.images.select(["key", "sha"]).take(drawn)
-    unit = np.unique(same_photographs(shown), return_inverse=True)[1] if _repeats(shown) else np.arange(len(drawn))
-    if len(drawn) == len(corpus.images) == unit.max(initial=-1) + 1:
-        return len(drawn)
-    frame = np.full(int(drawn.max()) + 1, -1, dtype=np.int64)
-    frame[drawn] = unit
-    return frame
-
-
-def _repeats(images: pa.Table) -> bool:
-    """Whether some of the images may show one photograph; by Arrow, as this is asked for every figure."""
-    columns = images["key"], images["sha"].drop_null()
-    distinct = all(len(pc.unique(column)) == len(column) for column in columns)
-    return not distinct or bool(pc.any(pc.match_substring(images["key"], "@")).as_py())  # perhaps boxes
 
 
 def same_photographs(images: pa.Table) -> NDArray[np.int32]:

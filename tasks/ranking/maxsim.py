@@ -22,9 +22,9 @@ from capim.store.schema import TOP
 from capim.store.sets.search import Index
 from capim.store.vectors import Ragged
 from capim.tasks.encoders.device import full_float32
-from capim.tasks.ranking.cosine import check_ords
+from capim.tasks.protocols import ORIENTATIONS
+from capim.tasks.ranking.cosine import check_counts
 from capim.tasks.ranking.maxsim_products import (
-    Blocks,
     checked,
     gather,
     image_as_query_scores,
@@ -34,9 +34,12 @@ from capim.tasks.ranking.maxsim_products import (
     screened_scores,
 )
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import BidirectionalRanker, ScoreRows, choice_outcomes, rows_of_table, way_of
+from capim.tasks.ranking.ranker import FORWARD, Ranker, ScoreRows, choice_outcomes, reading_of, rows_of_table
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
+from capim.tasks.ranking.vectors import Blocks
+
+PER_TOKEN, IMAGE_AS_QUERY = ORIENTATIONS
 
 
 def score_maxsim(
@@ -48,13 +51,13 @@ def score_maxsim(
     top: int = TOP,
     advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
-    """Outcomes of every task, from multi-vectors in corpus order.
+    """Outcomes of every task, from the multi-vectors of their two index spaces.
 
     Args:
-        images: Called for each pass over images: blocks in corpus order, every ord once; or of the ords that it is
+        images: Called for each pass over images: blocks in the order of the rows, each once; or of the rows that it is
             called with.
         captions: Called for all captions; these are held in memory.
-        tasks: Of one corpus. The protocol of an ``i2t`` task names its orientation.
+        tasks: Of the same two index spaces. The protocol of an ``i2t`` task names its orientation.
         resources: Half of the memory holds the scores of as many images as fit.
         advance: Gets the shares of the scores as they are computed; together 1.
 
@@ -66,8 +69,7 @@ def score_maxsim(
     """
     if not tasks:
         return {}
-    n_images = 1 + max(task.highest_ord("image") for task in tasks)
-    whole = range(n_images)
+    whole = range(max(task.n_needed[1] for task in tasks))
     ranking = maxsim_part(images, captions, tasks, whole, resources=resources, top=top, advance=advance)
     outcomes = ranking.outcomes() | choices_of(images, captions, tasks, device=resources.device)
     return {task.protocol.id: outcomes[task.protocol.id] for task in tasks}
@@ -82,7 +84,7 @@ def maxsim_part(
     resources: Resources = ON_CPU,
     top: int = TOP,
     advance: Advance = ignore,
-) -> BidirectionalRanker:
+) -> Ranker:
     """What a part of the images contributes: they are searched by all captions, and search all captions.
 
     Arguments as for :func:`score_maxsim`; ``part`` has the ords of the images.
@@ -92,23 +94,22 @@ def maxsim_part(
         return lambda done: advance(done * share)
 
     tokens = gather(captions())
-    check_ords(tasks, {"caption": len(tokens)})
-    ranking = BidirectionalRanker(tasks, top=top)
+    check_counts(tasks, len(tokens))
+    ranking = Ranker(tasks, top=top)
     at_once = max(1, resources.budget // 2 // (4 * len(tokens)))
-    whole = len(part) <= at_once and len(part) == 1 + max(task.highest_ord("image") for task in tasks)
+    whole = len(part) <= at_once and len(part) == max(task.n_needed[1] for task in tasks)
     screened = pays(ranking, images, min(len(part), at_once), resources.device)
     with full_float32():
         if screened or not whole:  # captions are all at hand: only what they search has items outside of a window
             pairs = ranking.pairs(part if screened else range(0))
             ranking.set_positive_scores(pairs, scores_of_pairs(images, tokens, pairs, resources.device))
-        by_image = ranking.rankers.get("image-as-query")
-        of_tokens = {way: each for way, each in ranking.rankers.items() if each is not by_image}
         by_token = partial(screened_scores, ranking=ranking) if screened else maxsim_scores
+        of_tokens = [reading for reading in ranking.readings if reading != IMAGE_AS_QUERY]
         scorers = [(by_token, of_tokens)] if of_tokens else []
-        scorers += [(image_as_query_scores, {"image-as-query": by_image})] if by_image else []
+        scorers += [(image_as_query_scores, [IMAGE_AS_QUERY])] if IMAGE_AS_QUERY in ranking.readings else []
         for start in range(part.start, part.stop, at_once):
             window = range(start, min(part.stop, start + at_once))
-            for score, rankers in scorers:
+            for score, readings in scorers:
                 scores = score(
                     images if whole else partial(images, np.arange(window.start, window.stop, dtype=np.int32)),
                     tokens,
@@ -116,19 +117,19 @@ def maxsim_part(
                     resources=resources,
                     advance=part_done(len(window) / len(part) / len(scorers)),
                 )
-                for way, ranker in rankers.items():
-                    for rows in _read(scores, way, tokens, resources, first=start):
-                        ranker.add(rows)
+                for reading in readings:
+                    for rows in _read(scores, reading, tokens, resources, first=start):
+                        ranking.add(rows, reading)
     return ranking
 
 
 def _read(
-    scores: NDArray[np.float32], way: str, captions: Ragged, resources: Resources, *, first: int = 0
+    scores: NDArray[np.float32], reading: str, captions: Ragged, resources: Resources, *, first: int = 0
 ) -> Iterator[ScoreRows]:
-    """The scores of captions (rows) with the images from ``first`` on, read one way (``ranker.way_of``)."""
-    if way == "t2i":
+    """The scores of captions (rows) with the images from ``first`` on, as a task reads them (``reading_of``)."""
+    if reading == FORWARD:
         return rows_of_table(scores, memory_bytes=resources.budget, items_from=first)
-    divisors = captions.counts.astype(np.float32) if way == "transposed-per-token" else None
+    divisors = captions.counts.astype(np.float32) if reading == PER_TOKEN else None
     return rows_of_table(scores.T, divisors, memory_bytes=resources.budget, queries_from=first)
 
 
@@ -140,16 +141,16 @@ def choices_of(
     if not chosen:
         return {}
     tokens = gather(captions())
-    check_ords(chosen, {"caption": len(tokens)})
+    check_counts(chosen, len(tokens))
     outcomes = {}
     for task in chosen:
-        shape = (len(task.queries), task.captions.shape[1], task.images.shape[1])
+        shape = (len(task.query_ords), task.captions.shape[1], task.images.shape[1])
         of_sets = (np.maximum(task.captions, 0)[:, :, None], task.images[:, None, :])
         caption_ords, image_ords = (np.broadcast_to(ords, shape).ravel().astype(np.int64) for ords in of_sets)
         pairs, back = np.unique((caption_ords << 32) | image_ords, return_inverse=True)
         with full_float32():
             found = scores_of_pairs(images, tokens, np.stack([pairs >> 32, pairs & 0xFFFFFFFF], axis=1), device)
-        outcomes[task.protocol.id] = choice_outcomes(task, found[back].reshape(len(task.queries), -1))
+        outcomes[task.protocol.id] = choice_outcomes(task, found[back].reshape(len(task.query_ords), -1))
     return outcomes
 
 
@@ -169,24 +170,15 @@ def scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.integer]
 
 
 def maxsim_score_rows(
-    images: Blocks,
-    captions: Blocks,
-    task: RetrievalTask,
-    caption_ords: NDArray[np.int32],
-    *,
-    resources: Resources = ON_CPU,
+    images: Blocks, captions: Blocks, task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
-    """The scores that a task is ranked by, queries in rows; further arguments and errors as for :func:`score_maxsim`.
-
-    ``task`` and ``caption_ords`` are those of :meth:`RetrievalTask.with_own_captions`: no other caption is scored.
-    """
-    tokens = gather(captions(caption_ords), caption_ords)
-    check_ords([task], {"caption": len(tokens)})
-    way = way_of(task)
-    score = image_as_query_scores if way == "image-as-query" else maxsim_scores
+    """The scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
+    tokens, reading = gather(captions()), reading_of(task)
+    check_counts([task], len(tokens))
+    score = image_as_query_scores if reading == IMAGE_AS_QUERY else maxsim_scores
     with full_float32():
-        scores = score(images, tokens, range(1 + task.highest_ord("image")), resources=resources)
-    return _read(scores, way, tokens, resources)
+        scores = score(images, tokens, range(task.n_needed[1]), resources=resources)
+    return _read(scores, reading, tokens, resources)
 
 
 @contextmanager

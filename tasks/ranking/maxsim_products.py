@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from tempfile import TemporaryFile
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,9 +19,10 @@ from torch import Tensor
 
 from capim.store.vectors import Ragged
 from capim.tasks.ranking.best_lists import kth_score_bound
-from capim.tasks.ranking.ranker import BidirectionalRanker
+from capim.tasks.ranking.ranker import FORWARD, TRANSPOSED, Ranker, reading_of
 from capim.tasks.ranking.resources import DEFAULT_MEMORY_BYTES, ON_CPU, Advance, Resources, ignore, one_thread_each
 from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.ranking.vectors import Blocks
 
 _ALIGNED = 16
 _WIDE = 768, 256  # of more components, MKL sums products of fewer than 192 columns (in some layouts, rows) otherwise
@@ -305,9 +306,9 @@ _BFLOAT16, _FLOAT32 = 2.0**-9, 2.0**-24  # largest relative errors of one roundi
 _CELLS = 1 << 22  # of the table that are looked at together
 
 
-def pays(ranking: BidirectionalRanker, images: Blocks, n_images: int, device: str) -> bool:
+def pays(ranking: Ranker, images: Blocks, n_images: int, device: str) -> bool:
     """Whether screening ``n_images`` at a time is faster than products in float32 alone; the outcomes are the same."""
-    if device != "cpu" or n_images < _LEAST_IMAGES or not ranking.rankers.keys() <= {"t2i", "transposed"}:
+    if device != "cpu" or n_images < _LEAST_IMAGES or not {FORWARD, TRANSPOSED}.issuperset(ranking.readings):
         return False
     capabilities, block = torch.cpu.get_capabilities(), next(iter(images()))
     fast = capabilities.get("avx512_bf16") or capabilities.get("amx_bf16")
@@ -347,17 +348,11 @@ class RoughScores(NamedTuple):
 
 
 def screened_scores(
-    images: Blocks,
-    captions: Ragged,
-    part: range,
-    *,
-    ranking: BidirectionalRanker,
-    resources: Resources,
-    advance: Advance,
+    images: Blocks, captions: Ragged, part: range, *, ranking: Ranker, resources: Resources, advance: Advance
 ) -> NDArray[np.float32]:
     """A table like that of :func:`maxsim_scores`, exact wherever the ranks and lists of ``ranking`` depend on it.
 
-    ``ranking`` has the scores of all relevant pairs (:meth:`BidirectionalRanker.set_positive_scores`).
+    ``ranking`` has the scores of all relevant pairs (:meth:`Ranker.set_positive_scores`).
     """
     table, of_images = rough_scores(images, captions, part, resources=resources, advance=lambda done: advance(done / 2))
     rough = RoughScores(table, np.zeros(table.shape, dtype=np.bool_), _of_captions(captions), of_images)
@@ -390,16 +385,10 @@ def _of_captions(captions: Ragged) -> NDArray[np.float32]:
 
 
 def _choose(
-    rough: RoughScores,
-    task: RetrievalTask,
-    part: range,
-    ranking: BidirectionalRanker,
-    chosen: NDArray[np.bool_],
-    *,
-    leaders: bool,
+    rough: RoughScores, task: RetrievalTask, part: range, ranking: Ranker, chosen: NDArray[np.bool_], *, leaders: bool
 ) -> None:
     """Mark the best pairs of every query, or all that may be level with a relevant item or in a list."""
-    to_images, known = task.protocol.direction == "t2i", ranking.positive_scores[task.protocol.id]
+    to_images, known = reading_of(task) == FORWARD, ranking.positive_scores[task.protocol.id]
     for number, gallery in enumerate(task.galleries):
         items, rows = gallery, np.flatnonzero(task.gallery_of == number)
         if to_images:
@@ -430,9 +419,6 @@ def _runs(rows: NDArray[np.integer], width: int) -> Iterator[NDArray[np.integer]
     step = max(1, _CELLS // max(1, width))
     return (rows[start : start + step] for start in range(0, len(rows) if width else 0, step))
 
-
-# a call yields the blocks of one modality in corpus order: of all items, or of the ords that it gets
-Blocks: TypeAlias = Callable[..., Iterable[Ragged]]
 
 _CHECKED = 1 << 12  # vectors at a time, which stay in a core's caches
 

@@ -19,6 +19,7 @@ from capim.tasks.protocols import I2T_ANY, Protocol
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
 """Attribute -> column of the stored table, where the names differ."""
+_OF_ALL = ("protocol", "evaluation")  # of all queries together
 _RANKS = ("relevant_rank_best", "relevant_rank_worst")
 
 
@@ -71,6 +72,7 @@ class Outcomes:
         reference_ndcg: float64, shape ``(n_queries,)``: nDCG@20 of the list, with gains from the same query in the
             reference language (``tasks.ranking.languages``). None where there is no such query.
         reference_rbo: Rank-biased overlap of the two lists, same shape; None likewise.
+        evaluation: The id that they are stored under, of outcomes that were read from the store.
     """
 
     protocol: Protocol
@@ -97,6 +99,7 @@ class Outcomes:
     relevant_scores: NDArray[np.float32] | None = None
     unjudged: NDArray[np.float64] | None = None
     bpref: NDArray[np.float64] | None = None
+    evaluation: str = ""
 
     def __len__(self) -> int:
         return len(self.query_ords)
@@ -214,7 +217,7 @@ class Outcomes:
 
 def stored_attributes() -> list[tuple[str, str]]:
     """The attributes of outcomes that are stored, and the column of each."""
-    return [(each.name, _COLUMN_OF.get(each.name, each.name)) for each in fields(Outcomes) if each.name != "protocol"]
+    return [(each.name, _COLUMN_OF.get(each.name, each.name)) for each in fields(Outcomes) if each.name not in _OF_ALL]
 
 
 def _values(column: pa.ChunkedArray, name: str) -> NDArray[Any] | None:

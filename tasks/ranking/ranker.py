@@ -11,7 +11,7 @@ where they are not, the columns of the gallery are gathered.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -63,32 +63,47 @@ def rows_of_table(
 # --- What is counted: of every relevant item its score and the items above and tied; of every query its best list.
 
 
-class RelevantScores(NamedTuple):
-    """The score of every relevant item and its competitors: one entry per pair of a query and a relevant item."""
+class PartOutcomes(NamedTuple):
+    """What a part of the gallery adds to the outcomes of one task; parts add up, and can be stored.
+
+    Of every relevant item, in the order of the task: its score, NaN where it is in another part, and the items above
+    and tied. Of every query the best items of the part.
+    """
 
     scores: NDArray[np.float32]
     n_above: NDArray[np.int64]  # gallery items with a strictly higher score
     n_tied: NDArray[np.int64]  # gallery items with exactly this score, the item itself included
-
-
-class PartOutcomes(NamedTuple):
-    """What some windows of the items add to the outcomes of one task: counts of relevant items, and best lists."""
-
-    scores: NDArray[np.float32]  # of every relevant item; NaN where it is in another part
-    n_above: NDArray[np.int64]
-    n_tied: NDArray[np.int64]
-    top_ords: NDArray[np.int32]  # shape (n_queries, width); -1 beyond the end of a list
+    top_ords: NDArray[np.int32]  # in the corpus, shape (n_queries, width); -1 beyond the end of a list
     top_scores: NDArray[np.float32]  # same shape; NaN beyond the end
 
     @classmethod
     def empty(cls, task: RetrievalTask, top: int) -> PartOutcomes:
-        """What no window adds."""
+        """What no item adds."""
         n, shape = len(task.relevant), (len(task.queries), min(top, max(map(len, task.galleries))))
         counts = np.full(n, np.nan, np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
         return cls(*counts, np.full(shape, -1, np.int32), np.full(shape, np.nan, np.float32))
 
+    @classmethod
+    def of_lists(
+        cls, task: RetrievalTask, lists: NDArray[np.int32], scores: NDArray[np.floating], *, unlisted: float
+    ) -> tuple[PartOutcomes, NDArray[np.bool_]]:
+        """Count in the list of every query alone; also which relevant items are listed.
+
+        Args:
+            lists: Ords of items, shape ``(n_queries, length)``, in the order of the task's queries.
+            scores: Their scores, same shape.
+            unlisted: Score of a relevant item that its list does not hold.
+        """
+        query = task.query_of_relevant
+        hits = lists[query] == task.relevant_ords[:, None]
+        listed = hits.any(axis=1)
+        own = np.where(listed, scores[query, hits.argmax(axis=1)], unlisted)
+        above = np.count_nonzero(scores[query] > own[:, None], axis=1)
+        tied = np.count_nonzero(scores[query] == own[:, None], axis=1)
+        return cls(own.astype(np.float32), above, tied, lists, scores.astype(np.float32)), listed
+
     def add_lists(self, rows: NDArray[np.int64], best: TopK) -> None:
-        """Merge the best items of another window into the lists of some queries."""
+        """Merge the best items of another part into the lists of some queries."""
         width = self.top_ords.shape[1]
         if (self.top_ords[rows, 0] >= 0).any():
             earlier = TopK(self.top_scores[rows], self.top_ords[rows].astype(np.int64))
@@ -97,82 +112,61 @@ class PartOutcomes(NamedTuple):
         self.top_scores[rows, :n], self.top_ords[rows, :n] = best.scores[:, :n], best.positions[:, :n]
 
     def add(self, part: PartOutcomes) -> None:
-        """Add what other windows add."""
+        """Add what another part adds."""
         self.add_lists(np.arange(len(part.top_ords)), TopK(part.top_scores, part.top_ords.astype(np.int64)))
         np.copyto(self.scores, part.scores, where=~np.isnan(part.scores))
         self.n_above[:] += part.n_above
         self.n_tied[:] += part.n_tied
 
     def outcomes(self, task: RetrievalTask) -> Outcomes:
-        """The outcomes, once every window was added.
+        """The outcomes, once every part was added: lowest and highest rank of every relevant item.
+
+        ``c`` relevant items tied with ``b`` irrelevant ones, below ``a`` items, take the ranks ``a + 1 … a + c`` at
+        best and ``a + b + 1 … a + b + c`` at worst.
 
         Raises:
-            ValueError: A window that holds a relevant item was not added.
+            ValueError: A part that holds a relevant item was not added.
         """
         if np.isnan(self.scores).any():
             raise ValueError(f"protocol {task.protocol.id!r}: a part of the gallery is missing")
+        query, grades = task.query_of_relevant, task.grades
+        order = np.lexsort((self.n_above, query) if grades is None else (-grades, self.n_above, query))
+        above, tied = self.n_above[order], self.n_tied[order]  # the order is one within each query
+        new = np.ones(len(query), dtype=bool)
+        new[1:] = (query[1:] != query[:-1]) | (above[1:] != above[:-1])
+        group = np.cumsum(new) - 1
+        tied_relevant = np.bincount(group)[group]
+        best = above + 1 + np.arange(len(query)) - np.flatnonzero(new)[group]
+        worst = best + tied - tied_relevant
+        first = task.offsets[:-1]
         return Outcomes(
             **query_columns(task),
             top_ords=self.top_ords,
             top_scores=self.top_scores,
-            unjudged=unjudged_share(task, self.top_ords, self.top_scores),
-            **ranks_of(RelevantScores(self.scores, self.n_above, self.n_tied), task.offsets, task.grades),
+            unjudged=_unjudged_share(task, self.top_ords, self.top_scores),
+            best_score=self.scores[order][first],
+            rank_best=best[first].astype(np.int32),
+            rank_worst=worst[first].astype(np.int32),
+            n_tied_relevant=tied_relevant[first].astype(np.int32),
+            relevant_rank_best=best.astype(np.int32),
+            relevant_rank_worst=worst.astype(np.int32),
+            relevant_grades=None if grades is None else grades[order],
+            relevant_scores=None if grades is None else self.scores[order],
         )
 
 
-def ranks_of(
-    relevant: RelevantScores, offsets: NDArray[np.int64], grades: NDArray[np.int32] | None = None
-) -> dict[str, Any]:
-    """The rank columns of :class:`Outcomes`: lowest and highest rank of every relevant item.
-
-    ``c`` relevant items tied with ``b`` irrelevant ones, below ``a`` items, take the ranks ``a + 1 … a + c`` at best
-    and ``a + b + 1 … a + b + c`` at worst.
-
-    Args:
-        relevant: Of all relevant items, query after query.
-        offsets: int64, shape ``(n_queries + 1,)``: where each query starts.
-        grades: Of all relevant items, where documents were judged.
-
-    Examples:
-        >>> two = RelevantScores(np.float32([0.5, 0.5]), np.array([2, 2]), np.array([5, 5]))
-        >>> ranks = ranks_of(two, np.array([0, 2]))
-        >>> [ranks[name].tolist() for name in ("relevant_rank_best", "relevant_rank_worst", "n_tied_relevant")]
-        [[3, 4], [6, 7], [2]]
-    """
-    query = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    order = np.lexsort((relevant.n_above, query) if grades is None else (-grades, relevant.n_above, query))
-    query, above, tied = query[order], relevant.n_above[order], relevant.n_tied[order]
-    new = np.ones(len(query), dtype=bool)
-    new[1:] = (query[1:] != query[:-1]) | (above[1:] != above[:-1])
-    group = np.cumsum(new) - 1
-    tied_relevant = np.bincount(group)[group]
-    best = above + 1 + np.arange(len(query)) - np.flatnonzero(new)[group]
-    worst = best + tied - tied_relevant
-    first = offsets[:-1]
-    return {
-        "best_score": relevant.scores[order][first],
-        "rank_best": best[first].astype(np.int32),
-        "rank_worst": worst[first].astype(np.int32),
-        "n_tied_relevant": tied_relevant[first].astype(np.int32),
-        "relevant_rank_best": best.astype(np.int32),
-        "relevant_rank_worst": worst.astype(np.int32),
-        "relevant_grades": None if grades is None else grades[order],
-        "relevant_scores": None if grades is None else relevant.scores[order],
-    }
-
-
-def unjudged_share(
+def _unjudged_share(
     task: RetrievalTask, top_ords: NDArray[np.int32], top_scores: NDArray[np.float32]
 ) -> NDArray[np.float64] | None:
     """Share of the 10 best items that nobody judged, shape ``(n_queries,)``; None where no documents were judged.
 
-    The lists are those of the outcomes. Equal scores are in random order as far as the list holds them.
+    Equal scores are in random order as far as the list holds them.
     """
     if task.dismissed is None:
         return None
-    n_items = int(task.galleries[0].max()) + 1
-    dismissed = task.dismissed[:, 0] * n_items + task.dismissed[:, 1]
-    judged = np.concatenate([task.query_of_relevant * n_items + task.relevant, dismissed])
+    query, item = task.dismissed[:, 0], task.item_space.ords_of(task.dismissed[:, 1])
+    n_items = int(max(task.relevant_ords.max(), item.max(initial=0), top_ords.max())) + 1
+    judged = np.concatenate([task.query_of_relevant * n_items + task.relevant_ords, query * n_items + item])
     found = top_ords >= 0
     unknown = found & ~np.isin(np.arange(len(top_ords))[:, None] * n_items + top_ords, judged)
     places = tie_spans_of(np.where(found, top_scores, -np.inf).astype(np.float32))
@@ -181,101 +175,158 @@ def unjudged_share(
     return share
 
 
-def relevant_in_lists(
-    lists: NDArray[np.int32], scores: NDArray[np.floating], task: RetrievalTask, *, unlisted: float
-) -> tuple[RelevantScores, NDArray[np.bool_]]:
-    """Scores of a task's relevant items, with the items of their query's list above and tied, and which are listed.
-
-    Args:
-        lists: Items of every query, shape ``(n_queries, length)``.
-        scores: Their scores, same shape.
-        task: The queries, in the order of the lists, and their relevant items.
-        unlisted: Score of a relevant item that its list does not hold.
-    """
-    query = task.query_of_relevant
-    hits = lists[query] == task.relevant[:, None]
-    listed = hits.any(axis=1)
-    own = np.where(listed, scores[query, hits.argmax(axis=1)], unlisted)
-    above = np.count_nonzero(scores[query] > own[:, None], axis=1)
-    tied = np.count_nonzero(scores[query] == own[:, None], axis=1)
-    return RelevantScores(own.astype(np.float32), above, tied), listed
-
-
 # --- Blocks of scores in, outcomes out.
 
 
-class BidirectionalRanker:
-    """The outcomes of the retrieval tasks of one corpus, from blocks of scores that are read both ways.
+FORWARD, TRANSPOSED = "forward", "transposed"
+
+
+def reading_of(task: RetrievalTask) -> str:
+    """How a task reads scores: its queries are the rows (``forward``), or the columns.
+
+    Columns are images that search captions. They are ``transposed``, or named by the orientation of late interaction
+    (``tasks.protocols.ORIENTATIONS``).
+    """
+    return (task.protocol.orientation or TRANSPOSED) if task.protocol.direction == "i2t" else FORWARD
+
+
+class Ranker:
+    """Fills in the outcomes of all retrieval tasks of two index spaces, a block of scores at a time.
+
+    Blocks may come in any order; blocks of different queries from several threads at once. Every pair of a query and an
+    item comes once.
 
     Attributes:
-        rankers: By the way of reading: ``t2i`` where captions search images, else the orientation of the score
-            (``tasks.protocols.ORIENTATIONS``, or ``transposed``).
         tasks: The retrieval tasks.
         top: Length of the lists.
+        parts: Protocol id -> what the blocks that were added so far contribute.
         positive_scores: Protocol id -> the scores that :meth:`set_positive_scores` was given, NaN where it was not.
     """
 
     def __init__(self, tasks: Sequence[ScoringTask], *, top: int = TOP) -> None:
         self.tasks = [task for task in tasks if isinstance(task, RetrievalTask)]
         self.top = top
-        self._rank_with({})
+        self.parts = {task.protocol.id: PartOutcomes.empty(task, top) for task in self.tasks}
+        self.positive_scores: dict[str, NDArray[np.float32]] = {}
+        by_reading: dict[str, list[RetrievalTask]] = {}
+        for task in self.tasks:
+            by_reading.setdefault(reading_of(task), []).append(task)
+        self._galleries = {reading: _galleries_of(of_reading) for reading, of_reading in by_reading.items()}
+        self._windows: dict[tuple[str, int, int], list[_SharedGallery]] = {}
+
+    @property
+    def readings(self) -> list[str]:
+        """How the tasks read the scores: see :func:`reading_of`."""
+        return list(self._galleries)
 
     def pairs(self, part: range) -> NDArray[np.int64]:
-        """Captions and images of which scores must be known if no block holds all pairs: shape ``(n, 2)``, sorted.
+        """Rows and columns of which scores must be known if no block holds all pairs: shape ``(n, 2)``, sorted.
 
-        ``part``: the images of all blocks that will be added.
+        ``part``: the columns of all blocks that will be added.
         """
         found = []
         for task in self.tasks:
-            captions, images = _pairs(task)
-            to_images = task.protocol.direction == "t2i"
-            found.append(((captions << 32) | images)[to_images | ((images >= part.start) & (images < part.stop))])
+            rows, columns = _pairs(task)
+            forward = reading_of(task) == FORWARD
+            found.append(((rows << 32) | columns)[forward | ((columns >= part.start) & (columns < part.stop))])
         codes = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
         return np.stack([codes >> 32, codes & 0xFFFFFFFF], axis=1)
 
     def set_positive_scores(self, pairs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
         """Give the scores of :meth:`pairs`, before the first block."""
         codes = np.append((pairs[:, 0] << 32) | pairs[:, 1], -1)  # the last one is no pair's
-        scores, found = np.append(scores, np.float32(np.nan)), {}
+        scores = np.append(scores, np.float32(np.nan))
         for task in self.tasks:
-            captions, images = _pairs(task)
-            wanted = (captions << 32) | images
+            rows, columns = _pairs(task)
+            wanted = (rows << 32) | columns
             at = np.searchsorted(codes[:-1], wanted)
-            found[task.protocol.id] = np.where(codes[at] == wanted, scores[at], scores[-1])
-        self._rank_with(found)
+            self.positive_scores[task.protocol.id] = np.where(codes[at] == wanted, scores[at], scores[-1])
 
-    def part(self) -> dict[str, PartOutcomes]:
-        """Protocol id -> what the blocks that were added contribute."""
-        return {id_: part for ranker in self.rankers.values() for id_, part in ranker.parts.items()}
+    def add(self, rows: ScoreRows, reading: str = FORWARD) -> None:
+        """Fill in the outcomes of these rows' queries; the scores may be overwritten afterwards."""
+        stop, n_items = rows.start + len(rows.scores), rows.scores.shape[1]
+        galleries = self._within(reading, rows.first, rows.first + n_items)
+        searched = [(g, queries) for g in galleries if (queries := g.queries_between(rows.start, stop))]
+        best_of_all = _best_of_all(rows.scores, [gallery for gallery, _ in searched], self.top)
+        for gallery, queries in searched:
+            if gallery.excluded is None:
+                self._rank(rows, gallery, queries, best_of_all)
+            else:
+                self._rank(gallery.without_excluded(rows), gallery, queries, None)
+
+    def has_queries(self, reading: str, start: int, stop: int) -> bool:
+        """True if a task that reads the scores so has a query in ``[start, stop)``."""
+        return any(gallery.queries_between(start, stop) for gallery in self._galleries.get(reading, ()))
 
     def merge(self, parts: Mapping[str, PartOutcomes]) -> None:
         """Add what other blocks contribute."""
-        for id_, part in self.part().items():
+        for id_, part in self.parts.items():
             part.add(parts[id_])
 
     def outcomes(self) -> dict[str, Outcomes]:
-        """Protocol id -> outcomes of the retrieval tasks, once every pair was added."""
-        return {id_: found for ranker in self.rankers.values() for id_, found in ranker.outcomes().items()}
+        """Protocol id -> outcomes, in the order of the tasks, once every pair was added."""
+        return {task.protocol.id: self.parts[task.protocol.id].outcomes(task) for task in self.tasks}
 
-    def _rank_with(self, positive_scores: dict[str, NDArray[np.float32]]) -> None:
-        by_way: dict[str, list[RetrievalTask]] = {}
-        for task in self.tasks:
-            by_way.setdefault(way_of(task), []).append(task)
-        self.positive_scores = positive_scores
-        self.rankers = {
-            way: Ranker(tasks, top=self.top, positive_scores=positive_scores) for way, tasks in by_way.items()
-        }
+    def _within(self, reading: str, first: int, stop: int) -> list[_SharedGallery]:
+        """The parts of all galleries in a window of the items, with rows counted from its start; kept."""
+        found = self._windows.get((reading, first, stop))
+        if found is None:
+            parts = (gallery.within(first, stop) for gallery in self._galleries.get(reading, ()))
+            found = self._windows[reading, first, stop] = [part for part in parts if len(part.items)]
+        return found
 
-
-def way_of(task: RetrievalTask) -> str:
-    """How a task reads the scores of captions (rows) with images: see :attr:`BidirectionalRanker.rankers`."""
-    return "t2i" if task.protocol.direction == "t2i" else task.protocol.orientation or "transposed"
+    def _rank(
+        self, rows: ScoreRows, gallery: _SharedGallery, queries: Sequence[_Queries], best_of_all: TopK | None
+    ) -> None:
+        """Add the counts and lists of all tasks whose queries search this gallery."""
+        wanted = _rows_to_search(np.concatenate([part.rows for part in queries]).astype(np.int64) - rows.start)
+        items, n_items = gallery.items, rows.scores.shape[1]
+        run = slice(int(items[0]), int(items[-1]) + 1) if gallery.is_run else slice(0, n_items)
+        own, first = _take_rows(rows.scores[:, run], wanted), rows.first + run.start
+        members = None if gallery.is_run else gallery.members(n_items)
+        fits = len(items) == n_items or (not gallery.is_run and gallery.is_large(self.top))
+        longest = None if best_of_all is None or not fits else best_of_all.of(wanted)
+        best, longest = _best(own, items, members, longest, self.top)
+        pairs, entries = [], []
+        for part in queries:
+            at = np.searchsorted(wanted, part.rows - rows.start)
+            of_queries = best.of(at)
+            ords = part.task.item_space.ords_of(of_queries.positions + first)
+            if gallery.excluded is not None:
+                listed = of_queries.scores > -np.inf
+                of_queries = of_queries._replace(scores=np.where(listed, of_queries.scores, np.float32(np.nan)))
+                ords = np.where(listed, ords, -1)
+            self.parts[part.task.protocol.id].add_lists(part.places, of_queries._replace(positions=ords))
+            counts = part.task.n_relevant[part.places]
+            query = np.repeat(np.arange(len(part.places)), counts)
+            entry = part.task.offsets[part.places][query] + positions_within(counts)
+            pairs.append((at[query] << 32) | part.task.relevant[entry])
+            entries.append(entry)
+        # protocols share most of their relevant pairs: each pair is looked up once
+        distinct, back = np.unique(np.concatenate(pairs), return_inverse=True)
+        row, column = distinct >> 32, (distinct & 0xFFFFFFFF) - first
+        inside = (column >= 0) & (column < own.shape[1])
+        scores = np.empty(len(distinct), np.float32)
+        if not inside.all():
+            ids = [part.task.protocol.id for part in queries]
+            if not self.positive_scores:
+                raise ValueError(f"{ids[0]!r}: scores of relevant items outside the window are needed first")
+            scores[back] = np.concatenate([self.positive_scores[i][e] for i, e in zip(ids, entries, strict=True)])
+        at_device = [torch.from_numpy(each[inside]).to(own.device) for each in (row, column)]
+        scores[inside] = own[tuple(at_device)].cpu().numpy()
+        above, tied = _above_and_tied(own, members, longest, row, scores)
+        ends = np.cumsum([len(entry) for entry in entries])[:-1]
+        for part, entry, chosen in zip(queries, entries, np.split(back, ends), strict=True):
+            found = self.parts[part.task.protocol.id]
+            found.scores[entry[inside[chosen]]] = scores[chosen][inside[chosen]]
+            found.n_above[entry] += above[chosen]
+            found.n_tied[entry] += tied[chosen]
 
 
 def _pairs(task: RetrievalTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The caption and the image of every relevant pair of a task, in its order."""
+    """The row and the column of every relevant pair of a task, in its order."""
     queries, items = task.queries[task.query_of_relevant].astype(np.int64), task.relevant.astype(np.int64)
-    return (queries, items) if task.protocol.direction == "t2i" else (items, queries)
+    return (queries, items) if reading_of(task) == FORWARD else (items, queries)
 
 
 def retrieval_outcomes(
@@ -283,119 +334,27 @@ def retrieval_outcomes(
 ) -> dict[str, Outcomes]:
     """Protocol id -> outcomes of all tasks of one direction, in the order of the tasks, with lists of length ``top``.
 
-    The rows together hold every query of the tasks, with every item of the corpus.
+    The rows together hold every query of the tasks, with every item.
     """
     ranker = Ranker(tasks, top=top)
     for rows in score_rows:
-        ranker.add(rows)
+        ranker.add(rows, reading_of(tasks[0]))
     return ranker.outcomes()
 
 
-class Ranker:
-    """Fills in the outcomes of all tasks of one direction, a block of scores at a time.
-
-    Blocks may come in any order; blocks of different queries from several threads at once. Every pair of a query and an
-    item comes once.
-
-    Attributes:
-        parts: Protocol id -> what the blocks that were added so far contribute.
-    """
-
-    def __init__(
-        self,
-        tasks: Sequence[RetrievalTask],
-        *,
-        top: int = TOP,
-        positive_scores: Mapping[str, NDArray[np.float32]] | None = None,
-    ) -> None:
-        """``positive_scores``: protocol id -> scores of the task's relevant items, if no block holds all items."""
-        self._tasks, self._top = tasks, top
-        self._positive_scores = positive_scores or {}
-        self.parts = {task.protocol.id: PartOutcomes.empty(task, top) for task in tasks}
-        self._galleries = _galleries_of(tasks)
-        self._windows: dict[tuple[int, int], list[_SharedGallery]] = {}
-
-    def add(self, rows: ScoreRows) -> None:
-        """Fill in the outcomes of these rows' queries; the scores may be overwritten afterwards."""
-        stop, n_items = rows.start + len(rows.scores), rows.scores.shape[1]
-        galleries = self._within(rows.first, rows.first + n_items)
-        searched = [(g, queries) for g in galleries if (queries := g.queries_between(rows.start, stop))]
-        best_of_all = _best_of_all(rows.scores, [gallery for gallery, _ in searched], self._top)
-        for gallery, queries in searched:
-            wanted = _rows_to_search(np.concatenate([part.ords for part in queries]).astype(np.int64) - rows.start)
-            self._fill(rows, _search(rows.scores, wanted, gallery, best_of_all, self._top), queries)
-
-    def has_queries(self, start: int, stop: int) -> bool:
-        """Whether any task has a query with an ord in ``[start, stop)``."""
-        return any(gallery.queries_between(start, stop) for gallery in self._galleries)
-
-    def outcomes(self) -> dict[str, Outcomes]:
-        """Protocol id -> outcomes, in the order of the tasks, once every pair was added."""
-        return {task.protocol.id: self.parts[task.protocol.id].outcomes(task) for task in self._tasks}
-
-    def _within(self, first: int, stop: int) -> list[_SharedGallery]:
-        """The parts of all galleries in a window of the items, with ords counted from its start; kept."""
-        found = self._windows.get((first, stop))
-        if found is None:
-            found = [part for gallery in self._galleries if len((part := gallery.within(first, stop)).items)]
-            self._windows[first, stop] = found
-        return found
-
-    def _fill(self, rows: ScoreRows, searched: _Searched, queries: Sequence[_Queries]) -> None:
-        """The counts and lists of all tasks of which queries searched this gallery."""
-        first, n_items = rows.first + searched.first, searched.scores.shape[1]
-        best = TopK(searched.best.scores, searched.best.positions + first)
-        pairs, entries = [], []
-        for part in queries:
-            task = self._tasks[part.task]
-            at = np.searchsorted(searched.rows, part.ords - rows.start)
-            self.parts[task.protocol.id].add_lists(part.rows, best.of(at))
-            counts = task.n_relevant[part.rows]
-            query = np.repeat(np.arange(len(part.rows)), counts)
-            entry = task.offsets[part.rows][query] + positions_within(counts)
-            pairs.append((at[query] << 32) | task.relevant[entry])
-            entries.append(entry)
-        # protocols share most of their relevant pairs: each pair is looked up once
-        distinct, back = np.unique(np.concatenate(pairs), return_inverse=True)
-        row, column = distinct >> 32, (distinct & 0xFFFFFFFF) - first
-        inside = (column >= 0) & (column < n_items)
-        own = np.empty(len(distinct), np.float32)
-        if not inside.all():
-            ids = [self._tasks[part.task].protocol.id for part in queries]
-            if not self._positive_scores:
-                raise ValueError(f"{ids[0]!r}: scores of relevant items outside the window are needed first")
-            own[back] = np.concatenate([self._positive_scores[i][e] for i, e in zip(ids, entries, strict=True)])
-        at_device = [torch.from_numpy(each[inside]).to(searched.scores.device) for each in (row, column)]
-        own[inside] = searched.scores[tuple(at_device)].cpu().numpy()
-        above, tied = _above_and_tied(searched, row, own)
-        ends = np.cumsum([len(entry) for entry in entries])[:-1]
-        for part, entry, chosen in zip(queries, entries, np.split(back, ends), strict=True):
-            found = self.parts[self._tasks[part.task].protocol.id]
-            found.scores[entry[inside[chosen]]] = own[chosen][inside[chosen]]
-            found.n_above[entry] += above[chosen]
-            found.n_tied[entry] += tied[chosen]
-
-
-class _Searched(NamedTuple):
-    """Some queries and one gallery."""
-
-    scores: Tensor  # shape (n_queries, n_items), items from `first` on
-    first: int
-    members: NDArray[np.bool_] | None  # which of these items are in the gallery; None: all
-    rows: NDArray[np.int64]  # positions of the queries among the rows of scores
-    best: TopK
-    longest: TopK  # the longest lists at hand, over the gallery or over all items, to count in
-
-
 def _above_and_tied(
-    searched: _Searched, rows: NDArray[np.int64], own: NDArray[np.float32]
+    scores: Tensor, members: NDArray[np.bool_] | None, best: TopK, rows: NDArray[np.int64], own: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Items of a gallery above and tied with given scores ``own`` of some queries, by their rows; shapes ``(n,)``.
 
     An item that scores above the end of its query's best list is counted within the list; only the others cost a
     pass over the gallery.
+
+    Args:
+        scores: Of queries and items.
+        members: Which of the items are in the gallery; None: all.
+        best: The longest lists at hand, over the gallery or over all items.
     """
-    scores, best, members = searched.scores, searched.longest, searched.members
     lists = best.scores[rows]
     listed = True if members is None else members[best.positions[rows]]
     above = np.count_nonzero((lists > own[:, None]) & listed, axis=1)
@@ -406,36 +365,38 @@ def _above_and_tied(
     return above, tied
 
 
-def _search(
-    scores: Tensor, rows: NDArray[np.int64], gallery: _SharedGallery, best_of_all: TopK | None, top: int
-) -> _Searched:
-    """The best items of one gallery for some rows of scores."""
-    items = gallery.items
-    if gallery.is_run:
-        first = int(items[0])
-        own = _take_rows(scores[:, first : first + len(items)], rows)
-        if best_of_all is not None and len(items) == scores.shape[1]:
-            return _Searched(own, first, None, rows, best_of_all.of(rows, top), best_of_all.of(rows))
-        best = top_k(own, top)
-        return _Searched(own, first, None, rows, best, best)
-    own, members, k = _take_rows(scores, rows), gallery.members(scores.shape[1]), min(top, len(items))
-    if best_of_all is not None and gallery.is_large(top):
-        longest = best_of_all.of(rows)
+def _best(
+    scores: Tensor, items: NDArray[np.int32], members: NDArray[np.bool_] | None, longest: TopK | None, top: int
+) -> tuple[TopK, TopK]:
+    """The best items of a gallery for some rows of scores, and the longest lists at hand.
+
+    Args:
+        scores: Of queries and items.
+        items: The gallery.
+        members: Which of the items are in the gallery; None: all.
+        longest: Longer lists over all items, where they are likely to hold the best of the gallery.
+    """
+    if members is None:
+        best = top_k(scores, top) if longest is None else TopK(longest.scores[:, :top], longest.positions[:, :top])
+        return best, best if longest is None else longest
+    k = min(top, len(items))
+    if longest is not None:
         best, complete = longest.among(members, k)
     else:
-        longest = best = TopK(np.empty((len(rows), k), np.float32), np.empty((len(rows), k), np.int64))
-        complete = np.zeros(len(rows), dtype=np.bool_)
+        longest = best = TopK(np.empty((len(scores), k), np.float32), np.empty((len(scores), k), np.int64))
+        complete = np.zeros(len(scores), dtype=np.bool_)
     if not complete.all():
         columns = torch.from_numpy(items).to(scores.device)
         short = torch.from_numpy(np.flatnonzero(~complete)).to(scores.device)
-        found = top_k(own.index_select(0, short).index_select(1, columns), k)
+        found = top_k(scores.index_select(0, short).index_select(1, columns), k)
         best.scores[~complete], best.positions[~complete] = found.scores, items[found.positions]
-    return _Searched(own, 0, members, rows, best, longest)
+    return best, longest
 
 
 def _best_of_all(scores: Tensor, galleries: Sequence[_SharedGallery], top: int) -> TopK | None:
     """Best lists over all items, long enough for the large galleries that are no runs; None if there are none."""
-    sizes = [len(gallery.items) for gallery in galleries if not gallery.is_run and gallery.is_large(top)]
+    shared = [gallery for gallery in galleries if gallery.excluded is None]
+    sizes = [len(gallery.items) for gallery in shared if not gallery.is_run and gallery.is_large(top)]
     if not sizes:
         return None
     return top_k(scores, int(_SURPLUS * top * scores.shape[1] / min(sizes)))
@@ -458,30 +419,34 @@ def _take_rows(scores: Tensor, rows: NDArray[np.int64]) -> Tensor:
 
 
 class _Queries(NamedTuple):
-    """The queries of one task that search one gallery, ordered by ord."""
+    """The queries of one task that search one gallery, in the order of their rows."""
 
-    task: int  # position among the tasks
-    rows: NDArray[np.int64]  # positions among the queries of the task
-    ords: NDArray[np.int32]
+    task: RetrievalTask
+    places: NDArray[np.int64]  # positions among the queries of the task
+    rows: NDArray[np.int32]
 
 
 class _SharedGallery(NamedTuple):
-    """One gallery and all queries that search it."""
+    """One gallery and all queries that search it.
+
+    ``excluded``: rows of queries and items that are left out, shape ``(n, 2)``; None: the queries search all items.
+    """
 
     items: NDArray[np.int32]
     queries: Sequence[_Queries]
+    excluded: NDArray[np.int64] | None = None
 
     @property
     def is_run(self) -> bool:
-        """Whether the gallery is a run of items without gaps."""
+        """True if the gallery is a run of items without gaps."""
         return bool(self.items[-1] - self.items[0] + 1 == len(self.items))
 
     def is_large(self, top: int) -> bool:
-        """Whether its best items are usually among the best of all."""
+        """True if its best items are usually among the best of all."""
         return len(self.items) >= _LARGE_GALLERY * top
 
     def within(self, first: int, stop: int) -> _SharedGallery:
-        """The part of the gallery in a window, with ords counted from its start; the same queries."""
+        """The part of the gallery in a window, with items counted from its start; the same queries."""
         part = self.items[slice(*np.searchsorted(self.items, (first, stop)))]
         return self._replace(items=part - np.int32(first) if first else part)
 
@@ -492,25 +457,41 @@ class _SharedGallery(NamedTuple):
         return members
 
     def queries_between(self, start: int, stop: int) -> list[_Queries]:
-        """The queries with ords in ``[start, stop)``, per task; tasks without any are left out."""
+        """The queries with rows in ``[start, stop)``, per task; tasks without any are left out."""
         found = []
         for queries in self.queries:
-            part = slice(*np.searchsorted(queries.ords, (start, stop)))
+            part = slice(*np.searchsorted(queries.rows, (start, stop)))
             if part.start < part.stop:
-                found.append(_Queries(queries.task, queries.rows[part], queries.ords[part]))
+                found.append(_Queries(queries.task, queries.places[part], queries.rows[part]))
         return found
+
+    def without_excluded(self, rows: ScoreRows) -> ScoreRows:
+        """A copy of the scores in which the pairs that are left out score less than any."""
+        scores = rows.scores.clone()
+        if self.excluded is not None:
+            query, item = (self.excluded - (rows.start, rows.first)).T
+            inside = (query >= 0) & (query < scores.shape[0]) & (item >= 0) & (item < scores.shape[1])
+            scores[query[inside], item[inside]] = -torch.inf
+        return rows._replace(scores=scores)
 
 
 def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_SharedGallery]:
-    """Every gallery with its queries; equal galleries of different tasks are one."""
-    found: dict[bytes, tuple[NDArray[np.int32], list[_Queries]]] = {}
-    for number, task in enumerate(tasks):
+    """Every gallery with its queries; equal galleries of different tasks are one, if these search all of it."""
+    shared: dict[bytes, _SharedGallery] = {}
+    found = []
+    for task in tasks:
         for index, items in enumerate(task.galleries):
-            rows = np.flatnonzero(task.gallery_of == index)
-            rows = rows[np.argsort(task.queries[rows], kind="stable")]
-            queries = _Queries(number, rows, task.queries[rows])
-            found.setdefault(items.tobytes(), (items, []))[1].append(queries)
-    return [_SharedGallery(items, queries) for items, queries in found.values()]
+            places = np.flatnonzero(task.gallery_of == index)
+            places = places[np.argsort(task.queries[places], kind="stable")]
+            queries = _Queries(task, places, task.queries[places])
+            if task.excluded is not None:
+                query, item = task.excluded[task.gallery_of[task.excluded[:, 0]] == index].T
+                found.append(_SharedGallery(items, [queries], np.stack([task.queries[query], item], axis=1)))
+            elif (key := items.tobytes()) in shared:
+                shared[key] = shared[key]._replace(queries=[*shared[key].queries, queries])
+            else:
+                shared[key] = _SharedGallery(items, [queries])
+    return [*shared.values(), *found]
 
 
 # --- Small sets for composition: which captions and images of a set are matched correctly.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.schema import COMPOSED, EXCLUDED, JUDGED, REVISITED, SIMILARITY, SUBSET
-from capim.store.types import Modality
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.corpora.subset import first_linked
 from capim.tasks.protocols import COMPOSED_ALONE, COMPOSED_SUBSET, REVISITED_GRADES, Protocol
-from capim.tasks.ranking.layout import FIVE, CorpusLayout, ords_of
+from capim.tasks.ranking.layout import FIVE, CorpusLayout, IndexSpace, ords_of
 
 FOLDS = 5
 
@@ -25,33 +24,34 @@ FOLDS = 5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RetrievalTask:
-    """Queries, galleries and the relevant items of every query. All ords are positions in the corpus.
+    """Queries, galleries and the relevant items of every query.
+
+    Queries are numbered by the rows of one matrix of vectors and items by the rows of another one, from 0.
 
     Attributes:
-        protocol: Its direction says what the ords mean: ``t2i`` queries are captions and the galleries hold images,
-            ``i2t`` the other way round.
+        protocol: Its direction says whether queries and items are captions or images.
+        query_space: What the rows of the queries stand for.
+        item_space: What the rows of the items stand for; in the order of the corpus.
         query_ids: object (str), shape ``(n_queries,)``; unique.
-        queries: int32, shape ``(n_queries,)``; an item may be a query several times, in different galleries.
+        queries: int32 rows, shape ``(n_queries,)``; an item may be a query several times, in different galleries.
         clusters: int32, shape ``(n_queries,)``: ord of the image that the query belongs to; of judged documents, of the
             first caption of the query's group.
-        galleries: int32 ords, ascending, without repetition; most protocols have one, folds have one each.
+        galleries: int32 rows, ascending, without repetition; most protocols have one, folds have one each.
         gallery_of: int32, shape ``(n_queries,)``: which gallery a query searches.
         offsets: int64, shape ``(n_queries + 1,)``.
-        relevant: int32: query ``q`` has the relevant items ``relevant[offsets[q]:offsets[q + 1]]``, at least one, all
-            of them in its gallery.
+        relevant: int32 rows: query ``q`` has the relevant items ``relevant[offsets[q]:offsets[q + 1]]``, at least one,
+            all of them in its gallery.
         weights: float64, shape ``(n_queries,)``, mean 1: weight of a query in a mean.
         grades: int32, at least 1, one per entry of ``relevant``, where documents were judged; else None.
-        dismissed: int64, shape ``(n, 2)``: pairs of a query (by its position in the task) and an item that was judged
-            not relevant to it, where documents were judged; else None.
+        dismissed: int64, shape ``(n, 2)``: pairs of a query (by its position in the task) and an item (by its row) that
+            was judged not relevant to it, where documents were judged; else None.
         excluded: int64, shape ``(n, 2)``, sorted: pairs of a query (by its position in the task) and an item of its
             gallery that is left out of its search: itself, or one that is neither right nor wrong. None: none is.
-        prompts: Where captions are prompts of classes: the first prompt of a class, which stands for it among queries
-            or items, -> int32 ords of all its prompts, whose mean is its vector. Else None.
-        references: int32, shape ``(n_queries,)``: ord of an image that is part of the query. Else None.
-        text_weight: Of the caption in ``text_weight * caption + (1 - text_weight) * reference``, 0..1.
     """
 
     protocol: Protocol
+    query_space: IndexSpace
+    item_space: IndexSpace
     query_ids: NDArray[np.object_]
     queries: NDArray[np.int32]
     clusters: NDArray[np.int32]
@@ -63,9 +63,6 @@ class RetrievalTask:
     grades: NDArray[np.int32] | None = None
     dismissed: NDArray[np.int64] | None = None
     excluded: NDArray[np.int64] | None = None
-    prompts: Mapping[int, NDArray[np.int32]] | None = None
-    references: NDArray[np.int32] | None = None
-    text_weight: float = 0.5
 
     def __post_init__(self) -> None:
         name = f"protocol {self.protocol.id!r}"
@@ -75,6 +72,16 @@ class RetrievalTask:
             raise ValueError(f"{name}: a gallery is empty")
         if self.n_relevant.min() < 1:
             raise ValueError(f"{name}: query {int(np.argmin(self.n_relevant))} has no relevant item")
+
+    @property
+    def query_ords(self) -> NDArray[np.int32]:
+        """The ord of each query in the corpus, shape ``(n_queries,)``."""
+        return self.query_space.ords_of(self.queries)
+
+    @property
+    def relevant_ords(self) -> NDArray[np.int32]:
+        """The ord of each relevant item in the corpus, in the order of ``relevant``."""
+        return self.item_space.ords_of(self.relevant)
 
     @property
     def n_relevant(self) -> NDArray[np.int64]:
@@ -90,16 +97,31 @@ class RetrievalTask:
         return sizes.astype(np.int32)
 
     @property
-    def is_apart(self) -> bool:
-        """Whether it is no search of captions and images by each other, as they are stored."""
-        several = any(len(ords) > 1 for ords in (self.prompts or {}).values())
-        one, other = self.protocol.sides
-        return several or one == other or self.references is not None
+    def searched(self) -> NDArray[np.int32]:
+        """The rows of all items that are in a gallery, ascending."""
+        return np.unique(np.concatenate(self.galleries))
 
     @property
     def query_of_relevant(self) -> NDArray[np.int64]:
         """Which query each entry of ``relevant`` belongs to, same shape."""
         return np.repeat(np.arange(len(self.queries)), self.n_relevant)
+
+    @property
+    def spaces(self) -> tuple[IndexSpace, IndexSpace]:
+        """What the rows and the columns of its scores stand for: image to text reads those of text to image."""
+        both = self.query_space, self.item_space
+        return both[::-1] if self.protocol.direction == "i2t" else both
+
+    @property
+    def n_needed(self) -> tuple[int, int]:
+        """How many rows and columns its scores have at least."""
+        both = int(self.queries.max()) + 1, max(int(gallery[-1]) for gallery in self.galleries) + 1
+        return both[::-1] if self.protocol.direction == "i2t" else both
+
+    @property
+    def needs_one_vector(self) -> bool:
+        """True if only encoders with one vector per item can score it."""
+        return self.query_space.is_made or self.item_space.is_made or len({*self.protocol.sides}) == 1
 
     def of_queries(self, kept: NDArray[np.intp]) -> RetrievalTask:
         """The task of some of the queries, by their positions; galleries and weights stay."""
@@ -126,26 +148,31 @@ class RetrievalTask:
             grades=None if self.grades is None else self.grades[entries],
             dismissed=of_kept(self.dismissed),
             excluded=of_kept(self.excluded),
-            references=None if self.references is None else self.references[kept],
         )
 
-    def with_own_captions(self) -> tuple[RetrievalTask, NDArray[np.int32]]:
-        """The task with the captions that it uses numbered from 0, and their ords in the corpus, ascending."""
-        if self.protocol.sides[0] == "caption":
-            ords, numbers = np.unique(self.queries, return_inverse=True)
-            return replace(self, queries=numbers.astype(np.int32)), ords
-        ords = np.unique(np.concatenate(self.galleries))
-        galleries = tuple(np.searchsorted(ords, each).astype(np.int32) for each in self.galleries)
-        relevant = np.searchsorted(ords, self.relevant).astype(np.int32)
-        return replace(self, galleries=galleries, relevant=relevant), ords
+    def with_own_rows(self) -> RetrievalTask:
+        """The task with index spaces that hold its queries and the items of its galleries alone.
 
-    def highest_ord(self, modality: Modality) -> int:
-        """The highest ord among the task's images or captions."""
-        of_query, of_items = self.protocol.sides
-        found = [*([self.queries] if modality == of_query else []), *(self.galleries if modality == of_items else [])]
-        if modality == "caption" and self.prompts is not None:
-            found += self.prompts.values()
-        return max((int(ords.max()) for ords in found), default=-1)
+        The vectors of both spaces are stored ones (not :attr:`IndexSpace.is_made`).
+        """
+        items, (asked, queries) = self.searched, np.unique(self.queries, return_inverse=True)
+
+        def within(rows: NDArray[np.integer]) -> NDArray[np.int32]:
+            return np.searchsorted(items, rows).astype(np.int32)
+
+        def numbered(pairs: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+            return None if pairs is None else np.stack([pairs[:, 0], within(pairs[:, 1])], axis=1)
+
+        return replace(
+            self,
+            query_space=replace(self.query_space, ords=self.query_space.ords_of(asked)),
+            item_space=replace(self.item_space, ords=self.item_space.ords_of(items)),
+            queries=queries.astype(np.int32),
+            galleries=tuple(map(within, self.galleries)),
+            relevant=within(self.relevant),
+            dismissed=numbered(self.dismissed),
+            excluded=numbered(self.excluded),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -155,7 +182,7 @@ class ChoiceTask:
     Attributes:
         protocol: Direction ``quadruples`` (two captions, two images) or ``pairs`` (captions and negatives, one image).
         query_ids: object (str), shape ``(n_sets,)``.
-        queries: int32, shape ``(n_sets,)``: position in the corpus' table of pairs or quadruples.
+        query_ords: int32, shape ``(n_sets,)``: position in the corpus' table of pairs or quadruples.
         clusters: int32, shape ``(n_sets,)``: ord of the first image that shows the same photograph (pairs), position of
             the first one that shares a photograph (quadruples).
         images: int32 ords, shape ``(n_sets, images per set)``.
@@ -167,16 +194,17 @@ class ChoiceTask:
 
     protocol: Protocol
     query_ids: NDArray[np.object_]
-    queries: NDArray[np.int32]
+    query_ords: NDArray[np.int32]
     clusters: NDArray[np.int32]
     images: NDArray[np.int32]
     captions: NDArray[np.int32]
     weights: NDArray[np.float64]
     n_right: int = 1
 
-    def highest_ord(self, modality: Modality) -> int:
-        """The highest ord among the task's images or captions."""
-        return int((self.images if modality == "image" else self.captions).max())
+    @property
+    def n_needed(self) -> tuple[int, int]:
+        """How many captions and images it needs at least, in corpus order."""
+        return int(self.captions.max()) + 1, int(self.images.max()) + 1
 
 
 ScoringTask: TypeAlias = RetrievalTask | ChoiceTask
@@ -187,7 +215,7 @@ def query_columns(task: ScoringTask) -> dict[str, Any]:
     columns = {
         "protocol": task.protocol,
         "query_ids": task.query_ids,
-        "query_ords": task.queries,
+        "query_ords": task.query_ords,
         "clusters": task.clusters,
         "weights": task.weights,
     }
@@ -219,21 +247,24 @@ def search(
         more: Further attributes of the task.
     """
     order = np.lexsort((items, queries))
-    asked, counts = np.unique(queries[order], return_counts=True)
-    images = protocol.sides[0] == "image"
+    query_ords, counts = np.unique(queries[order], return_counts=True)
+    one, other = protocol.sides
+    query_space, item_space = layout.space_of(one, query_ords), layout.space_of(other, gallery)
     if clusters is None:
-        clusters = np.arange(layout.n_images, dtype=np.int32) if images else layout.caption_images
+        clusters = np.arange(layout.n_images, dtype=np.int32) if one == "image" else layout.caption_images
     return RetrievalTask(
         protocol=protocol,
-        query_ids=(layout.image_ids if images else layout.caption_ids)[asked],
-        queries=asked,
-        clusters=clusters[asked],
-        galleries=(gallery,),
-        gallery_of=np.zeros(len(asked), dtype=np.int32),
+        query_space=query_space,
+        item_space=item_space,
+        query_ids=(layout.image_ids if one == "image" else layout.caption_ids)[query_ords],
+        queries=query_space.rows_of(query_ords),
+        clusters=clusters[query_ords],
+        galleries=(item_space.rows_of(gallery),),
+        gallery_of=np.zeros(len(query_ords), dtype=np.int32),
         offsets=offsets_of(counts),
-        relevant=np.ascontiguousarray(items[order]),
+        relevant=item_space.rows_of(np.ascontiguousarray(items[order])),
         grades=None if grades is None else grades[order],
-        **{"weights": np.ones(len(asked)), **more},
+        **{"weights": np.ones(len(query_ords)), **more},
     )
 
 
@@ -362,10 +393,18 @@ def classes(layout: CorpusLayout, protocol: Protocol, *, balanced: bool = False)
         everything = np.arange(layout.n_images, dtype=np.int32)
         own = np.arange(len(layout.caption_images), dtype=np.int32)  # prompts describe no image: a class is a cluster
         more: dict[str, Any] = {"gallery": everything, "clusters": own, "grades": np.ones(len(images), dtype=np.int32)}
-        return search(layout, protocol, firsts, images, prompts=prompts, **more)
-    gallery = np.array(sorted(prompts), dtype=np.int32)
-    task = search(layout, protocol, images, firsts, gallery=gallery, prompts=prompts)
-    return replace(task, weights=_equal_groups(task.relevant)) if balanced else task
+        task = search(layout, protocol, firsts, images, **more)
+    else:
+        task = search(layout, protocol, images, firsts, gallery=np.array(sorted(prompts), dtype=np.int32))
+        task = replace(task, weights=_equal_groups(task.relevant)) if balanced else task
+    if all(len(ords) == 1 for ords in prompts.values()):
+        return task
+    task = task.with_own_rows()
+    if protocol.direction == "t2i":
+        of_rows = [prompts[first] for first in task.query_ords.tolist()]
+        return replace(task, query_space=replace(task.query_space, prompts=of_rows))
+    of_rows = [prompts[first] for first in task.item_space.ords_of(task.searched).tolist()]
+    return replace(task, item_space=replace(task.item_space, prompts=of_rows))
 
 
 def sharing_labels(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
@@ -398,14 +437,10 @@ def among_others(
     pairs = np.unique(np.concatenate([((of[:, None].astype(np.int64) << 32) | of).ravel() for of in by_group]))
     queries, others = (pairs >> 32).astype(np.int32), (pairs & 0xFFFFFFFF).astype(np.int32)
     asks = queries != others
-    return search(
-        layout,
-        protocol,
-        queries[asks],
-        others[asks],
-        gallery=np.arange(layout.n_images, dtype=np.int32) if gallery is None else gallery,
-        excluded=np.stack([np.arange(len(own := np.unique(queries[asks]))), own], axis=1),
-    )
+    gallery = np.arange(layout.n_images, dtype=np.int32) if gallery is None else gallery
+    task = search(layout, protocol, queries[asks], others[asks], gallery=gallery)
+    itself = np.stack([np.arange(len(task.queries)), task.item_space.rows_of(task.query_ords)], axis=1)
+    return replace(task, excluded=itself).with_own_rows()
 
 
 def landmarks(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
@@ -417,7 +452,7 @@ def landmarks(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     right = np.isin(grades, REVISITED_GRADES[protocol.name])
     gallery = np.setdiff1d(np.arange(layout.n_images, dtype=np.int32), links[:, 0])
     task = search(layout, protocol, *links[right].T, gallery=gallery)
-    return replace(task, excluded=_within(task, links[~right]))
+    return replace(task, excluded=_within(task, links[~right])).with_own_rows()
 
 
 def composed(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
@@ -431,16 +466,17 @@ def composed(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     links, _ = judgements(layout, COMPOSED, protocol)
     gallery = np.arange(layout.n_images, dtype=np.int32)
     task = search(layout, protocol, *links.T, gallery=gallery, clusters=references)
-    task = replace(task, references=references[task.queries].astype(np.int32))
-    if protocol.name == COMPOSED_ALONE:
-        task = replace(task, text_weight=1.0)
-    left_out = _within(task, judgements(layout, EXCLUDED, protocol)[0])
-    if protocol.name != COMPOSED_SUBSET:
-        return replace(task, excluded=left_out if len(left_out) else None)
-    members, _ = judgements(layout, SUBSET, protocol)
-    task = task.of_queries(np.flatnonzero(np.isin(task.queries, members[:, 0])))
-    own = [np.unique(members[members[:, 0] == query, 1]) for query in task.queries]
-    return replace(task, galleries=tuple(own), gallery_of=np.arange(len(own), dtype=np.int32))
+    if protocol.name == COMPOSED_SUBSET:
+        members, _ = judgements(layout, SUBSET, protocol)
+        task = task.of_queries(np.flatnonzero(np.isin(task.query_ords, members[:, 0])))
+        own = [np.unique(members[members[:, 0] == query, 1]) for query in task.query_ords]
+        task = replace(task, galleries=tuple(own), gallery_of=np.arange(len(own), dtype=np.int32))
+    elif len(left_out := _within(task, judgements(layout, EXCLUDED, protocol)[0])):
+        task = replace(task, excluded=left_out)
+    task = task.with_own_rows()
+    of_queries = references[task.query_ords].astype(np.int32)
+    weight = 1.0 if protocol.name == COMPOSED_ALONE else 0.5
+    return replace(task, query_space=replace(task.query_space, references=of_queries, text_weight=weight))
 
 
 def rated_pairs(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
@@ -450,16 +486,18 @@ def rated_pairs(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     """
     links, grades = judgements(layout, SIMILARITY, protocol)
     one, other = np.ascontiguousarray(links.T)
-    n = len(links)
+    n, (items, relevant) = len(links), np.unique(other, return_inverse=True)
     return RetrievalTask(
         protocol=protocol,
+        query_space=IndexSpace("image", one),
+        item_space=IndexSpace("image", items),
         query_ids=layout.image_ids[one] + "|" + layout.image_ids[other],
-        queries=one,
+        queries=np.arange(n, dtype=np.int32),
         clusters=one[first_linked(one.tolist() + other.tolist(), [*range(n), *range(n)])[:n]],
-        galleries=tuple(other[:, None]),
+        galleries=tuple(relevant.astype(np.int32)[:, None]),
         gallery_of=np.arange(n, dtype=np.int32),
         offsets=np.arange(n + 1, dtype=np.int64),
-        relevant=other,
+        relevant=relevant.astype(np.int32),
         weights=np.ones(n),
         grades=grades - min(0, int(grades.min())) + 1,
     )
@@ -467,8 +505,8 @@ def rated_pairs(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
 
 def _within(task: RetrievalTask, links: NDArray[np.int32]) -> NDArray[np.int64]:
     """Pairs of a query and an item, as ords, with the query's position in the task; those of its queries."""
-    links = links[np.isin(links[:, 0], task.queries)]
-    return np.stack([np.searchsorted(task.queries, links[:, 0]), links[:, 1].astype(np.int64)], axis=1)
+    links = links[np.isin(links[:, 0], task.query_ords)]
+    return np.stack([np.searchsorted(task.query_ords, links[:, 0]), links[:, 1].astype(np.int64)], axis=1)
 
 
 def _labels(layout: CorpusLayout) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -509,7 +547,7 @@ def quadruples(layout: CorpusLayout, protocol: Protocol, *, tag: str | None = No
     return ChoiceTask(
         protocol=protocol,
         query_ids=np.asarray(table["id"].to_pylist(), dtype=object),
-        queries=own,
+        query_ords=own,
         clusters=clusters[own],
         images=np.stack(images, axis=1),
         captions=np.stack(captions, axis=1),
@@ -555,7 +593,7 @@ def pairs(
     return ChoiceTask(
         protocol=protocol,
         query_ids=np.asarray(table["id"].to_pylist(), dtype=object)[first],
-        queries=rows[first],
+        query_ords=rows[first],
         clusters=layout.photographs[images[first]],
         images=images[first][:, None],
         captions=np.concatenate([right, wrong], axis=1),

@@ -7,29 +7,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from capim.store.vectors import Ragged, offsets_of, positions_within
+from capim.store.vectors import Ragged, positions_within
 from capim.tasks.encoders.device import full_float32
 from capim.tasks.ranking.maxsim import scores_of_pairs
-from capim.tasks.ranking.maxsim_products import Blocks, maxsim_scores, score_table
+from capim.tasks.ranking.maxsim_products import maxsim_scores, score_table
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.ranker import (
-    RelevantScores,
-    ScoreRows,
-    ranks_of,
-    relevant_in_lists,
-    retrieval_outcomes,
-    rows_of_table,
-    unjudged_share,
-)
+from capim.tasks.ranking.ranker import PartOutcomes, ScoreRows, retrieval_outcomes, rows_of_table
 from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.ranking.vectors import Blocks
 
 # (query ords, item ords of shape (n_queries, N)) -> float32 scores of the second encoder, same shape
 SecondScores: TypeAlias = Callable[[NDArray[np.int32], NDArray[np.int32]], NDArray[np.float32]]
@@ -63,7 +56,7 @@ def two_stage(first: Outcomes, task: RetrievalTask, second: SecondScores, depths
     deepest = max(depths)
     lists = first.top_ords[:, :deepest]
     begun = time.perf_counter()
-    scores = np.where(lists < 0, -np.inf, second(task.queries, np.maximum(lists, 0))).astype(np.float32)
+    scores = np.where(lists < 0, -np.inf, second(task.query_ords, np.maximum(lists, 0))).astype(np.float32)
     seconds = (time.perf_counter() - begun) / len(lists)
     return [
         Depth(n, _reordered(first, first.top_ords, first.top_scores, task, scores[:, :n]), seconds * n / deepest)
@@ -106,43 +99,36 @@ def _reordered(
 ) -> Outcomes:
     """Outcomes with the first N items by the second score, and all other items where the first encoder left them."""
     n = scores.shape[1]
-    relevant, inside = relevant_in_lists(lists[:, :n], scores, task, unlisted=-np.inf)
-    # relevant items beyond N keep the ranks that the first encoder gave to its last ones
-    n_inside = np.bincount(task.query_of_relevant[inside], minlength=len(first))
-    kept = positions_within(task.n_relevant) >= n_inside[task.query_of_relevant]
-    some = np.flatnonzero(n_inside)
-    listed = RelevantScores(relevant.scores[inside], relevant.n_above[inside], relevant.n_tied[inside])
-    ranks = ranks_of(listed, offsets_of(n_inside[some]), None if task.grades is None else task.grades[inside])
-    best, worst = (np.maximum(r, n + 1) for r in (first.relevant_rank_best, first.relevant_rank_worst))
-    best[~kept], worst[~kept] = ranks["relevant_rank_best"], ranks["relevant_rank_worst"]
-    best_score, n_tied_relevant = first.best_score.copy(), first.n_tied_relevant.copy()
-    best_score[some], n_tied_relevant[some] = ranks["best_score"], ranks["n_tied_relevant"]
     order = np.argsort(-scores, axis=1, kind="stable")
     top_ords = np.concatenate([np.take_along_axis(lists[:, :n], order, 1), lists[:, n:]], axis=1)
     top_scores = np.concatenate([np.take_along_axis(scores, order, 1), list_scores[:, n:]], axis=1)
-    grades, tie_scores = _grades_and_scores(first, task, inside, kept, ranks)
+    counts, inside = PartOutcomes.of_lists(task, lists[:, :n], scores, unlisted=-np.inf)
+    again = counts._replace(top_ords=top_ords, top_scores=top_scores).outcomes(task)
+    # relevant items beyond N, the last of each query, keep the ranks that the first encoder gave to its last ones
+    n_inside = np.bincount(task.query_of_relevant[inside], minlength=len(first))
+    kept = positions_within(task.n_relevant) >= n_inside[task.query_of_relevant]
+    best = np.where(kept, np.maximum(first.relevant_rank_best, n + 1), again.relevant_rank_best)
+    worst = np.where(kept, np.maximum(first.relevant_rank_worst, n + 1), again.relevant_rank_worst)
+    some = n_inside > 0
+    grades, tie_scores = _grades_and_scores(first, task, inside, kept, again)
     return replace(
         first,
         rank_best=best[first.offsets[:-1]],
         rank_worst=worst[first.offsets[:-1]],
-        n_tied_relevant=n_tied_relevant,
-        best_score=best_score,
+        n_tied_relevant=np.where(some, again.n_tied_relevant, first.n_tied_relevant),
+        best_score=np.where(some, again.best_score, first.best_score),
         relevant_rank_best=best,
         relevant_rank_worst=worst,
         relevant_grades=grades,
         relevant_scores=tie_scores,
-        unjudged=unjudged_share(task, top_ords, top_scores),
+        unjudged=again.unjudged,
         top_ords=top_ords,
         top_scores=top_scores,
     )
 
 
 def _grades_and_scores(
-    first: Outcomes,
-    task: RetrievalTask,
-    inside: NDArray[np.bool_],
-    kept: NDArray[np.bool_],
-    ranks: Mapping[str, NDArray[Any]],
+    first: Outcomes, task: RetrievalTask, inside: NDArray[np.bool_], kept: NDArray[np.bool_], again: Outcomes
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.float32] | None]:
     """The grades in the new order of the relevant items, and scores that are equal where items are tied.
 
@@ -152,9 +138,11 @@ def _grades_and_scores(
         task: With grades, or without: then both are None.
         inside: Which entries of ``task.relevant`` are among the first N.
         kept: Which entries of ``first.relevant_rank_best`` are beyond N.
-        ranks: Of the items among the first N.
+        again: With the ranks of the items among the first N.
     """
-    if task.grades is None or first.relevant_grades is None or first.relevant_scores is None:
+    if first.relevant_grades is None or first.relevant_scores is None:
+        return None, None
+    if task.grades is None or again.relevant_grades is None or again.relevant_scores is None:
         return None, None
     grades, scores = first.relevant_grades.copy(), first.relevant_scores.copy()
     new = np.ones(len(scores), dtype=np.bool_)
@@ -168,9 +156,9 @@ def _grades_and_scores(
         rest = Counter(task.grades[(task.query_of_relevant == query) & ~inside].tolist())
         rest.subtract(first.relevant_grades[beyond].tolist())
         grades[left] = sorted(rest.elements(), reverse=True)
-    grades[~kept] = np.asarray(ranks["relevant_grades"])
+    grades[~kept] = again.relevant_grades[~kept]
     scores[kept] = -1e6 - first.relevant_rank_best[np.flatnonzero(new)[tie]][kept]
-    scores[~kept] = np.asarray(ranks["relevant_scores"])
+    scores[~kept] = again.relevant_scores[~kept]
     return grades, scores
 
 
@@ -233,14 +221,20 @@ def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) ->
     scores[np.flatnonzero(new.ravel())] = np.bincount(group, weights=gains.ravel())
     scores = np.where(new & (items >= 0), scores.reshape(items.shape), -1.0)
 
-    relevant, listed = relevant_in_lists(items, scores, task, unlisted=0.0)
+    counts, listed = PartOutcomes.of_lists(task, items, scores, unlisted=0.0)
     n_unlisted = outcomes[0].n_gallery.astype(np.int64) - (scores > 0).sum(axis=1)
-    n_tied = np.where(listed, relevant.n_tied, n_unlisted[task.query_of_relevant])
     best = np.argsort(-scores, axis=1, kind="stable")[:, :width]
     top = np.take_along_axis(scores, best, 1)
-    return replace(
-        outcomes[0],
+    fused = counts._replace(
+        n_tied=np.where(listed, counts.n_tied, n_unlisted[task.query_of_relevant]),
         top_ords=np.where(top > 0, np.take_along_axis(items, best, 1), -1).astype(np.int32),
         top_scores=np.where(top > 0, top, np.nan).astype(np.float32),
-        **ranks_of(relevant._replace(n_tied=n_tied), task.offsets),
+    ).outcomes(replace(task, grades=None, dismissed=None))
+    first = outcomes[0]
+    return replace(
+        fused,
+        n_ranked=first.n_ranked,
+        unjudged=first.unjudged,
+        reference_ndcg=first.reference_ndcg,
+        reference_rbo=first.reference_rbo,
     )

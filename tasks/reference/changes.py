@@ -302,7 +302,7 @@ def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict
 
     Examples:
         >>> def judged(difference, p_adjusted):
-        ...     key = ("c", "t2i/all", "R@1", "m")
+        ...     key = ("c", "t2i/all", "MRR", "m")
         ...     change = FigureChange(key=key, difference=difference, p=p_adjusted, basis="paired test",
         ...                           p_adjusted=p_adjusted)
         ...     return judge_change(change, WatchRule(), 0.001)

@@ -17,6 +17,8 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from capim.store.schema import Result, Slice
 from capim.store.types import EncoderSpec, canonical_json, digest16
+from capim.tasks.metrics.compositional import WINOGROUND, WINOGROUND_GROUP
+from capim.tasks.metrics.retrieval import NDCG_5, RECALLS
 from capim.tasks.protocols import ALL_QUADRUPLES, I2T_ANY, I2T_ANY5, JUDGED_QUERIES, T2I_ALL, T2I_FIRST, language_id
 
 Verdict: TypeAlias = Literal["reproduced", "other protocol", "suspect", "not compared", "no reference"]
@@ -41,7 +43,7 @@ _TOLERANCES = {
     "coco-sm": 0.005,
     "VidoreDocVQARetrieval": 0.01,  # by loaders of mteb whose vectors depend on the batch
 }
-_METRIC_NAMES = {"text": "winoground_text", "image": "winoground_image", "group": "winoground_group"}
+_METRIC_NAMES = {metric.heading.removesuffix(" score"): metric.name for metric in WINOGROUND}
 _RELATED = {
     # (ours, published): the range of ours minus published. The first caption is a biased draw, 2-3 points lower; the
     # ten sixth captions of COCO hardly matter
@@ -49,15 +51,16 @@ _RELATED = {
     (I2T_ANY5, I2T_ANY): (-0.005, 0.005),
 }
 _FLOAT_NOISE = 1e-9
-_HEADLINES = ("R@1", "winoground_text", "winoground_image", "winoground_group")
+_R1 = RECALLS[0].name
+_HEADLINES = (_R1, *(metric.name for metric in WINOGROUND))
 
 
 _BEST_KNOWN = (
-    ("coco-karpathy", T2I_ALL, "R@1"),
-    ("flickr30k-karpathy", T2I_ALL, "R@1"),
-    ("winoground", ALL_QUADRUPLES, "winoground_group"),
-    ("VidoreDocVQARetrieval", JUDGED_QUERIES, "nDCG@5"),
-    ("coco-sm", language_id("t2i", "en", "google"), "R@1"),
+    ("coco-karpathy", T2I_ALL, _R1),
+    ("flickr30k-karpathy", T2I_ALL, _R1),
+    ("winoground", ALL_QUADRUPLES, WINOGROUND_GROUP.name),
+    ("VidoreDocVQARetrieval", JUDGED_QUERIES, NDCG_5.name),
+    ("coco-sm", language_id("t2i", "en", "google"), _R1),
 )
 """Of these the first that is published for a model stands in the list of models."""
 
@@ -188,7 +191,8 @@ def headline(checkpoint: str, references: Sequence[Published]) -> Published | No
 
 def _exchanged(value: float, checkpoint: str, corpus: str, metric: str, references: Sequence[Published]) -> str:
     """A remark where a Winoground figure is far nearer to the other column than to its own."""
-    other = {"winoground_text": "winoground_image", "winoground_image": "winoground_text"}.get(metric)
+    text, image = (of.name for of in WINOGROUND[:2])
+    other = {text: image, image: text}.get(metric)
     nearest = dict.fromkeys((metric, other), float("inf"))
     for r in references:
         if (r.model, r.dataset) == (checkpoint, corpus) and r.metric in nearest and r.source != SEED:

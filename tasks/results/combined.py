@@ -27,7 +27,13 @@ from numpy.typing import NDArray
 
 from capim.store.schema import Result
 from capim.tasks.metrics import metrics_of, version_of
-from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
+from capim.tasks.metrics.crosslingual import (
+    CONSISTENCY_NDCG,
+    CONSISTENCY_RBO,
+    eta_squared,
+    language_weights,
+    noise_eta_squared,
+)
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure
@@ -41,7 +47,7 @@ from capim.tasks.statistics.intervals import Interval, mean_interval, mean_sprea
 from capim.tasks.statistics.pairs import Scale
 
 RowOf: TypeAlias = Callable[..., Result]
-SUMMARISED = ("R@1", "R@5", "R@10", "consistency_nDCG@20", "consistency_RBO")
+SUMMARISED = tuple(metric.name for metric in (*RECALLS, CONSISTENCY_NDCG, CONSISTENCY_RBO))
 NO_INTERVAL = "no interval: resampling images would add variance to the residual"
 
 

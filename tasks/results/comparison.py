@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError
 from capim.store.schema import Comparison
 from capim.store.types import digest16
-from capim.tasks.metrics import METRICS, Metric, bounds_of, metrics_of
+from capim.tasks.metrics import METRICS, Metric, metrics_of
 from capim.tasks.metrics.table import Figure
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
@@ -65,13 +65,11 @@ def compared_figures(
     _check_same_queries(encoders)
     first = next(iter(encoders.values()))
     clusters = Clusters.of(first.clusters, drawn, first.weights)
-    known = {key: metrics_of(outcomes) for key, outcomes in encoders.items()}
+    known = {key: metrics_of(outcomes, metrics) for key, outcomes in encoders.items()}
     figures = []
     for metric in metrics:
-        of_table = metric in METRICS.values()
-        having = {key: each for key, each in encoders.items() if metric in known[key] or not of_table}
+        having = {key: each for key, each in encoders.items() if metric in known[key]}
         values = {key: metric.per_query(outcomes) for key, outcomes in having.items()}
-        bounds = (0.0, 1.0) if of_table and metric.share else bounds_of(metric)
         figures.append(
             ComparedFigure(
                 figure=Figure(first.protocol.id, metric.name),
@@ -82,7 +80,7 @@ def compared_figures(
                     reduce=metric.reduce,
                     lower_is_better=not metric.higher_is_better,
                     share=_is_share(metric, having.values()),
-                    span=None if bounds is None else bounds[1] - bounds[0],
+                    span=None if metric.bounds is None else metric.bounds[1] - metric.bounds[0],
                 ),
             )
         )
@@ -157,10 +155,11 @@ def figure_rows(
     return rows
 
 
-def compared_metrics(encoders: Iterable[Outcomes]) -> list[Metric]:
-    """The metrics that the outcomes of at least two encoders determine."""
-    counts = Counter(metric.name for outcomes in encoders for metric in metrics_of(outcomes))
-    return [metric for metric in METRICS.values() if counts[metric.name] > 1]
+def compared_metrics(encoders: Iterable[Outcomes], metrics: Iterable[Metric] | None = None) -> list[Metric]:
+    """Return those of some metrics, or of the table, that the outcomes of at least two encoders determine."""
+    metrics = [*(metrics or METRICS.values())]
+    counts = Counter(metric.name for outcomes in encoders for metric in metrics_of(outcomes, metrics))
+    return [metric for metric in metrics if counts[metric.name] > 1]
 
 
 def _check_same_queries(encoders: Mapping[str, Outcomes]) -> None:
@@ -183,6 +182,6 @@ def _check_same_queries(encoders: Mapping[str, Outcomes]) -> None:
 
 def _is_share(metric: Metric, encoders: Iterable[Outcomes]) -> bool:
     """Whether a metric of the table is a share of hits: with every tie lost, each query is 0 or 1."""
-    return not metric.reference and all(
+    return not metric.of_user and all(
         bool(np.isin(metric.per_query(outcomes, "lost"), (0.0, 1.0)).all()) for outcomes in encoders
     )

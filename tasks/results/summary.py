@@ -11,9 +11,10 @@ import numpy as np
 
 from capim.store.schema import OfStates, Replicates, Result
 from capim.store.types import Corpus, digest16
-from capim.tasks.metrics import Metric, bounds_of, metrics_of, version_of
-from capim.tasks.metrics.table import SHOWN
-from capim.tasks.ranking.layout import drawn_clusters, layout_of, ords_of
+from capim.tasks.metrics import Metric, metrics_of, version_of
+from capim.tasks.metrics.retrieval import RECALLS
+from capim.tasks.ranking.drawn import drawn_clusters
+from capim.tasks.ranking.layout import layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.chance import FirstHits, chance_p, labels_p
@@ -46,7 +47,7 @@ class Evaluated:
     """The outcomes of one encoder under one protocol, and the metrics to compute from them.
 
     Attributes:
-        drawn: Clusters of the corpus (``tasks.ranking.layout.drawn_clusters``), so that all protocols share draws.
+        drawn: Clusters of the corpus (``tasks.ranking.drawn.drawn_clusters``), so that all protocols share draws.
         first_hits: Of images with labels.
     """
 
@@ -91,8 +92,7 @@ def result_rows(evaluated: Sequence[Evaluated], resampling: Resampling) -> list[
     """
     rows = []
     for each, (metric, (values, clusters)) in ((one, sample) for one in evaluated for sample in one.samples):
-        bounds = (0.0, 1.0) if metric.share else metric.bounds or bounds_of(metric)
-        interval = interval_of(values, clusters, resampling, metric.reduce, bounds=bounds, share=metric.share)
+        interval = interval_of(values, clusters, resampling, metric.reduce, bounds=metric.bounds, share=metric.share)
         if np.ptp(values) == 0 and interval.value == metric.chance(each.outcomes):
             interval = Interval(value=interval.value, reason=ANY_SCORES)
         lost, value, won = (metric.value(each.outcomes, ties) for ties in ("lost", "expected", "won"))
@@ -125,7 +125,7 @@ def _chance(each: Evaluated, metric: Metric, value: float, clusters: Clusters) -
     """Return the chance value of a metric and the p-value of a mean against it; of labels, by their first hits."""
     chance, chances = metric.chance(each.outcomes), metric.chances(each.outcomes)
     if each.outcomes.protocol.kind == "labels":
-        if metric.name != SHOWN["labels"][0] or each.first_hits is None:
+        if metric.name != RECALLS[0].name or each.first_hits is None:
             return chance, None
         return labels_p(each.first_hits, clusters)
     if chances is None or metric.reduce != "mean" or not metric.higher_is_better or not np.isfinite(value):

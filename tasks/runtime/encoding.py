@@ -126,17 +126,22 @@ class SetEncoder:
         return replace(done, seconds=time.perf_counter() - begun)
 
     def _encode(self, key: SetKey, corpus: Corpus, table: pa.Table, missing: NDArray[np.int32]) -> EncodedSet:
-        from capim.tasks.encoders.pipeline import encode_stream
+        from capim.tasks.encoders.pipeline import encode_stream, plan_batches
 
         encoder = self._encoder()
-        ids = table["id"].to_pylist()
+        ids = texts(table["id"])
         work, shas = _work(corpus, key.modality, missing)
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
         n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), Rounding()
         batches: list[Batch] = []
         label = f"{self.spec.name} · {corpus.name} · {UNITS[key.modality]}"
         stream = encode_stream(encoder, work, batch_size=batch_size)
-        with track(label, total=len(missing), unit=UNITS[key.modality]) as advance, closing(stream):
+        plan = [work.ords[np.concatenate(each)] for each in plan_batches(encoder, work, batch_size)]
+        with (
+            track(label, total=len(missing), unit=UNITS[key.modality]) as advance,
+            closing(stream),
+            naming_batch(plan, ids) as stored,
+        ):
             for batch in stream:
                 batch_id = f"{self._run}-{secrets.token_hex(4)}"
                 if batch.index == 0:  # how many vectors an item has is known from now on
@@ -157,6 +162,7 @@ class SetEncoder:
                 n_truncated += int(batch.embeddings.truncated.sum())
                 rounding += rounding_of(batch.embeddings.values, self.spec.storage)
                 batch_size = min(batch_size, batch.batch_size)
+                stored.append(len(batch.ords))
                 advance(len(batch.ords))
         self._write_batches(batches)
         check_probes(self._store, encoder, run=self._run)  # before a seal: an endpoint may have changed meanwhile
@@ -230,6 +236,21 @@ def hardware_of(encoder: Encoder) -> str:
     """Where a model runs: the name of the hardware, or the address of a service."""
     service = service_of(encoder)
     return device_name(encoder.device) if service is None else service.address
+
+
+@contextmanager
+def naming_batch(plan: Sequence[NDArray[np.int32]], ids: Sequence[str]) -> Iterator[list[int]]:
+    """Add to an error which batch it was in, and how many items were stored before: the sum of the list.
+
+    ``plan`` has the positions of each batch; they are encoded in this order.
+    """
+    stored: list[int] = []
+    try:
+        yield stored
+    except Exception as error:
+        first, last = (ids[plan[len(stored)][at]] for at in (0, -1))
+        error.add_note(f"in the batch from {first!r} to {last!r}; {sum(stored)} of {sum(map(len, plan))} are stored")
+        raise
 
 
 def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[ImageWork | CaptionWork, list[str]]:

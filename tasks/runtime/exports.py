@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.report_data import ReportData, ShownResult
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import replacing
-from capim.store.schema import UNLISTED, Result, texts
+from capim.store.schema import UNLISTED, texts
 from capim.store.types import Corpus, Modality
 from capim.store.vectors import positions_within
-from capim.tasks.metrics.table import METRICS, is_known
+from capim.tasks.metrics import is_known
+from capim.tasks.metrics.retrieval import NDCG_10, RECALLS
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.cosine import nearest_neighbours
 from capim.tasks.ranking.outcomes import Outcomes
@@ -33,7 +34,6 @@ from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _PICTURES = 1000  # whose thumbnails are in memory at once
-_NAME = "nDCG@10"
 _ROWS = 4096  # projected at a time
 _LISTS = 2048  # queries whose lists are in memory as text at once
 
@@ -167,7 +167,7 @@ def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: Embed
             writer.write_table(part)
 
 
-def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Result]:
+def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[ShownResult]:
     """nDCG@10 where a query has one relevant item: MTEB's main score, which is not among stored results.
 
     Rows like those of R@1, without an interval, for all that have no row of nDCG@10.
@@ -177,13 +177,13 @@ def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[Result]:
     """
     for row in data.results:
         protocol = Protocol.of(row.protocol)
-        if row.metric != "R@1" or not protocol.is_retrieval:
+        if row.metric != RECALLS[0].name or not protocol.is_retrieval:
             continue
-        if data.row(row.corpus, row.protocol, _NAME, row.encoder) is None:
+        if data.row(row.corpus, row.protocol, NDCG_10.name, row.encoder) is None:
             outcomes = read_outcomes(store, row.evaluation, protocol)
-            if is_known(METRICS[_NAME], outcomes):
-                value = METRICS[_NAME].value(outcomes)
-                yield replace(row, metric=_NAME, value=value, ci_low=None, ci_high=None)
+            if is_known(NDCG_10, outcomes):
+                value = NDCG_10.value(outcomes)
+                yield replace(row, metric=NDCG_10.name, value=value, ci_low=None, ci_high=None)
 
 
 def export_trec(
@@ -265,10 +265,10 @@ def task_of(corpus: Corpus, protocol: str) -> RetrievalTask | None:
 def _qrel_lines(task: RetrievalTask, ids: NDArray[np.object_]) -> Iterator[str]:
     queries = [trec_id(query) for query in task.query_ids.tolist()]
     grades = [1] * len(task.relevant) if task.grades is None else task.grades.tolist()
-    for at, item, grade in zip(task.query_of_relevant.tolist(), ids[task.relevant].tolist(), grades, strict=True):
+    for at, item, grade in zip(task.query_of_relevant.tolist(), ids[task.relevant_ords].tolist(), grades, strict=True):
         yield f"{queries[at]} 0 {item} {grade}\n"
-    for at, item in () if task.dismissed is None else task.dismissed.tolist():
-        yield f"{queries[at]} 0 {ids[item]} 0\n"
+    for at, item in () if task.dismissed is None else task.dismissed:
+        yield f"{queries[at]} 0 {ids[task.item_space.ords_of(item)]} 0\n"
 
 
 def _run_lines(outcomes: pa.Table, ids: NDArray[np.object_], encoder: str) -> Iterator[str]:

@@ -20,8 +20,9 @@ from capim.store.errors import RequestError
 from capim.store.files import read_row_file, write_row_file
 from capim.store.schema import is_missed, texts
 from capim.store.types import Corpus, Modality, digest16
-from capim.tasks.metrics.custom import CustomMetric, QueryOutcomes
-from capim.tasks.metrics.retrieval import expected_hit
+from capim.tasks.metrics import Metric
+from capim.tasks.metrics.custom import QueryOutcomes, own_metric
+from capim.tasks.metrics.retrieval import RECALLS, expected_hit
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
 from capim.tasks.statistics.sampled import corrected_values
@@ -143,7 +144,7 @@ def read_judged_misses(file: str | Path) -> JudgedMisses | None:
     return JudgedMisses(path, rows[0]["corpus"], rows[0]["protocol"], tuple(names), misses, right)
 
 
-def corrected_metric(store: EmbeddingStore, judged: JudgedMisses) -> CustomMetric:
+def corrected_metric(store: EmbeddingStore, judged: JudgedMisses) -> Metric:
     """Return R@1 corrected by judged misses as a metric, called ``FILE:R@1 corrected``.
 
     Raises:
@@ -168,5 +169,6 @@ def corrected_metric(store: EmbeddingStore, judged: JudgedMisses) -> CustomMetri
         hits = expected_hit(*(outcomes[name] for name in ("rank_best", "rank_worst", "n_tied_relevant")), k=1)
         return corrected_values(hits, missed, np.array(right, dtype=np.float64))
 
-    title, name = f"R@1 corrected by {len(judged.misses):,} judged misses", f"{file.stem}:R@1 corrected"
-    return CustomMetric(name=name, function=corrected, title=title, file=str(file), bounds=(0.0, 1.0))
+    r1 = RECALLS[0].name
+    title, name = f"{r1} corrected by {len(judged.misses):,} judged misses", f"{file.stem}:{r1} corrected"
+    return own_metric(name=name, function=corrected, title=title, file=str(file), bounds=(0.0, 1.0))

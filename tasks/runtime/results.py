@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
-from capim.store.embedding_store import EmbeddingStore
-from capim.store.schema import MetricRow, Replicates, Result
-from capim.store.types import MetricFacts
+from capim.store.schema import Replicates, Result
 from capim.tasks.derive import Derivation, Made, Work, derive, one_by_one
-from capim.tasks.metrics import METRICS, facts_of, metrics_of, version_of
+from capim.tasks.metrics import METRICS, Metric, metrics_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
-from capim.tasks.metrics.table import RSUM
+from capim.tasks.metrics.table import RSUM, stored_facts
 from capim.tasks.protocols import MAIN, Kind, Protocol
-from capim.tasks.ranking.layout import drawn_clusters, drawn_images
+from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, LanguagePart, language_rows, part_of, rsum_row
@@ -44,21 +40,22 @@ def derive_figures(
     resampling: Resampling,
     run: str,
     keep_replicates: bool = False,
+    metrics: Sequence[Metric] | None = None,
     outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]] | None = None,
 ) -> Figures:
-    """The figures of ``scored`` that the store lacks: by every metric of the table, RSUM, means over languages.
+    """Make the results of ``scored`` that the store lacks: by every metric of the table, RSUM, means over languages.
 
     Args:
         scored: Protocols, and the evaluations with their outcomes.
         resampling: How intervals are drawn.
         run: Id of the run that makes them.
         keep_replicates: Also store every bootstrap draw.
+        metrics: Metrics that a user gave, instead of the table's.
         outcomes: Gives the outcomes of protocols, those that are computed together in one list; by default they are
             read from the store, one protocol after the other.
     """
-    making, works = figures_of(scored, resampling, run, keep_replicates=keep_replicates, outcomes=outcomes)
+    making, works = figures_of(scored, resampling, run, metrics, keep_replicates=keep_replicates, outcomes=outcomes)
     derived = derive(scored.store, *works, run=run)
-    record_metrics(scored.store, map(facts_of, sorted(making.named)), run=run)
     return Figures(uses=derived.uses, added=making.added)
 
 
@@ -66,34 +63,42 @@ def figures_of(
     scored: ScoredSets,
     resampling: Resampling,
     run: str = "",
+    metrics: Sequence[Metric] | None = None,
     *,
     keep_replicates: bool,
     outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]] | None = None,
 ) -> tuple[_Making, list[Work]]:
     """Return the figures of one protocol each, those of several, and the bootstrap draws that are kept of the former.
 
-    With them comes what makes them; ``outcomes`` as in :func:`derive_figures`.
+    With them comes what makes them; ``metrics`` and ``outcomes`` as in :func:`derive_figures`.
     """
-    making = _Making(scored=scored, resampling=resampling, run=run, joint=joint_protocols(scored))
+    joint = {} if metrics else joint_protocols(scored)
+    making = _Making(scored=scored, resampling=resampling, run=run, joint=joint, table=metrics)
 
-    def result(protocols: Sequence[Protocol], protocol: str, *metrics: str, by_draws: bool = False) -> Derivation:
+    def several(protocols: Sequence[Protocol], protocol: str, *names: str) -> Derivation:
         return Derivation(
             kind="result",
-            subject={"protocol": protocol, "metric": ", ".join(metrics)},
+            subject={"protocol": protocol, "metric": ", ".join(names)},
             inputs=[scored.evaluations[one.id] for one in protocols],
-            settings=resampling.used(by_draws=by_draws),
-            version="; ".join(str(version_of(metric)) for metric in metrics),
+            settings=resampling.used(),
+            version="; ".join(str(version_of(name)) for name in names),
         )
 
     of_one = [
-        result([protocol], protocol.id, metric.name, by_draws=callable(metric.reduce))
+        Derivation(
+            kind="result",
+            subject={"protocol": protocol.id, "metric": metric.name, **stored_facts(metric)},
+            inputs=[scored.evaluations[protocol.id], *metric.inputs([scored.evaluations[protocol.id]])],
+            settings=resampling.used(by_draws=callable(metric.reduce)),
+            version=str(metric.version),
+        )
         for protocol in scored.protocols
-        for metric in METRICS.values()
+        for metric in metrics or METRICS.values()
         if metric.suits(protocol)
     ]
     of_several = [
-        result(protocols, *RSUM) if kind == "sum" else result(protocols, "*", *SUMMARISED)
-        for kind, protocols in making.joint.items()
+        several(protocols, *RSUM) if kind == "sum" else several(protocols, "*", *SUMMARISED)
+        for kind, protocols in joint.items()
     ]
     settings = resampling.used(by_draws=True)
     making.results.update({(each.subject["protocol"], each.subject["metric"]): each for each in of_one})
@@ -110,7 +115,8 @@ class _Making:
     """Makes figures.
 
     Attributes:
-        added: Protocol id -> number of figures, counted on the way; ``named``: the names of their metrics.
+        added: Protocol id -> number of figures, counted on the way.
+        table: Metrics that a user gave, instead of the table's.
         languages: Protocol id -> what means over languages need of it, of the outcomes that passed.
         results: Protocol id and metric -> the derivation of its result.
     """
@@ -119,8 +125,8 @@ class _Making:
     resampling: Resampling
     run: str
     joint: Mapping[Kind, Sequence[Protocol]]
+    table: Sequence[Metric] | None = None
     added: Counter[str] = field(default_factory=Counter)
-    named: set[str] = field(default_factory=set)
     languages: dict[str, LanguagePart] = field(default_factory=dict)
     results: dict[tuple[str, str], Derivation] = field(default_factory=dict)
 
@@ -144,7 +150,6 @@ class _Making:
             for row in rows:
                 made[places[row.protocol, row.metric]].append(row)
                 self.added[row.protocol] += 1
-                self.named.add(row.metric)
             yield made
 
     def over_several(self, each: Derivation) -> list[Result]:
@@ -162,7 +167,6 @@ class _Making:
             if not all(recalls <= {metric.name for metric in metrics_of(one)} for one in (t2i, i2t)):
                 return []
             rows = [rsum_row(t2i, i2t, source, drawn=drawn_images(scored.corpus), resampling=self.resampling)]
-        self.named.update(row.metric for row in rows)
         return rows
 
     def replicates(self, each: Derivation) -> list[Replicates]:
@@ -176,7 +180,7 @@ class _Making:
     def _evaluated(self, outcomes: Outcomes, wanted: Container[tuple[str, str]]) -> Evaluated:
         """The outcomes of a protocol with those of their metrics that are wanted: pairs of protocol and metric."""
         protocol = outcomes.protocol.id
-        metrics = [metric for metric in metrics_of(outcomes) if (protocol, metric.name) in wanted]
+        metrics = [metric for metric in metrics_of(outcomes, self.table) if (protocol, metric.name) in wanted]
         source = self._source(self.scored.evaluations[protocol])
         return Evaluated.of(outcomes, self.scored.corpus, source, metrics)
 
@@ -198,18 +202,6 @@ def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
     languages = every if scored.evaluations.keys() >= {protocol.id for protocol in every} else ()
     groups: dict[Kind, tuple[Protocol, ...]] = {"sum": tuple(main), "mean": languages}
     return {kind: protocols for kind, protocols in groups.items() if protocols}
-
-
-def record_metrics(store: EmbeddingStore, metrics: Iterable[MetricFacts | None], *, run: str) -> None:
-    """Store what readers have to know of these metrics, where the store does not say it yet."""
-    given: dict[str, dict[str, Any]] = {each.name: each.columns() for each in metrics if each is not None}
-    if not given:
-        return
-    kept = {row.metric: MetricFacts.of_row(vars(row)) for row in store.all(MetricRow, metric=list(given))}
-    new = {name: columns for name, columns in given.items() if name not in kept or kept[name].columns() != columns}
-    if new:
-        written: dict[str, Any] = {"run": run, "created": datetime.now(UTC)}
-        store.write([MetricRow(metric=name, **(columns | written)) for name, columns in new.items()], replace="metric")
 
 
 def outdated_results(rows: Iterable[Result]) -> list[Result]:

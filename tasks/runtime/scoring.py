@@ -27,6 +27,7 @@ from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.stored import read_outcomes, vectors_of
 
 _ROWS_AT_ONCE = 50_000  # of outcomes that are written in one commit, about
+PARTS_VERSION = 2  # raised whenever what is stored of a part changes
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 
 
@@ -232,7 +233,7 @@ def _merged(
         for part in left.values():
             yield evaluate_part(scored.corpus, protocols, part, **vectors, resources=resources)
 
-    return evaluate_merged(scored.corpus, protocols, parts(), **vectors, device=resources.device)
+    return evaluate_merged(scored.corpus, protocols, parts(), **vectors, resources=resources)
 
 
 def _parts(scored: ScoredSets, n_parts: int) -> list[range]:
@@ -242,7 +243,7 @@ def _parts(scored: ScoredSets, n_parts: int) -> list[range]:
 
 
 def _of_parts(scored: ScoredSets, protocols: Sequence[Protocol], n_parts: int) -> str:
-    return digest16([scored.joint_evaluation(protocols), n_parts])
+    return digest16([scored.joint_evaluation(protocols), n_parts, PARTS_VERSION])
 
 
 def _portions(protocols: Sequence[Protocol]) -> Iterator[list[Protocol]]:

@@ -23,8 +23,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.runtime.references import SetsRef
 
 if TYPE_CHECKING:
-    from capim.tasks.ranking.cosine import VectorRows
-    from capim.tasks.ranking.maxsim_products import Blocks
+    from capim.tasks.ranking.vectors import Blocks, VectorRows
 
 
 K = TypeVar("K")
@@ -50,7 +49,10 @@ def read_all_outcomes(store: EmbeddingStore, evaluations: Mapping[K, str], proto
             raise WorkError(
                 f"no outcomes of evaluation {evaluation} ({protocol.id}) in {store.uri}; run `capim evaluate` again"
             )
-    return {key: Outcomes.from_arrow(rows[evaluation], protocol) for key, evaluation in evaluations.items()}
+    return {
+        key: replace(Outcomes.from_arrow(rows[evaluation], protocol), evaluation=evaluation)
+        for key, evaluation in evaluations.items()
+    }
 
 
 def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[Result]:

@@ -18,8 +18,8 @@ from capim.store.types import Corpus
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.cosine import dense_score_rows
+from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.evaluate import evaluate
-from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of
 from capim.tasks.ranking.tasks import RetrievalTask

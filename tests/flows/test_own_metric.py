@@ -209,11 +209,10 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(wor
         hits = [c["rank_worst"] == 1 for c in chosen if c["encoder"] == row["encoder"]]
         assert (row["value"], row["n_queries"]) == (pytest.approx(np.mean(hits)), len(hits))
         assert 0 < len(hits) < 5 * N_SCENES
-    own = {table: rows(workspace, table, metric=name) for table in (*before, "replicates", "metrics")}
-    assert [len(own[table]) for table in ("results", "replicates", "comparisons", "metrics")] == [3, 3, 3, 1]
+    own = {table: rows(workspace, table, metric=name) for table in (*before, "replicates")}
+    assert [len(own[table]) for table in ("results", "replicates", "comparisons")] == [3, 3, 3]
     assert {row["n_queries"] for row in own["comparisons"]} == {len(chosen) // 3}
     assert {row["analysis"] for row in own["slices"]} >= {"complexity", "ordinal"}
-    assert own["metrics"][0]["title"] == "Found first, of captions of at most n words."
     for table, earlier in before.items():
         assert others(rows(workspace, table), name) == earlier
     # without --metric its comparisons stay as they are; with it they are computed again
@@ -263,7 +262,7 @@ def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(workspace
     before = rows(workspace, "results")
     assert command(f"{EVALUATE} --metric own.py:broken", code=2).err.startswith("capim: metric 'own:broken': LookupE")
     assert rows(workspace, "results") == before
-    assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
+    assert [row for row in rows(workspace, "derived") if "own:" in row["identity"]] == []
     assert "Traceback" in command(f"{EVALUATE} --metric own.py:broken --debug", code=2).err
     n_runs = len(rows(workspace, "runs"))
     command(f"{EVALUATE} --metric own.py:absent", code=2)
@@ -301,7 +300,7 @@ def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> No
 def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(workspace: Path) -> None:
     said = command(f"{EVALUATE} --metric own.py:nowhere").err
     assert "0 results and 0 comparisons by own:nowhere stored" in said
-    assert [row for row in rows(workspace, "metrics") if ":" in row["metric"]] == []
+    assert [row for row in rows(workspace, "derived") if "own:" in row["identity"]] == []
 
 
 def test_ranks_that_are_known_as_ranges_are_left_out_where_they_do_not_determine_the_metric(

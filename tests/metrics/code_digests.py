@@ -27,7 +27,7 @@ STATISTICS = (
     "tasks/metrics/metric.py",
     "tasks/metrics/crosslingual.py",
 )
-FIELDS = ("reduce", "several", "share", "judged", "needs", "reference", "higher_is_better")
+FIELDS = ("reduce", "several", "share", "judged", "needs", "higher_is_better", "bounds", "guess")
 
 
 def today() -> dict[str, dict[str, Any]]:
@@ -49,7 +49,7 @@ def of_metric(metric: Metric) -> str:
     sources: dict[str, object] = {}
     for function in filter(callable, parts):
         collect(function, sources)
-    fields = {name: getattr(metric, name) for name in FIELDS if not callable(getattr(metric, name))}
+    fields = {name: str(getattr(metric, name)) for name in FIELDS if not callable(getattr(metric, name))}
     return digest16([sorted(sources.items()), sorted(fields.items())])
 
 

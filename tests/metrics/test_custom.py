@@ -16,14 +16,14 @@ from capim.store.errors import RequestError
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, build_corpus
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.metrics import custom
-from capim.tasks.metrics.custom import CustomMetric, QueryOutcomes, load_metric, with_judgements
+from capim.tasks.metrics import Metric, custom
+from capim.tasks.metrics.custom import OwnValues, QueryOutcomes, bound, load_metric, own_metric, with_judgements
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import outcomes_of
 from tests.ranking.conftest import small_corpus, tasks_of, unit
 
 
-def loaded(folder: Path, text: str, request: str = "own.py:metric") -> CustomMetric:
+def loaded(folder: Path, text: str, request: str = "own.py:metric") -> Metric:
     """The metric of a file with this text."""
     file = folder / request.partition(":")[0]
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -56,9 +56,9 @@ def test_a_function_of_blocks_gets_scores_and_gives_a_value_per_query(tmp_path: 
             relevant = np.repeat([[True, False]], len(rows), axis=0)
             yield SimpleNamespace(rows=np.array(rows), scores=np.array(scores, np.float32), relevant=relevant)
 
-    assert metric.metric(blocks).per_query(outcomes).tolist() == [0.5, 1.0, -0.25]
+    assert bound(metric, blocks=blocks).per_query(outcomes).tolist() == [0.5, 1.0, -0.25]
     with pytest.raises(ValueError, match="need the embeddings"):
-        metric.metric().per_query(outcomes)
+        metric.per_query(outcomes)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_function_of_blocks_gets_scores_and_gives_a_value_per_query(tmp_path: 
     ],
 )
 def test_a_result_that_is_not_one_number_per_query_is_refused(tmp_path: Path, returned: str, message: str) -> None:
-    metric = loaded(tmp_path, f"import pandas\n{BODY}    return {returned}\n").metric()
+    metric = loaded(tmp_path, f"import pandas\n{BODY}    return {returned}\n")
     with pytest.raises(ValueError, match=message):
         metric.per_query(outcomes_of([[1], [2]]))
 
@@ -86,12 +86,12 @@ def test_a_series_is_read_by_the_queries_that_its_index_names(tmp_path: Path, or
     series = f"pandas.Series(outcomes.rank_best, index=outcomes.query_id){order}"
     frame = f"pandas.DataFrame({{'of': {series}, 'by': {series} + 1}})\nmetric.aggregate = max"
     for returned, values in ((series, [4, 9, 2]), (frame, [[4, 5], [9, 10], [2, 3]])):
-        metric = loaded(tmp_path, f"import pandas\n{BODY}    return {returned}\n").metric()
+        metric = loaded(tmp_path, f"import pandas\n{BODY}    return {returned}\n")
         assert metric.per_query(outcomes_of([[4], [9], [2]])).tolist() == values
 
 
 def test_weights_and_ties_apply_to_a_custom_metric(tmp_path: Path) -> None:
-    metric = loaded(tmp_path, RIGHT).metric()
+    metric = loaded(tmp_path, RIGHT)
     outcomes = replace(outcomes_of([[1], [9]]), weights=np.array([0.5, 1.5]))
     assert (metric.value(outcomes), metric.chance(outcomes)) == (0.25, None)
     tied = replace(outcomes_of([[1], [3]]), rank_worst=np.array([9, 9], dtype=np.int32))
@@ -104,10 +104,12 @@ def test_a_file_is_never_taken_for_a_module_of_the_same_name(tmp_path: Path, fil
     before = {name: sys.modules.get(name) for name in ("metrics", "tasks", "store", "numpy")}
     metric = loaded(tmp_path, RIGHT, f"{file}:metric")
     assert (metric.name, metric.title) == (f"{Path(file).stem}:metric", "The right ones.")
-    assert metric.metric().value(outcomes_of([[1], [2]])) == 0.5
+    assert metric.value(outcomes_of([[1], [2]])) == 0.5
     assert {name: sys.modules.get(name) for name in before} == before
     if "/" not in file:
-        assert load_metric(f"{Path(file).stem}:metric", folder=tmp_path).file == str(tmp_path / file)
+        values = load_metric(f"{Path(file).stem}:metric", folder=tmp_path).values
+        assert isinstance(values, OwnValues)
+        assert values.file == str(tmp_path / file)
 
 
 def test_a_file_imports_what_lies_beside_it_and_is_read_again_when_it_changed(tmp_path: Path) -> None:
@@ -115,8 +117,8 @@ def test_a_file_imports_what_lies_beside_it_and_is_read_again_when_it_changed(tm
     text = "from beside_the_metric_of_this_test import LIMIT\n"
     text += "def metric(outcomes):\n    return outcomes.rank_best <= LIMIT\n"
     outcomes = outcomes_of([[1], [2], [3], [4]])
-    assert loaded(tmp_path, text).metric().value(outcomes) == 0.75
-    assert loaded(tmp_path, text.replace("<= LIMIT", "<  LIMIT")).metric().value(outcomes) == 0.5
+    assert loaded(tmp_path, text).value(outcomes) == 0.75
+    assert loaded(tmp_path, text.replace("<= LIMIT", "<  LIMIT")).value(outcomes) == 0.5
     assert str(tmp_path) not in sys.path
 
 
@@ -141,7 +143,7 @@ at_4 = At(4)
 '''
     outcomes = outcomes_of([[1], [2], [3], [4]])
     found = {
-        request: (metric.name, metric.metric().value(outcomes), metric.title)
+        request: (metric.name, metric.value(outcomes), metric.title)
         for request in ("at(k=3)", "at( strict=True,k=3 )", "at_2", "at_2(k=3)", "At", "At(k=2)", "at_4")
         if (metric := loaded(tmp_path, text, f"own.py:{request}"))
     }
@@ -192,7 +194,7 @@ def test_a_request_that_does_not_fit_names_what_does(tmp_path: Path, request_: s
 )
 def test_a_mistake_shows_the_users_own_line_in_one_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(RequestError, match=message) as raised:
-        loaded(tmp_path, text).metric().value(outcomes_of([[1], [2]]))
+        loaded(tmp_path, text).value(outcomes_of([[1], [2]]))
     assert "\n" not in str(raised.value)
     assert raised.value.__cause__ is not None
 
@@ -237,14 +239,14 @@ def test_texts_languages_and_items_are_those_of_the_queries_and_the_gallery() ->
 def test_a_block_comes_with_the_outcomes_of_its_queries_and_the_corpus(tmp_path: Path) -> None:
     text = "def metric(block, outcomes, corpus): return 10 * block.rows + outcomes.query_ord + len(corpus.images)\n"
     blocks = [SimpleNamespace(rows=np.array([2, 0])), SimpleNamespace(rows=np.array([1]))]
-    metric = loaded(tmp_path, text).metric(lambda _: blocks, small_corpus([1, 1, 1]))
+    metric = bound(loaded(tmp_path, text), small_corpus([1, 1, 1]), lambda _: blocks)
     assert metric.per_query(outcomes_of([[1], [1], [1]])).tolist() == [3, 14, 25]
 
 
 # --- what it may return ----------------------------------------------------------------------------------------------
 def test_nan_is_does_not_apply(tmp_path: Path) -> None:
     text = f"import numpy as np\n{BODY}    return np.where(outcomes.rank_best < 9, outcomes.rank_best, np.nan)\n"
-    metric = loaded(tmp_path, text).metric()
+    metric = loaded(tmp_path, text)
     assert metric.value(outcomes_of([[1], [4], [9]])) == 2.5
     assert np.isnan(metric.value(outcomes_of([[9], [10]])))
 
@@ -267,14 +269,14 @@ class Median:
     def aggregate(self, values):
         return np.median(values)
 '''
-    tau = loaded(tmp_path, text).metric()
+    tau = loaded(tmp_path, text)
     assert tau.value(outcomes_of([[1], [2], [5]])) == 1.0
     assert np.isnan(tau.value(outcomes_of([[5], [5], [5]])))
     assert not tau.higher_is_better
-    assert loaded(tmp_path, text, "own.py:Median").metric().value(outcomes_of([[1], [2], [9]])) == 2.0
+    assert loaded(tmp_path, text, "own.py:Median").value(outcomes_of([[1], [2], [9]])) == 2.0
     with pytest.raises(RequestError, match=r"shape \(2, 2\), expected one number per query"):
-        loaded(tmp_path, text.replace(".aggregate", ".other")).metric().value(outcomes_of([[1], [2]]))
-    broken = loaded(tmp_path, text.replace("values[:, 1]", "values[:, 7]")).metric()
+        loaded(tmp_path, text.replace(".aggregate", ".other")).value(outcomes_of([[1], [2]]))
+    broken = loaded(tmp_path, text.replace("values[:, 1]", "values[:, 7]"))
     with pytest.raises(RequestError, match=r"aggregate: IndexError: .* line 9"):
         broken.value(outcomes_of([[1], [2]]))
 
@@ -286,7 +288,7 @@ def test_the_users_code_runs_once_for_the_same_outcomes() -> None:
         calls.append(len(outcomes))
         return np.ones(len(outcomes))
 
-    metric = CustomMetric(name="a:b", function=counted).metric()
+    metric = bound(own_metric(name="a:b", function=counted))
     outcomes = outcomes_of([[1], [2]])
     assert metric.value(outcomes) == metric.value(outcomes) == 1.0
     assert calls == [2]
@@ -310,7 +312,7 @@ def test_a_first_item_that_the_user_judged_right_counts_in_both_directions(tmp_p
         of_ranks = outcomes_of([[rank] for rank in ranks], **how)
         lists: Any = {"top_ords": np.array([first], np.int32).T, "top_scores": np.ones((len(first), 1), np.float32)}
         outcomes = replace(of_ranks, query_ids=np.array(asked, dtype=object), **lists)
-        return metric.metric(corpus=corpus).per_query(outcomes).tolist()
+        return bound(metric, corpus).per_query(outcomes).tolist()
 
     asked = [captions[0], captions[4], captions[2]]
     to_images = {"n_gallery": 3, "protocol": "t2i/all"}
@@ -328,7 +330,7 @@ def test_a_judgement_of_what_the_corpus_lacks_is_refused_and_another_corpus_is_l
         top_scores=np.ones((1, 1), dtype=np.float32),
     )
     file.write_text("corpus,direction,query_id,item_id\nanother,t2i,x,y\n")
-    assert np.isnan(with_judgements(file).metric(corpus=corpus).per_query(outcomes)).all()
+    assert np.isnan(bound(with_judgements(file), corpus).per_query(outcomes)).all()
     file.write_text(f"corpus,direction,query_id,item_id\n{corpus.name},t2i,nobody,{corpus.images['id'][0]}\n")
     with pytest.raises(RequestError, match="nobody"):
-        with_judgements(file).metric(corpus=corpus).per_query(outcomes)
+        bound(with_judgements(file), corpus).per_query(outcomes)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.retrieval import average_precision, expected_hit, found_in_top, ndcg
 from capim.tasks.protocols import Protocol
+from capim.tasks.ranking.layout import ALL_CAPTIONS, ALL_IMAGES
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.ranker import score_given
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -29,6 +30,8 @@ def score_table(table: NDArray[np.float32], relevant: Sequence[Sequence[int]]) -
     n_queries, n_items = table.shape
     task = RetrievalTask(
         protocol=Protocol.of("t2i/all"),
+        query_space=ALL_CAPTIONS,
+        item_space=ALL_IMAGES,
         query_ids=np.array([f"q{k}" for k in range(n_queries)], dtype=object),
         queries=np.arange(n_queries, dtype=np.int32),
         clusters=np.arange(n_queries, dtype=np.int32),

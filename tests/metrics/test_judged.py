@@ -19,8 +19,8 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.metrics.table import Figure, headline_of, planned_figures
+from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.evaluate import evaluate
-from capim.tasks.ranking.layout import drawn_clusters
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, protocols_of, select_protocols
 from capim.tasks.ranking.ranker import score_given

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
-import inspect
+import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import Result, Slice
 from capim.tasks.analyses.table import ANALYSES
+from capim.tasks.contract import check_analysis, check_corpus, check_metric
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.encoders import ADAPTERS, resolve, spec_of
+from capim.tasks.encoders.catalog import entry_of
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import outcomes_of
 from tests.command import command, json_rows
@@ -82,6 +86,7 @@ def listed(what: str) -> dict[str, dict[str, object]]:
 def test_the_lists_show_the_rows_of_a_package_with_its_name(installed) -> None:
     for what, name in (
         ("adapters", "swatches"), ("encoders", "swatch"), ("corpora", "swatches"), ("metrics", "left_behind"),
+        ("analyses", "warmth"),
     ):  # fmt: skip
         rows = listed(what)
         assert rows[name]["package"] == "capim-swatches 0.1.0"
@@ -128,38 +133,135 @@ def test_a_run_with_a_package_evaluates_its_metric_runs_its_analysis_and_reports
     }  # fmt: skip
     page = readable(printed.page.read_text())
     assert "text to image, warm" in page
-    assert "Warm and cold colours · swatches" in page
+    assert "Warm and cold colours (capim-swatches 0.1.0) · swatches" in page
+    assert "swatches · items left behind (left_behind)" in page
     assert "Items left behind" in page
     assert "swatch on swatches, t2i/all: 1.00" in page
 
 
-def call_tests(file: str, rows: tuple[str, ...], tmp_path: Path, **case: object) -> int:
-    """Call the tests of a file that are parametrised with one of these rows, or take ``case``; returns how many."""
-    source = importlib.util.spec_from_file_location(f"again_{Path(file).stem}", ROOT / "tests" / file)
+def test_a_package_checks_its_own_rows_without_a_checkout_of_capim(installed) -> None:
+    rows = importlib.import_module("capim_swatches")
+    check_metric(rows.LEFT_BEHIND)
+    corpus = check_corpus(rows.read_swatches)
+    assert {each.feature for each in check_analysis(rows.WARMTH, corpus)} == {"warm", "cold"}
+
+
+def test_the_rows_of_an_installed_package_are_no_part_of_capims_own_tests(installed) -> None:
+    assert "left_behind" in METRICS
+    file = ROOT / "tests/metrics/test_contract.py"
+    source = importlib.util.spec_from_file_location("again_contract", file)
     assert source is not None
     assert source.loader is not None
     module = importlib.util.module_from_spec(source)  # tests are parametrised when their file is read
     source.loader.exec_module(module)
-    called = 0
-    for test in [value for name, value in vars(module).items() if name.startswith("test_")]:
-        marks = [*getattr(test, "pytestmark", []), *getattr(module, "pytestmark", [])]
-        names = [row for mark in marks if mark.name == "parametrize" for row in rows if row in mark.args[1]]
-        takes = inspect.signature(test).parameters
-        for given in [{"name": row} for row in names] + [case] * ("case" in takes):
-            available = {**given, "tmp_path": tmp_path}
-            with contextlib.suppress(pytest.skip.Exception):
-                test(**{argument: available[argument] for argument in takes})
-                called += 1
-    return called
+    assert "R@1" in module.ROWS
+    assert "left_behind" not in module.ROWS
 
 
-def test_the_contract_tests_find_the_rows_of_a_package_by_themselves(installed, tmp_path) -> None:
-    local_copies = importlib.import_module("tests.corpora.local_copies")
-    copy = local_copies.copy_of("swatches", tmp_path / "root")
-    case = copy, open_corpus(copy.description), tmp_path / "root"
-    assert call_tests("encoders/test_families.py", ("swatch", "swatches"), tmp_path) == 2
-    assert call_tests("corpora/test_contract.py", ("swatches",), tmp_path, case=case) >= 8
-    assert call_tests("metrics/test_contract.py", ("left_behind",), tmp_path) >= 5
+def test_a_corpus_that_breaks_a_rule_is_told_which(installed) -> None:
+    rows = importlib.import_module("capim_swatches")
+    with pytest.raises(AssertionError, match="it has no licence"):
+        check_corpus(lambda: replace(rows.read_swatches(), licence=""))
+
+
+TILES = """
+from pathlib import Path
+
+from capim.tasks.corpora import CorpusEntry
+from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.encoders import Adapter
+
+ADAPTER = Adapter(title="counts of colours", options=("bins",))
+CORPUS = CorpusEntry(title="Tiles", size="1 image", licence="CC0-1.0")
+TABLE = CorpusEntry(
+    title="Tiles of a table", size="2 images", licence="CC0-1.0",
+    table={"file": "tiles.jsonl", "columns": {"image": "file", "caption": "text"}, "images": "images", "hint": "here"},
+)
+
+
+def read_tiles(root: Path):
+    captions = [CaptionRow("c", "a", f"a tile of {root.name}")]
+    return build_corpus("tiles", [ImageRow("a", "a.png")], captions, source=None)
+"""
+TILE_ROWS = {
+    "capim.adapters": "binned = tiles_package:ADAPTER",
+    "capim.corpora": "tiles = tiles_package:CORPUS\ntiled = tiles_package:TABLE",
+}
+
+
+def test_a_reader_of_a_package_may_take_a_path(packages: Packages, tmp_path: Path) -> None:
+    packages("capim-tiles", "1.0", TILE_ROWS, tiles_package=TILES)
+    corpus = open_corpus({"reader": "tiles", "root": str(tmp_path / "blue")})
+    assert corpus.captions["text"].to_pylist() == ["a tile of blue"]
+
+
+def test_a_table_that_names_no_column_of_ids_has_the_images_for_them(packages: Packages, tmp_path: Path) -> None:
+    packages("capim-tiles", "1.0", TILE_ROWS, tiles_package=TILES)
+    (tmp_path / "images").mkdir()
+    for name in ("one", "two"):
+        Image.new("RGB", (8, 8)).save(tmp_path / "images" / f"{name}.png")
+    lines = [json.dumps({"file": f"{name}.png", "text": f"tile {name}"}) for name in ("one", "two")]
+    (tmp_path / "tiles.jsonl").write_text("\n".join(lines))
+    corpus = open_corpus({"reader": "tiled", "root": str(tmp_path)})
+    assert corpus.images["id"].to_pylist() == ["one", "two"]
+    assert corpus.captions["text"].to_pylist() == ["tile one", "tile two"]
+
+
+def test_a_wrong_option_of_an_adapter_is_the_only_fault_that_is_named(packages: Packages) -> None:
+    packages("capim-tiles", "1.0", TILE_ROWS, tiles_package=TILES)
+    row = {"name": "x", "adapter": "binned", "dim": 3, "licence": "CC0-1.0", "options": {"bims": 4}}
+    with pytest.raises(RequestError) as raised:
+        entry_of(row)
+    assert "bins" in str(raised.value)
+    assert "missing" not in str(raised.value)
+
+
+def test_a_list_of_metrics_names_the_function_of_an_aggregate(packages: Packages) -> None:
+    metric = """
+import numpy as np
+from capim.tasks.metrics import Metric
+
+def iqr(values):
+    return float(np.subtract(*np.percentile(values, [75, 25])))
+
+METRIC = Metric(name="spread", title="t", directions=frozenset({"t2i"}), values=lambda o, t: o.rank_best, reduce=iqr)
+"""
+    packages("capim-spread", "1.0", {"capim.metrics": "spread = spread_metric:METRIC"}, spread_metric=metric)
+    assert (listed("metrics")["spread"]["reduce"], listed("metrics")["R@1"]["reduce"]) == ("iqr", "mean")
+
+
+FAILING = """
+import numpy as np
+from capim.tasks.encoders import Adapter
+
+ROW = {"dim": 4, "title": "Fails", "licence": "CC0-1.0", "parameters": 0, "image_batch": 16, "caption_batch": 16}
+ADAPTER = Adapter(title="fails in the middle", options=(), encoders={"failing": ROW})
+
+
+class Failing:
+    n = 0
+
+    def encode_images(self, images):
+        return np.ones((len(images), 4))
+
+    def encode_captions(self, texts):
+        self.n += len(texts)
+        if self.n > 60:
+            raise ValueError("no such word")
+        return np.ones((len(texts), 4))
+
+
+def load(spec, *, device, trust_remote_code):
+    return Failing()
+"""
+
+
+def test_a_model_that_fails_in_the_middle_names_the_batch_and_what_is_stored(packages: Packages, tmp_path) -> None:
+    packages("capim-failing", "1.0", {"capim.adapters": "failing = failing_model:ADAPTER"}, failing_model=FAILING)
+    words = "embed --corpora shapes --encoders failing --device cpu --quiet"
+    said = " ".join(command(words, tmp_path, code=1).err.split())
+    where = r"ValueError: no such word, in the batch from '\S+' to '\S+'; \d+ of 1500 are stored"
+    assert re.search(where, said), said
 
 
 def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, caplog) -> None:
@@ -207,5 +309,5 @@ def test_a_section_that_fails_is_left_out_of_the_report(broken, caplog) -> None:
     from tests.reports.stand_in import demo
 
     assert len(report_of(read_report_data(demo())).sections) > 5
-    [line] = [record.getMessage() for record in caplog.records]
+    [line] = [said for record in caplog.records if "capim.sections" in (said := record.getMessage())]
     assert "'failing' of capim.sections: the report is made without this section (TypeError:" in line

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import capim
+from capim.reports.rows.reading import facts_of_metrics
 from capim.store import EmbeddingStore
 from capim.store.schema import TABLES
 from capim.tasks import derive
@@ -24,7 +25,7 @@ from capim.tasks.statistics import VERSION
 from tests.command import command, json_rows
 from tests.packaging.conftest import Packages, on_the_path
 from tests.reports.app.stores import asking
-from tests.reports.pages import cells, tables
+from tests.reports.pages import cells, readable, tables
 
 pytestmark = pytest.mark.slow  # whole suites of commands
 
@@ -32,7 +33,7 @@ METRIC = """
 from capim.tasks.metrics import Metric
 
 both = frozenset({{"t2i", "i2t"}})
-METRIC = Metric(name="depth", title="items above", directions=both, higher_is_better=False,
+METRIC = Metric(name="depth", title="items above", directions=both, higher_is_better=False, unit="percent",
                 values=lambda outcomes, ties: (outcomes.rank_worst - 1) * {factor} / 100)
 """
 Install = Callable[[str, float], None]
@@ -80,10 +81,8 @@ def imported(folder: Path, encoder: str, rank: Callable[[int], int]) -> None:
 
 
 def rows(workspace: Path, table: str, **equals: str) -> list[Mapping[str, Any]]:
-    """The current rows; of a table that has no others, all."""
+    """The current rows."""
     store = EmbeddingStore.open(workspace / "store")
-    if table == "metrics":
-        return [*store.rows(table, **equals).to_pylist()]
     return [vars(row) for row in store.current(TABLES[table].row, **equals)]
 
 
@@ -127,11 +126,19 @@ def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_
     assert all("depth" not in entry for file in files for entry in file["scores"]["test"])  # higher is better there
 
 
-def test_what_readers_must_know_of_imported_figures_is_stored_with_them(workspace: Path) -> None:
-    known = {row["metric"]: row for row in rows(workspace, "metrics")}
-    assert known.keys() == {row["metric"] for row in rows(workspace, "results")}
-    assert (known["mean_rank"]["unit"], known["mean_rank"]["heading"]) == ("rank", "mean rank")
-    assert not known["depth"]["higher_is_better"]
+def test_what_readers_must_know_of_a_metric_is_in_the_ledger_where_its_package_is_not_installed(
+    workspace: Path, install: Install
+) -> None:
+    install("", 1.0)
+    known = facts_of_metrics(EmbeddingStore.open(workspace / "store"), rows(workspace, "results"))
+    assert (known["mean_rank"].unit, known["mean_rank"].heading) == ("rank", "mean rank")
+    assert (known["depth"].title, known["depth"].unit, known["depth"].place) == ("items above", "percent", "table")
+    assert not known["depth"].higher_is_better
+
+
+def test_a_packages_metric_has_a_table_of_its_own_in_the_report_as_a_files_has(workspace: Path) -> None:
+    folder = command("report").page.parent
+    assert "shapes · items above (depth)" in readable((folder / "report.html").read_text())
 
 
 def test_the_application_says_which_encoder_is_better_by_such_a_metric(workspace: Path, install: Install) -> None:

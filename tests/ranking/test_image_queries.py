@@ -28,10 +28,10 @@ from capim.tasks.corpora.readers.image_queries import read_image_queries
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.retrieval import rank_correlation
 from capim.tasks.metrics.table import headline_of
-from capim.tasks.ranking.apart import sides_of
 from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.ranking.vectors import matrix_of
 from tests.ranking.conftest import data_of, small_corpus, tasks_of, unit
 from tests.ranking.test_any_to_any import composed
 
@@ -66,7 +66,8 @@ def checked(corpus: Corpus, sides: dict[str, Any], *ids: str) -> dict[str, Outco
     """Outcomes, whose ranks are as many items above the best relevant one, but for rounding."""
     found = evaluate(corpus, select_protocols(corpus, ids, vectors="single"), **sides)
     for outcomes in found.values():
-        task, queries, items, _ = sides_of(*tasks_of(corpus, outcomes.protocol.id), **sides)
+        [task] = tasks_of(corpus, outcomes.protocol.id)
+        queries, items = (matrix_of(space, **sides) for space in (task.query_space, task.item_space))
         scores = queries[task.queries].astype(np.float64) @ items.T
         for row, of_query in enumerate(scores):
             relevant = task.relevant[task.offsets[row] : task.offsets[row + 1]]

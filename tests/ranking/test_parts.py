@@ -14,7 +14,7 @@ from capim.tasks.ranking.evaluate import Side, by_gallery_size
 from capim.tasks.ranking.maxsim import maxsim_part, score_maxsim
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, protocols_of, with_orientations
-from capim.tasks.ranking.ranker import BidirectionalRanker
+from capim.tasks.ranking.ranker import Ranker
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import ScoringTask
 from tests.metrics.test_judged import corpus_of as judged
@@ -30,11 +30,11 @@ def parts_of(n: int, n_parts: int) -> list[range]:
     return [range(a, b) for a, b in zip([0, *cuts], [*cuts, n], strict=True) if a < b]
 
 
-def merged(tasks: Sequence[ScoringTask], parts: Sequence[BidirectionalRanker]) -> dict[str, Outcomes]:
+def merged(tasks: Sequence[ScoringTask], parts: Sequence[Ranker]) -> dict[str, Outcomes]:
     """The outcomes of parts in any order."""
-    whole = BidirectionalRanker(tasks)
+    whole = Ranker(tasks)
     for part in np.random.default_rng(0).permutation(len(parts)):
-        whole.merge(parts[part].part())
+        whole.merge(parts[part].parts)
     return whole.outcomes()
 
 

@@ -15,7 +15,7 @@ from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import Ties
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.cosine import score_dense
-from capim.tasks.ranking.layout import drawn_clusters
+from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.protocols import PROTOCOLS, protocols_of, select_protocols
 from capim.tasks.results.suite import cluster_photographs, photographs_of
 from capim.tasks.statistics.clusters import Clusters
@@ -109,7 +109,8 @@ def test_languages_search_within_themselves_and_the_headline_is_the_reference() 
     corpus = corpus_in((("en", "human"), ("de", "google"), ("de", "bing")), range(3))
     assert "t2i/de/google" in ids(corpus)
     assert task_of(corpus, "t2i/all").queries.tolist() == [0, 1, 2]
-    assert task_of(corpus, "i2t/de/bing").galleries[0].tolist() == [6, 7, 8]
+    german = task_of(corpus, "i2t/de/bing")
+    assert german.item_space.ords_of(german.galleries[0]).tolist() == [6, 7, 8]
     assert [protocol.id for protocol in select_protocols(corpus, ["t2i/de/*"])] == ["t2i/de/bing", "t2i/de/google"]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from capim.tasks.ranking import maxsim, maxsim_products
 from capim.tasks.ranking.maxsim import maxsim_part, score_maxsim
 from capim.tasks.ranking.maxsim_products import gather, maxsim_scores, rough_scores
-from capim.tasks.ranking.ranker import BidirectionalRanker
+from capim.tasks.ranking.ranker import Ranker
 from capim.tasks.ranking.resources import ON_CPU, Resources, ignore
 from tests.ranking.conftest import assert_same, small_corpus, tasks_of
 from tests.ranking.test_maxsim import Items
@@ -68,10 +68,10 @@ def test_parts_are_those_of_float32(screened: list[float], monkeypatch: pytest.M
     images, captions = near_copies(0, 60), near_copies(1, 120)
     tasks = tasks_of(corpus)
 
-    def merged() -> BidirectionalRanker:
-        whole = BidirectionalRanker(tasks, top=TOP)
+    def merged() -> Ranker:
+        whole = Ranker(tasks, top=TOP)
         for part in (range(41, 60), range(41)):
-            whole.merge(maxsim_part(images, captions, tasks, part, top=TOP).part())
+            whole.merge(maxsim_part(images, captions, tasks, part, top=TOP).parts)
         return whole
 
     found = merged().outcomes()

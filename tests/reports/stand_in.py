@@ -27,7 +27,7 @@ from capim.store.row_types import rows_in
 from capim.store.schema import StoredCorpus
 from capim.store.sets.seal import SealedSet
 from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, canonical_json, digest16
-from capim.tasks.metrics import METRICS, facts_of
+from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import MAIN
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.chance import chance_p
@@ -35,7 +35,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import SHARERS
 
 TABLES = (
-    "results", "comparisons", "rankings", "slices", "published", "batches", "metrics", "runs", "outcomes",
+    "results", "comparisons", "rankings", "slices", "published", "batches", "derived", "runs", "outcomes",
     "imports",
 )  # fmt: skip
 SCHEMAS: dict[str, pa.Schema] = {name: schema.TABLES[name].columns for name in TABLES}
@@ -207,9 +207,6 @@ def result(
     reason: str | None = None,
 ) -> None:
     """Adds one result row with a symmetric interval of the given half width, and what is stored of its metric."""
-    facts, known = facts_of(metric), {row["metric"] for row in store.tables["metrics"]}
-    if facts is not None and metric not in known:
-        store.tables["metrics"].append({"metric": metric, **facts.columns(), **MADE})
     key = {**identity(store, encoder, corpus_name), "protocol": protocol}
     figures = {} if value is None else {
         "ci_low": max(0.0, value - half), "ci_high": value + half, "standard_error": half / 1.96,

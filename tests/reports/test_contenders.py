@@ -14,7 +14,6 @@ from capim.reports.rows import choice, standing
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections import answer, differences, leaderboard
-from capim.tasks.metrics.table import METRICS
 from tests.reports.stand_in import block, with_a_broken_encoder
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -101,7 +100,3 @@ def test_the_paper_draws_and_marks_the_same_contenders(data: ReportData, monkeyp
     monkeypatch.setattr(paper, "_pdf", lambda chart: json.dumps(chart.to_dict(validate=False)).encode())
     drawn = [text for text in ("good", "fine", "broken", "binding") if f'"{text}' in paper._forest(data).decode()]
     assert drawn == ["good", "fine"]
-
-
-def test_every_further_metric_of_the_board_is_in_the_table() -> None:
-    assert METRICS.keys() >= {*answer.FURTHER_ON_THE_BOARD}

@@ -17,6 +17,7 @@ from capim.reports.exports.tabular import row_schema
 from capim.reports.render import render_markdown
 from capim.reports.rows.report_data import OF_THE_MACHINE
 from capim.reports.write import STORED, write_report
+from capim.store.types import MetricFacts
 from tests.reports.large import coco
 from tests.reports.pages import blocks
 from tests.reports.stand_in import SCHEMAS, StandIn, comparison, corpus, report, result, spec
@@ -81,7 +82,9 @@ def test_results_follow_their_schema(folder: Path) -> None:
     for table, columns in (SCHEMAS | {"results": said}).items():
         if table in STORED:
             properties[table] = {"type": "array", "items": row_schema(columns, without=OF_THE_MACHINE)}
-    rows = row_schema(SCHEMAS["metrics"], without=("metric", "run", "created"))
+    facts = MetricFacts(name="m", title="a metric").columns()
+    kinds = [(name, pa.bool_() if isinstance(value, bool) else pa.string()) for name, value in facts.items()]
+    rows = row_schema(pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds]), without=())
     properties["metrics"] = {"type": "object", "additionalProperties": rows}
     if os.environ.get("CAPIM_WRITE_GOLDEN"):
         schema = {**schema, "properties": properties}

@@ -291,7 +291,7 @@ def hit_where_known(outcomes: Outcomes, _: object) -> NDArray[np.float64]:
     return hits
 
 
-SOME = Metric(name="m:some", title="", directions=RETRIEVAL, values=hit_where_known, reference=True)
+SOME = Metric(name="m:some", title="", directions=RETRIEVAL, values=hit_where_known, guess=None, of_user=True)
 NONE = replace(SOME, name="m:none", values=lambda o, _: np.full(len(o), np.nan))
 WHOLE = replace(SOME, name="m:some", values=lambda o, _: (o.rank_best == 1).astype(np.float64))
 SPREAD = replace(SOME, name="m:spread", reduce=lambda values: float(np.ptp(values)))
@@ -309,7 +309,7 @@ def plain_rows(outcomes: Outcomes, metric: Metric) -> list[Result]:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("kind", [{}, {"reduce": "median"}, {"share": True}])
+@pytest.mark.parametrize("kind", [{}, {"reduce": "median"}, {"share": True, "bounds": (0.0, 1.0)}])
 def test_a_result_is_that_of_the_known_queries_alone(weighted: bool, kind: Any) -> None:
     outcomes = captions()
     if weighted:

@@ -49,6 +49,7 @@ from capim.tasks.corpora.readers.table import (
     table_columns,
     table_rows,
 )
+from capim.tasks.protocols import MAIN_OF_JUDGED
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _UNJUDGED = "no document is judged relevant to this query"
@@ -71,7 +72,7 @@ def read_judged(
     subsets: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
     language: str = "en",
-    main_metric: str = "nDCG@10",
+    main_metric: str = MAIN_OF_JUDGED,
     ids_only: bool = False,
     missing: Missing = "error",
     name: str | None = None,

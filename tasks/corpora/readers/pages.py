@@ -24,6 +24,7 @@ from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.source import RenderedImages
+from capim.tasks.protocols import MAIN_OF_JUDGED
 
 _WORDS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 TOWNS = (
@@ -86,7 +87,7 @@ def read_pages(*, n_reports: Annotated[int, Field(ge=1, le=HELD_OUT_REPORTS)] = 
         relevance=judgements,
         licence=CORPORA["pages"].licence,
         origin="tasks/corpora/readers/pages.py: rendered reports, held out from the training of the tiny model",
-        main_metric="nDCG@10",
+        main_metric=MAIN_OF_JUDGED,
     )
 
 

@@ -204,8 +204,8 @@ class PublishedTable:
     Attributes:
         file: Name of a table in the folder of the corpus: JSON lines, or JSON (a list of items, or an object of them).
         columns: Role -> column: ``image`` (a file name) and ``caption`` (a text or several); of captions ``id`` (of the
-            image) and ``split``; of hard negatives ``negative`` and, for a second caption, ``further``, and ``id`` (of
-            the item within its category; else its place).
+            image; else from its file name) and ``split``; of hard negatives ``negative`` and, for a second caption,
+            ``further``, and ``id`` (of the item within its category; else its place).
         hint: Where the files can be had.
         images: Folder of the images beside the tables, if it is not named.
         categories: Of hard negatives.
@@ -334,7 +334,10 @@ def _captions(
         for where, number, row in rows:
             if split and files.field(row, columns["split"], str, where) != split:
                 continue
-            identifier = str(files.field(row, columns["id"], int | str, where))
+            if "id" in columns:
+                identifier = str(files.field(row, columns["id"], int | str, where))
+            else:
+                identifier = image_id_of(files.field(row, columns["image"], str, where))
             if language == first:
                 embedded = hub is not None and hub.images
                 key = f"{embedded[0]}/{number}" if embedded else files.field(row, columns["image"], str, where)

@@ -18,6 +18,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -34,10 +35,10 @@ from capim.store.sets.matching import Items, key_of, left_out_of
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import read_json_lines
-from capim.tasks.protocols import JUDGED_QUERIES, Protocol
+from capim.tasks.protocols import JUDGED_QUERIES, MAIN_OF_JUDGED, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import TREC_EVAL, build_tasks, select_protocols
-from capim.tasks.ranking.ranker import RelevantScores, ranks_of, relevant_in_lists, unjudged_share
+from capim.tasks.ranking.ranker import PartOutcomes
 from capim.tasks.ranking.tasks import RetrievalTask, query_columns
 from capim.tasks.results.imported.tables import FoundRows, headline_of, queries_of
 
@@ -297,7 +298,7 @@ def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str
         relevance=[RelevanceRow(JUDGED, "t2i", query, *each) for query in asked for each in qrels[query].items()],
         skipped=[SkippedRow(query, UNJUDGED, "caption") for query in qrels if query not in {*asked}],
         origin=origin,
-        main_metric="nDCG@10",
+        main_metric=MAIN_OF_JUDGED,
     )
 
 
@@ -377,7 +378,7 @@ def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list
 def _item_ords(task: RetrievalTask, corpus: Corpus) -> dict[str, int]:
     """Id -> ord of the items of the task's galleries."""
     ids = texts(corpus.items(task.protocol.sides[1])["id"])
-    return {ids[ord_]: int(ord_) for gallery in task.galleries for ord_ in gallery}
+    return {ids[ord_]: int(ord_) for ord_ in task.item_space.ords_of(task.searched)}
 
 
 def _faults(run: Run, task: RetrievalTask, corpus: Corpus) -> list[str]:
@@ -406,32 +407,22 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
         items = sorted((-score, ords[item]) for item, score in run[query].items())
         lists[row, : len(items)] = [ord_ for _, ord_ in items]
         scores[row, : len(items)] = [-negative for negative, _ in items]
-    relevant, listed = relevant_in_lists(lists, scores, task, unlisted=-np.inf)
+    counts, listed = PartOutcomes.of_lists(task, lists, scores, unlisted=-np.inf)
     cut_off = np.where(depth > 0, task.n_gallery - depth, task.n_relevant)  # no item but the relevant ones
     depth = np.where(depth > 0, depth, UNLISTED - 1)
-    query_of = task.query_of_relevant
-    ranks = ranks_of(
-        RelevantScores(
-            relevant.scores,
-            np.where(listed, relevant.n_above, depth[query_of]),
-            np.where(listed, relevant.n_tied, cut_off[query_of]),
-        ),
-        task.offsets,
-        task.grades,
-    )
-    n_ranked = np.bincount(query_of, weights=listed, minlength=len(depth)).astype(np.int32)
-    top_ords = lists[:, :TOP]
-    return Outcomes(
+    query_of, top_ords = task.query_of_relevant, lists[:, :TOP]
+    found = counts._replace(
+        n_above=np.where(listed, counts.n_above, depth[query_of]),
+        n_tied=np.where(listed, counts.n_tied, cut_off[query_of]),
         top_ords=top_ords,
         top_scores=np.where(top_ords >= 0, scores[:, :TOP], np.nan).astype(np.float32),
-        unjudged=unjudged_share(task, top_ords, scores[:, :TOP].astype(np.float32)),
+    ).outcomes(task)
+    n_ranked = np.bincount(query_of, weights=listed, minlength=len(depth)).astype(np.int32)
+    return replace(
+        found,
         n_ranked=None if (n_ranked == task.n_relevant).all() else n_ranked,
-        **{
-            **query_columns(task),
-            **ranks,
-            "best_score": np.where(n_ranked > 0, ranks["best_score"], np.nan).astype(np.float32),
-            "n_tied_relevant": np.where(n_ranked > 0, ranks["n_tied_relevant"], 1).astype(np.int32),
-        },
+        best_score=np.where(n_ranked > 0, found.best_score, np.nan).astype(np.float32),
+        n_tied_relevant=np.where(n_ranked > 0, found.n_tied_relevant, 1).astype(np.int32),
     )
 
 
@@ -450,7 +441,7 @@ def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcome
     bpref = np.zeros(len(task.queries))
     for at, query in enumerate(task.query_ids.tolist()):
         own, scores, others = slice(*task.offsets[at : at + 2]), run[query], dismissed.get(query, set())
-        relevant = [ids[item] for item in task.relevant[own]]
+        relevant = [ids[item] for item in task.relevant_ords[own]]
         order = sorted(scores, key=lambda item: (np.float32(scores[item]), item.encode()), reverse=True)
         place = {item: rank for rank, item in enumerate(order, start=1)}
         unlisted = count(UNLISTED)

@@ -205,7 +205,7 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     found, faults = [], []
     for task in build_tasks(corpus, wanted):
         rows = in_order("outcomes", of_state.filter(pc.field("protocol") == task.protocol.id))
-        order = np.lexsort((task.query_ids.astype(str), task.queries))
+        order = np.lexsort((task.query_ids.astype(str), task.query_ords))
         n_relevant = task.n_relevant[order] if isinstance(task, RetrievalTask) else None
         same = rows["query_id"].to_pylist() == task.query_ids[order].tolist() and (
             n_relevant is None or np.array_equal(rows["n_relevant"].to_numpy(), n_relevant)

@@ -282,16 +282,16 @@ def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
     def linked() -> dict[str, Mapping[str, Sequence[int]]]:
         captions = corpus.captions
         if modality == "caption":
-            of_queries = captions.take(task.queries)
+            of_queries = captions.take(task.query_ords)
             own = {
                 "images": by_id(of_queries["image_id"].to_pylist()),
                 "annotations": by_id(of_queries["annotation_id"].to_pylist()),
             }
         else:
-            of_image = by_id(texts(corpus.images["id"].take(task.queries)))
+            of_image = by_id(texts(corpus.images["id"].take(task.query_ords)))
             described = zip(texts(captions["id"]), captions["image_id"].to_pylist(), strict=True)
             own = {"captions": {caption: of_image[image] for caption, image in described if image in of_image}}
-        return {**own, **names_of(corpus, modality, task.queries)}
+        return {**own, **names_of(corpus, modality, task.query_ords)}
 
     ids, left_out = task.query_ids.tolist(), left_out_of(corpus, modality)
     return Items(
@@ -597,7 +597,7 @@ def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
     if faults:
         return []
     tasks = {task.protocol: cast("ChoiceTask", task) for task in build_tasks(corpus, dict.fromkeys([*every, *wanted]))}
-    asked = np.unique(np.concatenate([task.queries for task in tasks.values()])).astype(np.int64)
+    asked = np.unique(np.concatenate([task.query_ords for task in tasks.values()])).astype(np.int64)
     items = compositional_items(corpus, direction, asked)
     of_rows = matched_rows(part, items)
     judgements = _judgements(part)
@@ -607,7 +607,7 @@ def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
     positions = of_rows[inside]
     by_item = np.zeros((len(items.ids), judgements.shape[1]), dtype=bool)
     by_item[positions] = judgements[inside]
-    queries = {protocol: np.searchsorted(asked, tasks[protocol].queries) for protocol in wanted}
+    queries = {protocol: np.searchsorted(asked, tasks[protocol].query_ords) for protocol in wanted}
     gaps = {protocol: missing(positions, places, items) for protocol, places in queries.items()}
     complete = [protocol for protocol in wanted if gaps[protocol] is None]
     # rows about protocols of which other queries have no row; under a named protocol, other rows do not matter
@@ -650,7 +650,7 @@ def _judged(task: ChoiceTask, judged: NDArray[np.bool_]) -> Outcomes:
     fewest = (~judged).sum(axis=1, dtype=np.int32)
     most = 2 * fewest if judged.shape[1] == 2 else fewest
     n_scores = task.captions.shape[1] * task.images.shape[1]
-    unscored = choice_outcomes(task, np.zeros((len(task.queries), n_scores), dtype=np.float32))
+    unscored = choice_outcomes(task, np.zeros((len(task.query_ords), n_scores), dtype=np.float32))
     return replace(
         unscored,
         rank_best=1 + fewest,

@@ -73,7 +73,7 @@ def warm_captions(layout, protocol):
     """The task of the captions that name a warm colour; they search all images."""
     task = own_items(layout, protocol)
     texts = layout.corpus.captions["text"].to_pylist()
-    return task.of_queries(np.flatnonzero([any(w in texts[q] for w in ("red", "gold")) for q in task.queries]))
+    return task.of_queries(np.flatnonzero([any(w in texts[q] for w in ("red", "gold")) for q in task.query_ords]))
 
 
 WARM = ProtocolRule(
@@ -89,7 +89,9 @@ def left_behind(outcomes, ties):
     return 1 - ((bounds.rank_best + bounds.rank_worst) / 2 - 1) / (outcomes.n_gallery - 1)
 
 
-LEFT_BEHIND = Metric(name="left_behind", title="items left behind", directions=RETRIEVAL, values=left_behind)
+LEFT_BEHIND = Metric(
+    name="left_behind", title="items left behind", bounds=(0, 1), directions=RETRIEVAL, values=left_behind
+)
 
 
 def warmth(data):
