@@ -73,21 +73,20 @@ def json_schema() -> dict[str, object]:
             "$schema": {"type": "string"},
             "format": {"const": SCHEMA_ID},
             "digest": {"type": "string"},
-            "results": {"type": "array", "items": row_schema(Result)},
+            "results": {"type": "array", "items": row_schema(columns_of(Result))},
         },
         "required": ["format", "digest", "results"],
     }
 
 
-def row_schema(row_type: type, *, without: Sequence[str] = ()) -> dict[str, object]:
+def row_schema(columns: pa.Schema, *, without: Sequence[str] = ()) -> dict[str, object]:
     """The JSON Schema of a row.
 
     Examples:
-        >>> from capim.store.schema import Duplicate
-        >>> row_schema(Duplicate)["properties"]["cosine"]
+        >>> row_schema(columns_of(Result))["properties"]["value"]
         {'type': ['number', 'null']}
     """
-    fields = [field for field in columns_of(row_type) if field.name not in without]
+    fields = [field for field in columns if field.name not in without]
     return {
         "type": "object",
         "properties": {field.name: _type(field) for field in fields},

@@ -201,5 +201,5 @@ def changed_settings(old: Snapshot, new: Snapshot) -> list[SettingChange]:
 
 
 def _statistics(snapshot: Snapshot) -> dict[str, str]:
-    rows = snapshot.results.values()
-    return {setting: ", ".join(sorted({str(getattr(row, setting)) for row in rows})) for setting in STATISTICS}
+    found = {setting: {getattr(row, setting) for row in snapshot.results.values()} for setting in STATISTICS}
+    return {setting: ", ".join(sorted(map(str, values - {None}))) for setting, values in found.items()}

@@ -397,10 +397,10 @@ def intervals_of(rows: Iterable[Any], units: str = "images") -> str:
         'none, for the reasons beside the figures'
     """
     made = {row.interval_method: row for row in rows if row.interval_method != "none"}
-    said = [
-        _PLAIN.get(method, f"{method} bootstrap ({row.replicates:,} draws, seed {row.seed})")
-        for method, row in made.items()
-    ]
+    said = []
+    for method, row in made.items():
+        drawn = "" if isinstance(row, Ranking) else f"({row.replicates or 0:,} draws, seed {row.seed})"
+        said.append(_PLAIN.get(method, f"{method} bootstrap {drawn}"))
     level = next((f"{100 * row.level:g} %" for row in made.values()), "")
     return f"{level}, {listing(said)}, over {units}" if said else "none, for the reasons beside the figures"
 

@@ -158,7 +158,7 @@ def test_the_atlas_has_points_exact_neighbours_and_what_each_encoder_found(with_
 
 
 def test_a_figure_that_mteb_wants_is_computed_from_stored_outcomes(workspace: Path, tmp_path: Path) -> None:
-    _export(workspace, "results --as mteb --encoder distinct", tmp_path)
+    _export(workspace, "results --format mteb --encoder distinct", tmp_path)
     [file] = tmp_path.glob("results/*/*/capim-thirty-t2i-all.json")
     [scores] = json.loads(file.read_text("utf-8"))["scores"]["test"]
     outcomes = EmbeddingStore.open(workspace / "store").rows("outcomes", encoder="distinct", protocol="t2i/all")

@@ -149,7 +149,7 @@ def test_outcomes_of_a_model_with_embeddings_stand_in_one_row_with_them(workspac
     assert "give one thing to import" in told
     command(f"import {tmp_path}/clip.npz --encoder clip", workspace)
     command(f"evaluate --protocols t2i/all {QUICK} --quiet", workspace)
-    planned = command(f"import {answers} --same-as clip {QUICK} --plan", workspace).err
+    planned = command(f"import {answers} --same-as clip {QUICK} --dry-run", workspace).err
     assert "clip: 10 of 10 rows matched by `query`" in planned
     assert "nothing was written" in planned
     assert not results(workspace, protocol="pairs/micro")

@@ -50,7 +50,7 @@ def task(name: str = "c", direction: Direction = "t2i", **outcomes: pa.Table) ->
     return GalleryTask(corpus=name, direction=direction, outcomes=outcomes, examples={})
 
 
-def first_case(contents: Corpus, of: GalleryTask, slices: tuple[dict[str, Any], ...] = ()) -> Case:
+def first_case(contents: Corpus, of: GalleryTask, slices: tuple[Any, ...] = ()) -> Case:
     """The first query that is chosen, as the gallery shows it."""
     chosen, _ = select_queries([of])
     data = ReportData(
@@ -87,7 +87,7 @@ def test_corpora_and_directions_contribute_in_turn() -> None:
     chosen, totals = select_queries([task("large", a=table(many)), task("small", a=table([3] * 7), b=table([1] * 7))])
     assert len(chosen) == MOST_CASES
     assert sum(query.corpus == "small" for query in chosen) == 7
-    assert totals[1] == {
+    assert vars(totals[1]) == {
         "corpus": "small", "direction": "t2i", "queries": 7, "missed": {"a": 7, "b": 0}, "found": {"a": 0, "b": 7},
         "both": {"a": {"b": 7}, "b": {"a": 0}},
     }  # fmt: skip
@@ -127,7 +127,7 @@ def test_pictures_of_a_page_are_whole_and_have_a_bound(monkeypatch: pytest.Monke
 def test_quadruples_are_shown_as_such_and_every_language_once() -> None:
     def shown(evaluated: str, part: tuple[str, str] = ("en", "human")) -> dict[Any, list[str]]:
         contents: Any = SimpleNamespace(main_part=part)
-        return shown_protocols({id_: [{"encoder": "a"}] for id_ in evaluated.split()}, contents)
+        return shown_protocols({id_: [SimpleNamespace(encoder="a")] for id_ in evaluated.split()}, contents)
 
     assert shown("winoground t2i/all i2t/any") == {"quadruples": ["winoground"]}
     pairs = "sugarcrepe/add_att sugarcrepe/swap_obj sugarcrepe/macro"
@@ -139,8 +139,10 @@ def test_quadruples_are_shown_as_such_and_every_language_once() -> None:
 
 def test_the_reason_of_an_ambiguous_miss_stands_beside_the_answer() -> None:
     shares = tuple(
-        {"analysis": "ambiguous", "metric": "share of misses", "corpus": "c", "protocol": "t2i/all", "encoder": name,
-         "feature": cause, "detail": json.dumps({"queries": ["q0"], **detail})}
+        SimpleNamespace(
+            analysis="ambiguous", metric="share of misses", corpus="c", protocol="t2i/all", encoder=name,
+            feature=cause, detail=json.dumps({"queries": ["q0"], **detail}),
+        )
         for name, cause, detail in (
             ("a", "annotation", {"sources": ["cxc, same words"]}), ("b", "agreement", {})
         )

@@ -98,7 +98,7 @@ def test_an_unknown_cost_is_refused_and_an_encoder_beyond_a_limit_is_out() -> No
 
 def test_a_limit_of_cost_takes_the_values_that_the_columns_show_whatever_corpora_are_chosen() -> None:
     whole = timed(read_report_data(demo()), {"tiny-clip": [100, 200, 400], "tiny-colpali": [30]})
-    chosen = replace(whole, results=tuple(row for row in whole.results if row["corpus"] == "shapes-winoground"))
+    chosen = replace(whole, results=tuple(row for row in whole.results if row.corpus == "shapes-winoground"))
     limits = {limit.key: limit for limit in choice.limits(whole)}
     assert limits["rate"].values == pytest.approx({"tiny-clip": 200, "tiny-colpali": 30})
     for key, (_, cell) in zip(("rate", "bytes"), cost_columns(chosen), strict=True):

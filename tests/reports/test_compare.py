@@ -13,6 +13,7 @@ from capim.reports.compare import compare, write_comparison
 from capim.reports.rows.snapshot import changed_figures, load_snapshot
 from capim.reports.write import write_report
 from capim.store.errors import RequestError
+from capim.store.schema import Comparison
 from tests.reports.stand_in import StandIn, comparison, demo, spec
 
 
@@ -56,7 +57,7 @@ def test_a_stored_paired_test_of_the_two_states_is_preferred_to_the_bound(old_an
     old, new = (load_snapshot(path) for path in old_and_new)
     store = StandIn(specs={"a": spec("tiny-clip", dim=64), "b": spec("tiny-clip", dim=65)}, contents=demo().contents)
     comparison(store, "shapes", "t2i/all", "R@1", "a", "b", 0.2, 0.03)
-    found = {c.key: c for c in changed_figures(old, replace(new, comparisons=store.tables["comparisons"]))}
+    found = {c.key: c for c in changed_figures(old, replace(new, comparisons=store.all(Comparison)))}
     assert found["shapes", "t2i/all", "R@1", "tiny-clip"].basis == "paired test"
     assert found["shapes", "t2i/all", "R@1", "tiny-clip"].p == 0.03
 

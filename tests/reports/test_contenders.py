@@ -84,7 +84,7 @@ def test_a_mean_leaves_out_the_task_that_nobody_does_and_ranks_no_encoder_at_cha
 
 def test_without_a_test_of_chance_nothing_is_said() -> None:
     untested = read_report_data(with_a_broken_encoder())
-    data = replace(untested, results=tuple({**row, "against_chance": None} for row in untested.results))
+    data = replace(untested, results=tuple(replace(row, against_chance=None) for row in untested.results))
     assert "broken" in next(line for line in answer.answer(data) if line.startswith("Binding"))
     assert not any(line.startswith("Not ranked") for line in answer.answer(data))
     assert len(choice.choose(data, choice.weights_of(data, ["binding=1"]), {}).order) == 3

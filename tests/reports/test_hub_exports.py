@@ -76,7 +76,7 @@ def test_mtebs_result_cache_reads_the_folder_as_written(
                 result(store, encoder, "tongues", f"{direction}/{code}/google", "R@1", 0.625)
 
     data = read_report_data(store)
-    ndcg = [{**row, "metric": "nDCG@10", "value": 0.375} for row in data.results if row["corpus"] == "crossmodal3600"]
+    ndcg = [replace(row, metric="nDCG@10", value=0.375) for row in data.results if row.corpus == "crossmodal3600"]
     export_results(replace(data, results=(*data.results, *ndcg)), tmp_path, kind="mteb")
     loaded = mteb.ResultCache(cache_path=tmp_path).load_results(include_remote=False)
     tasks = {(model.model_name, task.task_name): task for model in loaded.model_results for task in model.task_results}
@@ -114,8 +114,8 @@ def test_a_model_card_has_the_headlines_of_one_encoder_and_huggingface_hub_reads
     r_at_1 = found["coco-karpathy", "t2i/all", "R@1"]
     row = every.row("coco-karpathy", "t2i/all", "R@1", "siglip2-so400m")
     assert row is not None
-    assert r_at_1.metric_value == row["value"]
-    assert r_at_1.metric_args["low"] == row["ci_low"]
+    assert r_at_1.metric_value == row.value
+    assert r_at_1.metric_args["low"] == row.ci_low
     assert r_at_1.metric_args["model_revision"] == large_store.specs["siglip2-so400m"].revision
     assert (r_at_1.task_type, r_at_1.task_name) == ("text-to-image-retrieval", "text to image")
     assert r_at_1.dataset_revision == large_store.contents["coco-karpathy"].fingerprint

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from capim.reports.elements import charts
 from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
 from capim.reports.rows.reading import read_report_data
-from capim.reports.rows.report_data import WITHOUT
+from capim.reports.rows.report_data import WITHOUT, ReportData
 from capim.reports.rows.speed import speeds
 from capim.reports.sections import differences, failures, leaderboard, provenance, slices, speed
 from capim.reports.sections.speed import accuracy_over_cost, pareto
@@ -172,7 +172,7 @@ def test_accuracy_over_speed_claims_a_frontier_only_where_speeds_are_shown_to_di
 @pytest.mark.parametrize("fast", [True, False])
 def test_the_tooltip_of_a_point_names_its_cost(fast: bool) -> None:
     point = {"encoder": "a", "rate": 1.0, "speed": "4.0 KiB per image"}
-    picture = speed._picture([point], "R@1, percent", "R@1", ["a"], fast=fast).to_json()
+    picture = speed._picture([point], ["a"], "R@1, percent", "R@1", ["a"], fast=fast).to_json()
     assert ('"title": "speed"' in picture, '"title": "size"' in picture) == (fast, not fast)
 
 
@@ -221,7 +221,7 @@ def test_a_null_result_shows_its_reason_and_sorts_last() -> None:
     result(store, "a", "c", "t2i/all", "R@1", None, reason="fewer than 2 clusters")
     result(store, "b", "c", "t2i/all", "R@1", 0.4)
     data = read_report_data(store)
-    assert [r["encoder"] for r in data.ranked("c", "t2i/all", "R@1")] == ["b", "a"]
+    assert [r.encoder for r in data.ranked("c", "t2i/all", "R@1")] == ["b", "a"]
     table = block(leaderboard.section(data), "leaderboard-c")
     assert [row[1].title for row in table.rows][1] == "fewer than 2 clusters"
     assert not math.isnan(np.float64(table.rows[0][1].sort))
@@ -237,15 +237,19 @@ def test_of_several_requests_one_is_shown_and_a_part_of_a_larger_one_is_called_s
         and (row["corpus"], row["protocol"], row["metric"]) == ("shapes", "t2i/all", "R@1")
     ]
     compared.append(pair)
-    figure = ("shapes", "t2i/all", "R@1", "tiny-clip", "tiny-clip-plain")
+
+    def p_of(data: ReportData) -> float | None:
+        row = data.comparison("shapes", "t2i/all", "R@1", "tiny-clip", "tiny-clip-plain")
+        return row and row.p_adjusted
+
     everything = read_report_data(demo_store)
-    assert (everything.comparison(*figure) or {})["p_adjusted"] == 0.2, "the request for two takes no pair from all"
+    assert p_of(everything) == 0.2, "the request for two takes no pair from all"
     assert everything.larger_families == ()
     two = ["tiny-clip", "tiny-clip-plain"]
-    assert (read_report_data(demo_store, encoders=two).comparison(*figure) or {})["p_adjusted"] == 0.001
+    assert p_of(read_report_data(demo_store, encoders=two)) == 0.001
     compared.remove(pair)
     restricted = read_report_data(demo_store, encoders=two)
-    assert (restricted.comparison(*figure) or {})["p_adjusted"] == 0.2
+    assert p_of(restricted) == 0.2
     assert "On shapes, p-values are adjusted over the pairs of all 3 encoders" in restricted.larger_families[0]
     assert differences.section(restricted).lead.endswith("of which this report shows 2.")
 

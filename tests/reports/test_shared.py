@@ -15,12 +15,14 @@ import pytest
 
 from capim.reports.exports.tabular import row_schema
 from capim.reports.render import render_markdown
-from capim.reports.rows.report_data import OF_THE_MACHINE
+from capim.reports.rows.report_data import OF_THE_MACHINE, ShownResult
 from capim.reports.write import STORED, write_report
+from capim.store.row_types import columns_of
+from capim.store.schema import TABLES
 from capim.store.types import MetricFacts
 from tests.reports.large import coco
 from tests.reports.pages import blocks
-from tests.reports.stand_in import SCHEMAS, StandIn, comparison, corpus, report, result, spec
+from tests.reports.stand_in import StandIn, comparison, corpus, report, result, spec
 
 DOCS = Path(__file__).parents[2] / "docs" / "results.schema.json"
 
@@ -78,10 +80,9 @@ def test_markdown_of_forty_encoders_on_twelve_corpora_is_short_and_names_what_it
 def test_results_follow_their_schema(folder: Path) -> None:
     document, schema = json.loads((folder / "results.json").read_text("utf-8")), json.loads(DOCS.read_text("utf-8"))
     properties = {**schema["properties"]}
-    said = SCHEMAS["results"].append(pa.field("against_chance", pa.string()))
-    for table, columns in (SCHEMAS | {"results": said}).items():
-        if table in STORED:
-            properties[table] = {"type": "array", "items": row_schema(columns, without=OF_THE_MACHINE)}
+    for table in STORED:
+        columns = columns_of(ShownResult if table == "results" else TABLES[table].row)
+        properties[table] = {"type": "array", "items": row_schema(columns, without=OF_THE_MACHINE)}
     facts = MetricFacts(name="m", title="a metric").columns()
     kinds = [(name, pa.bool_() if isinstance(value, bool) else pa.string()) for name, value in facts.items()]
     rows = row_schema(pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds]), without=())

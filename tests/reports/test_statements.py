@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from capim.reports.rows.report_data import reversed_comparison
 from capim.reports.rows.standing import decision_of
 from capim.store import EmbeddingStore
-from capim.store.schema import texts
+from capim.store.schema import Comparison, texts
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command, json_rows
@@ -67,12 +67,18 @@ def key(row: Row) -> tuple[str, ...]:
     return tuple(row[name] for name in ("corpus", "protocol", "metric", "encoder_a", "encoder_b"))
 
 
+def turned(row: Row) -> Row:
+    """A comparison the other way round."""
+    stored = Comparison(**{each.name: row[each.name] for each in fields(Comparison) if each.name in row})
+    return {**row, **vars(reversed_comparison(stored))}
+
+
 def states(said: dict[str, Any]) -> dict[tuple[str, ...], str | None]:
     """What results.json knows of every pair, either way round."""
     found: dict[tuple[str, ...], str | None] = {}
     for row in said["numbers"]["comparisons"]:
-        for each in (row, reversed_comparison(row)):
-            decision = decision_of(each)
+        for each in (row, turned(row)):
+            decision = decision_of(Comparison(**each))
             found[key(each)] = None if decision is None else decision.state
     return found
 
@@ -123,7 +129,7 @@ def test_the_answer_says_no_more_of_encoders_than_the_tests_of_their_pairs(said:
 
 def test_the_tests_behind_the_answer_are_those_of_compare_with_the_interval_of_all_pairs(said: dict[str, Any]) -> None:
     of_pair = {key(row): row for row in said["compared"]}
-    of_pair |= {key(turned): turned for turned in map(reversed_comparison, said["compared"])}
+    of_pair |= {key(row): row for row in map(turned, said["compared"])}
     for line in said["numbers"]["answer"]:
         assert plain(line) in plain(said["page"])
         corpus = line.partition(", ")[0]
@@ -132,8 +138,8 @@ def test_the_tests_behind_the_answer_are_those_of_compare_with_the_interval_of_a
                 row = of_pair[corpus, "t2i/all" if title == "text to image" else "i2t/any", "R@1", first, second]
                 assert float(difference.replace("−", "-")) == pytest.approx(100 * row["difference"], abs=0.051)
                 opposite = {"better": "worse", "worse": "better"}
-                turned = row["encoder_a"] != first
-                state = opposite.get(row["state"], row["state"]) if turned else row["state"]
+                is_turned = row["encoder_a"] != first
+                state = opposite.get(row["state"], row["state"]) if is_turned else row["state"]
                 assert (state or "not tested") in inner, line
                 if bound := re.search(r"up to ([\d.]+) points? worse", inner):
                     assert float(bound[1]) == pytest.approx(-100 * row["simultaneous_low"], abs=0.051)

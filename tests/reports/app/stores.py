@@ -22,7 +22,8 @@ from starlette.testclient import TestClient
 from capim.flows.searching import StoreServices
 from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore
-from capim.store.schema import RUNS
+from capim.store.row_types import columns_of
+from capim.store.schema import Run
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.readers.labels import read_labels
 from capim.tasks.corpora.readers.shapes import read_shapes
@@ -125,7 +126,7 @@ def evaluate(
     evaluations = scored(store, corpus, specs, protocols=(), resampling=resampling, run=run)
     told = {"name": "test", "config": "{}", "command": "capim run", "versions": "{}", "host": "", "state": "completed"}
     row = {"run": run, "pid": 1, **told, "started": started, "finished": datetime.now(UTC), "message": None}
-    store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
+    store.write_rows("runs", pa.Table.from_pylist([row], schema=columns_of(Run)))
     return evaluations
 
 

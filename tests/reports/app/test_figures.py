@@ -16,7 +16,8 @@ from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
 from capim.store.removal import drop_set, drop_superseded
-from capim.store.schema import RUNS, texts
+from capim.store.row_types import columns_of
+from capim.store.schema import Run, texts
 from capim.store.types import MODALITIES
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import METRICS
@@ -133,7 +134,7 @@ def recorded(store: EmbeddingStore, run: str, command: str, uses: list[str]) -> 
     last = store.rows("runs").sort_by("started").to_pylist()[-1]
     now = datetime.now(UTC)
     row = {**last, "run": run, "command": command, "uses": uses, "started": now, "finished": now}
-    store.write_rows("runs", pa.Table.from_pylist([row], schema=RUNS))
+    store.write_rows("runs", pa.Table.from_pylist([row], schema=columns_of(Run)))
 
 
 def test_runs_that_evaluated_nothing_are_not_compared_unless_they_are_asked_for(tmp_path: Path) -> None:
