@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,11 +112,11 @@ def test_the_list_names_for_every_corpus_what_it_is_and_whether_it_is_available(
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def row(name: str, *locations: str, age: int = 0, sample: int | None = None, n: int = 3) -> StoredCorpus:
+def row(name: str, *locations: str, age: int = 0, sample: int | None = None, n: int = 3, **others: Any) -> StoredCorpus:
     """A row of the register; a larger age was written later."""
     counts = {"sample": sample, "seed": None if sample is None else 0, "n_images": n, "n_captions": 2 * n}
-    identity = {"name": name, "fingerprint": f"{age:016x}", "locations": [*locations]}
-    return row_of(StoredCorpus, **identity, **counts, written=START + timedelta(days=age))
+    identity = {"name": name, "fingerprint": f"{age:016x}", "locations": list(locations)}
+    return row_of(StoredCorpus, **{**identity, **counts, "written": START + timedelta(days=age), **others})
 
 
 def test_a_path_means_what_was_last_read_from_it_however_it_is_written(
@@ -198,7 +198,7 @@ def test_known_corpora_and_explicit_names_keep_their_names(coco_folder: Path) ->
 
 def test_equal_contents_in_another_place_are_the_same_corpus(coco_folder: Path) -> None:
     corpus = open_corpus(coco_folder)
-    other = replace(corpus, name="a-three")
-    stored = replace(row("a-three", "/moved/a/three"), fingerprint=other.fingerprint, n_captions=6)
+    other = dataclasses.replace(corpus, name="a-three")
+    stored = row("a-three", "/moved/a/three", fingerprint=other.fingerprint, n_captions=6)
     register = [row("three", "/b/three", age=1), stored]
     assert disambiguate(corpus, CorpusToRead(str(coco_folder)), register).name == "a-three"

@@ -93,7 +93,7 @@ def test_late_interaction_has_both_measures_of_agreement_with_english_and_their_
     for name in ("consistency_nDCG@20", "consistency_RBO"):
         found = {}
         for encoder in ("one", "many"):
-            rows = store.all(Result, encoder=encoder, corpus=corpus, metric=name)
+            rows: list[Any] = store.all(Result, encoder=encoder, corpus=corpus, metric=name)
             found[encoder] = {row.protocol: row.value for row in rows}
         late = found["many"]
         assert late.keys() == found["one"].keys() >= {"t2i/de/plain", "i2t/de/plain", "t2i/*/*", "i2t/*/*"}
