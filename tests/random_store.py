@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +91,7 @@ def rows_of(table: str, *rows: dict[str, Any]) -> pa.Table:
 
 def row_of(row_type: type[R], **columns: Any) -> R:
     """A row of a type, whose other required fields hold x, 1, False, [] or ``BEGUN``."""
-    required = [field for field in columns_of(cast("Hashable", row_type)) if not field.nullable]
+    required = [field for field in columns_of(row_type) if not field.nullable]
     return row_type(**{field.name: _FILLERS.get(field.type, 1) for field in required} | columns)
 
 
