@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import shorten
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -26,6 +26,7 @@ from capim.reports.app.state import (
     State,
     Statement,
     StoreSnapshot,
+    Values,
     View,
     link,
     respond,
@@ -169,7 +170,7 @@ def runs(request: Request) -> Response:
     snapshot = state.snapshot()
     known = snapshot.kept("runs", lambda: _runs(snapshot.reader))
     old, new = _two_runs(request, known)
-    values: dict[str, Any] = {
+    values: Values = {
         "runs": [(run, label) for run, label, evaluated in known if evaluated or run in (old, new)],
         "old": old,
         "new": new,
@@ -266,7 +267,7 @@ def _counted(state: State, again: dict[tuple[str, str, str], tuple[str, str]], o
     )
 
 
-def _changed_queries(request: Request, state: State, statement: Statement) -> dict[str, Any]:
+def _changed_queries(request: Request, state: State, statement: Statement) -> Values:
     text = request.query_params.get("page") or "1"
     if faults := app.faults_of_number("page", text):
         raise RequestError(faults)

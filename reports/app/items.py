@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.parser import BytesParser
 from email.policy import HTTP
 from operator import attrgetter
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +17,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from capim.reports.app.state import State, View, data_uri, link, names_in, respond, state_of
+from capim.reports.app.state import Answer, State, Values, View, data_uri, link, names_in, respond, state_of
 from capim.reports.rows.report_data import grouped
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.types import Modality
@@ -148,7 +148,7 @@ def encoders_of(state: State) -> dict[str, list[str]]:
     return {corpus: sorted({key.encoder for key in keys}) for corpus, keys in sorted(by_corpus.items())}
 
 
-def _asked(state: State, wanted: WantedItems) -> dict[str, Any]:
+def _asked(state: State, wanted: WantedItems) -> Values:
     """The stored item that is searched for; empty for a text or a picture."""
     if wanted.like is None:
         return {}
@@ -160,12 +160,22 @@ def _asked(state: State, wanted: WantedItems) -> dict[str, Any]:
     return {"kind": kind, **items.slice(position, 1).to_pylist()[0]}
 
 
-def _column(state: State, wanted: WantedItems, encoder: str, *, at_once: bool) -> dict[str, Any]:
-    """What one encoder finds, why it cannot, or from where it comes later (``address``)."""
-    found: dict[str, Any] = {"encoder": encoder, "address": "", "fault": "", "hits": [], "modality": "", "offers": []}
+@dataclass(frozen=True, kw_only=True)
+class FoundItems:
+    """What one encoder finds, why it cannot (``fault``), or from where it comes later (``address``)."""
+
+    encoder: str
+    address: str = ""
+    fault: str = ""
+    modality: str = ""
+    hits: Sequence[Answer] = ()
+    offers: Sequence[Answer] = ()
+
+
+def _column(state: State, wanted: WantedItems, encoder: str, *, at_once: bool) -> FoundItems:
     try:
         if not (at_once or wanted.like or state.services.loaded(encoder)):
-            return {**found, "address": link("/search/column", **wanted.query, encoders=encoder)}
+            return FoundItems(encoder=encoder, address=link("/search/column", **wanted.query, encoders=encoder))
         kind = wanted.modality or (wanted.like[0] if wanted.like else "")
         done = state.services.search(
             encoder=encoder,
@@ -177,20 +187,20 @@ def _column(state: State, wanted: WantedItems, encoder: str, *, at_once: bool) -
             k=wanted.k,
         )
     except (RequestError, WorkError) as fault:
-        return {**found, "fault": str(fault), "offers": _offers(state, wanted, encoder)}
+        return FoundItems(encoder=encoder, fault=str(fault), offers=_offers(state, wanted, encoder))
     ids = pa.array([row["id"] for row in done.rows], pa.string())
     items = state.store.items(wanted.corpus, done.modality)
     hits, names = [], ",".join(wanted.encoders)
     for row, place in zip(done.rows, pc.index_in(ids, items["id"].combine_chunks()).to_pylist(), strict=True):
         more = link("/search", corpus=wanted.corpus, encoders=names, like=f"{done.modality}:{place}")
         hits.append({**row, "more": more})
-    return {**found, "modality": done.modality, "hits": hits}
+    return FoundItems(encoder=encoder, modality=done.modality, hits=hits)
 
 
 _OFFERED = 8  # stored items that a search can start from where no model can encode what was asked for
 
 
-def _offers(state: State, wanted: WantedItems, encoder: str) -> list[dict[str, Any]]:
+def _offers(state: State, wanted: WantedItems, encoder: str) -> list[Answer]:
     """Images spread over the corpus, each with the address of the search for more like it."""
     items = state.store.items(wanted.corpus, "image")
     places = sorted({at * items.num_rows // _OFFERED for at in range(_OFFERED)} & {*range(items.num_rows)})
@@ -200,9 +210,9 @@ def _offers(state: State, wanted: WantedItems, encoder: str) -> list[dict[str, A
     ]
 
 
-def _hits(columns: list[dict[str, Any]]) -> pa.Table:
+def _hits(columns: list[FoundItems]) -> pa.Table:
     """What was found, as rows: encoder, rank, score, id, text."""
-    found = [{**hit, "encoder": one["encoder"]} for one in columns for hit in one["hits"]]
+    found = [{**hit, "encoder": one.encoder} for one in columns for hit in one.hits]
     kinds: dict[str, pa.DataType] = {"encoder": pa.string(), "rank": pa.int32(), "score": pa.float32()}
     return pa.Table.from_pylist(found, schema=pa.schema(kinds | {"id": pa.string(), "text": pa.string()}))
 

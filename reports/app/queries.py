@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from capim.reports.app.state import (
     State,
     Statement,
     StoreSnapshot,
+    Values,
     View,
     data_uri,
     link,
@@ -89,9 +89,7 @@ def link_of(wanted: QueryFilter, **more: object) -> str:
     return link("/queries", **{**wanted.parameters, **more})
 
 
-def _rows(
-    state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask
-) -> Iterator[dict[str, Any]]:
+def _rows(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> Iterator[Values]:
     """The queries of one page, as the template shows them."""
     shas = snapshot.data.corpora[wanted.corpus].images["sha"]
     first = PAGE * (wanted.page - 1)
@@ -127,7 +125,7 @@ def rank_cell(row: Outcome | None) -> tuple[str, str, str]:
     return (text, "good", "found") if is_found(row.rank_worst) else (text, "warn", "tied")
 
 
-def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> dict[str, Any]:
+def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> Values:
     """What the boxes of the form offer."""
     key = ("slices", evaluated.corpus, evaluated.protocol.direction)
     slices = [(value, *value.split(":", 1)) for value in snapshot.kept(key, lambda: _slices(snapshot, evaluated))]

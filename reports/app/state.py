@@ -35,7 +35,9 @@ from capim.tasks.protocols import Protocol, with_outcomes
 
 T = TypeVar("T")
 Answer: TypeAlias = Mapping[str, Any]
-"""A row of the answer to a statement."""
+"""A row of the answer to a statement or to a search."""
+Values: TypeAlias = dict[str, Any]
+"""What a template reads."""
 PAGE = 50  # queries that are shown at a time
 PICTURES = 8  # of those that were searched for, in memory
 STATIC = Path(__file__).parent / "static"
@@ -315,7 +317,7 @@ class View:
     title: str
     statement: Statement | None = None
     table: pa.Table | None = None
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
 
 def respond(request: Request, view: View) -> Response:

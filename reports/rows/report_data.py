@@ -313,7 +313,7 @@ def reversed_comparison(row: Comparison) -> Comparison:
 
 def detail_of(row: Slice) -> Detail:
     """The details that an analysis stored with a slice, with its seconds per query."""
-    detail: dict[str, Any] = json.loads(row.detail) if row.detail else {}
+    detail: Detail = json.loads(row.detail) if row.detail else {}
     return detail if row.seconds_per_query is None else {**detail, "seconds_per_query": row.seconds_per_query}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from capim.reports.format import count, listing
 from capim.reports.rows.report_data import (
     R1,
+    Detail,
     ReportData,
     ShownResult,
     figure_of,
@@ -345,11 +346,11 @@ def against_best(results: Sequence[ShownResult], comparisons: Iterable[Compariso
         same = [r for r in results if _figure(r) == _figure(of) and r.value is not None and r is not of]
         best = max(same, key=goodness, default=None)
         pair = best and pairs.get((*_figure(of), of.encoder_fingerprint, best.encoder_fingerprint))
-        found: dict[str, Any] = {}
+        found = AgainstBest(**vars(of))
         if best and pair:
-            found = {"against": best.encoder, "difference": pair.difference, "p_adjusted": pair.p_adjusted}
-            found["state"] = _state(pair)
-        rows.append(AgainstBest(**vars(of), **found))
+            p, state = pair.p_adjusted, _state(pair)
+            found = replace(found, against=best.encoder, difference=pair.difference, p_adjusted=p, state=state)
+        rows.append(found)
     return rows
 
 
@@ -423,7 +424,7 @@ def rests_on_few(ranking: Iterable[Ranking]) -> bool:
     return any(row.n_effective is not None and row.n_effective <= FEW for row in ranked)
 
 
-def about_corpora(corpora: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def about_corpora(corpora: Sequence[Detail]) -> Iterator[str]:
     """Return as sentences which corpora of a ranking do not count, have several names, or share photographs."""
     yield from (f"{clause}." for clause in not_counted(corpora[0].get("not_counted", ())))
     for corpus in corpora:

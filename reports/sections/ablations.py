@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import altair as alt
 
@@ -164,7 +163,7 @@ def _curve(
     names = list(dict.fromkeys(p[series] for p in points))
     ends = [p["cost"] for p in points]
     logarithmic = min(ends) > 0 and max(ends) / min(ends) > LOGARITHMIC
-    kind: dict[str, Any] = {"type": "log"} if logarithmic else {"zero": False}
+    kind: charts.Point = {"type": "log"} if logarithmic else {"zero": False}
     of = data.protocol(rows[0].corpus, rows[0].protocol)
     y_title = f"{metric.label}{', percent' * fraction}, {of.titled}"
     y_title = f"change of {metric.label}, percentage points" if changes else y_title

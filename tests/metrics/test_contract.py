@@ -58,8 +58,8 @@ def test_a_number_of_no_known_bounds_is_in_its_own_unit_and_has_students_interva
     assert (DEPTH.unit, DEPTH.bounds, DEPTH.place) == ("own", None, "table")
     for outcomes in examples(DEPTH):
         evaluated = Evaluated(outcomes=outcomes, metrics=[DEPTH], source=SOURCE, drawn=1000)
-        [row] = result_rows([evaluated], QUICK).to_pylist()
-        assert (row["interval_method"], row["reason"]) == ("t", None)
+        [row] = result_rows([evaluated], QUICK)
+        assert (row.interval_method, row.reason) == ("t", None)
 
 
 def test_an_aggregate_without_a_guess_has_no_chance_value() -> None:

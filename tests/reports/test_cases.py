@@ -127,7 +127,8 @@ def test_pictures_of_a_page_are_whole_and_have_a_bound(monkeypatch: pytest.Monke
 def test_quadruples_are_shown_as_such_and_every_language_once() -> None:
     def shown(evaluated: str, part: tuple[str, str] = ("en", "human")) -> dict[Any, list[str]]:
         contents: Any = SimpleNamespace(main_part=part)
-        return shown_protocols({id_: [SimpleNamespace(encoder="a")] for id_ in evaluated.split()}, contents)
+        result: Any = SimpleNamespace(encoder="a")
+        return shown_protocols({id_: [result] for id_ in evaluated.split()}, contents)
 
     assert shown("winoground t2i/all i2t/any") == {"quadruples": ["winoground"]}
     pairs = "sugarcrepe/add_att sugarcrepe/swap_obj sugarcrepe/macro"

@@ -240,7 +240,7 @@ def test_of_several_requests_one_is_shown_and_a_part_of_a_larger_one_is_called_s
 
     def p_of(data: ReportData) -> float | None:
         row = data.comparison("shapes", "t2i/all", "R@1", "tiny-clip", "tiny-clip-plain")
-        return row and row.p_adjusted
+        return None if row is None else row.p_adjusted
 
     everything = read_report_data(demo_store)
     assert p_of(everything) == 0.2, "the request for two takes no pair from all"
