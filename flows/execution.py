@@ -36,9 +36,9 @@ from capim.reports.destination import folders_of, remove_folder, unused_pages
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, without_credentials
-from capim.store.removal import compact_store, discard_if_empty, plan_pruning
-from capim.store.removal import prune as remove
 from capim.store.schema import Run
+from capim.store.upkeep.removal import compact_store, discard_if_empty, plan_pruning
+from capim.store.upkeep.removal import prune as remove
 from capim.tasks.derive import Derived
 from capim.tasks.hub.progress import Overall, track
 from capim.tasks.runtime.encoding import EncodedSet

@@ -325,8 +325,8 @@ def info(*, workspace: str | None, form: Form) -> Rows:
 
     Example: capim store info --format json
     """
-    from capim.store import inventory
     from capim.store.schema import FORMAT
+    from capim.store.upkeep import inventory
 
     store = open_store(workspace)
     contents = inventory.info(store)
@@ -358,7 +358,7 @@ def verify(
         drop: remove what is damaged
         imports: with --drop, remove what no run makes again, too
     """
-    from capim.store import integrity
+    from capim.store.upkeep import integrity
 
     if imports and not drop:
         raise RequestError("--imports goes with --drop: capim store verify --drop --imports")
@@ -387,7 +387,7 @@ def upgrade(*, workspace: str | None) -> None:
 
     Example: capim store upgrade
     """
-    from capim.store.inventory import upgrade_store
+    from capim.store.upkeep.inventory import upgrade_store
 
     done = False
     for each in upgrade_store(run_config({"workspace": workspace}).store_uri):
@@ -447,7 +447,7 @@ def drop(
         modality: drop only sets of images or of captions
         yes: drop them; without it, only list what would be dropped
     """
-    from capim.store import removal
+    from capim.store.upkeep import removal
 
     store = open_store(workspace)
     fingerprint = corpus_in(store, corpus).fingerprint if corpus else None

@@ -23,9 +23,9 @@ from capim.flows.embed import check_request
 from capim.reports.destination import has_file
 from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import MissingStoreError, RequestError
-from capim.store.inventory import bytes_of_rows
 from capim.store.schema import Batch
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
+from capim.store.upkeep.inventory import bytes_of_rows
 from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.corpora.naming import corpus_to_read

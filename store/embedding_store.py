@@ -674,7 +674,7 @@ def check_address(connection: Connection) -> None:
 RELEASES = {4: "0.2.0"}
 """Format -> the release that reads it, of the releases before this one."""
 UPGRADED = 7
-"""The format of 0.3.0, which `capim store upgrade` brings to this one (``store.inventory``)."""
+"""The format of 0.3.0, which `capim store upgrade` brings to this one (``store.upkeep.inventory``)."""
 
 
 def _check_format(connection: Connection, *, create: bool) -> None:

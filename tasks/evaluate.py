@@ -10,9 +10,9 @@ from typing import Any
 from capim.store import EmbeddingStore
 from capim.store.current import States, age
 from capim.store.errors import RequestError, noted
-from capim.store.removal import drop_superseded
 from capim.store.rows import names_with_rows
 from capim.store.schema import OfProtocol, Result
+from capim.store.upkeep.removal import drop_superseded
 from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol

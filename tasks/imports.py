@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, noted
-from capim.store.removal import drop_evaluations
 from capim.store.schema import Import, Result, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
 from capim.store.types import Corpus, EncoderSpec, Storage
+from capim.store.upkeep.removal import drop_evaluations
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.derive import Derived
 from capim.tasks.encoders import catalog

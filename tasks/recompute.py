@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
-from capim.store.integrity import StoreCheck
 from capim.store.ledger import DERIVED_ROWS, OF_THE_RUN
 from capim.store.row_types import table_of
 from capim.store.rows import delete
 from capim.store.schema import TABLES, LedgerEntry, Result
 from capim.store.types import canonical_json
+from capim.store.upkeep.integrity import StoreCheck
 from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.derive import derive
 from capim.tasks.hub.progress import track

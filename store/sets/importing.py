@@ -19,8 +19,6 @@ import numpy as np
 
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted
-from capim.store.inventory import check_disk_space
-from capim.store.removal import drop_set, drop_superseded
 from capim.store.schema import Import, Result
 from capim.store.sets.columns_read import columns_of_match, telling
 from capim.store.sets.embedding_files import EmbeddingParts, are_unit_float16, blocks_of, open_embedding_file
@@ -40,6 +38,8 @@ from capim.store.types import (
     VectorKind,
     is_fingerprint,
 )
+from capim.store.upkeep.inventory import check_disk_space
+from capim.store.upkeep.removal import drop_set, drop_superseded
 from capim.store.vectors import Rounding, rounding_of
 
 

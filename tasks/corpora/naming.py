@@ -148,10 +148,11 @@ def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[Store
     corpora and corpora with a name in their description.
 
     Examples:
+        >>> from types import SimpleNamespace
         >>> from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
         >>> def corpus(text): return build_corpus("p", [ImageRow("a")], [CaptionRow("a#0", "a", text)], source=None)
-        >>> row = {"name": "p", "fingerprint": corpus("red").fingerprint, "locations": ["/a/p"], "sample": None,
-        ...     "seed": None, "n_images": 1, "n_captions": 1, "written": 0}
+        >>> row = SimpleNamespace(name="p", fingerprint=corpus("red").fingerprint, locations=["/a/p"], sample=None,
+        ...     seed=None, n_images=1, n_captions=1, written=0)
         >>> own = CorpusToRead({"reader": "coco-captions", "root": "/b/p"})
         >>> disambiguate(corpus("red"), own, [row]).name, disambiguate(corpus("blue"), own, [row]).name
         ('p', 'b-p')

@@ -68,6 +68,7 @@ class Metric(MetricFacts):
         needs: Attribute of the outcomes that it is read from; where it is None the metric cannot be computed.
         special: True if only protocols have it that name it (``Protocol.metrics``).
         of_user: True for a metric that a user gives to one run; it fits every protocol of its directions.
+        of_sample: True if values of queries are weighted for a sample of them: only their mean lies within the bounds.
 
     Raises:
         ValueError: Bounds that are not in order, a share that is not between 0 and 1, or percent of what does not lie
@@ -89,6 +90,7 @@ class Metric(MetricFacts):
     needs: str = ""
     special: bool = False
     of_user: bool = False
+    of_sample: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "aggregate", callable(self.reduce))
@@ -124,7 +126,7 @@ class Metric(MetricFacts):
     def checked(self, returned: Any, ids: NDArray[np.object_]) -> NDArray[np.float64]:
         """Return values of these queries as :func:`checked_values` reads them; of a mean, within the bounds."""
         values = checked_values(self.name, returned, ids, several=self.aggregate)
-        if self.bounds is not None and not self.aggregate:
+        if self.bounds is not None and not (self.aggregate or self.of_sample):
             low, high = self.bounds
             outside = (values < low - _ROUNDING) | (values > high + _ROUNDING)
             if outside.any():

@@ -216,7 +216,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
         >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")
         >>> source = dict.fromkeys(names, "")
         >>> row = rsum_row(t2i, i2t, source, drawn=4, resampling=Resampling(replicates=100))
-        >>> row.protocol[0].as_py(), row.value[0].as_py()  # 25 + 75 + 75 and 75 + 75 + 100
+        >>> row.protocol, row.value  # 25 + 75 + 75 and 75 + 75 + 100
         ('t2i/all+i2t/any', 425.0)
     """
     both = [Evaluated(outcomes=outcomes, metrics=RECALLS, source=source, drawn=drawn) for outcomes in (t2i, i2t)]

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from capim.store import Block, EmbeddingStore
 from capim.store.errors import RequestError, WorkError
-from capim.store.inventory import check_disk_space
 from capim.store.schema import Batch, Probe, Weights, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
+from capim.store.upkeep.inventory import check_disk_space
 from capim.store.vectors import Rounding, rounding_of
 from capim.tasks.corpora.check import encoding_fault
 from capim.tasks.corpora.images.decode import decode_image

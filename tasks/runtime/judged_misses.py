@@ -8,6 +8,7 @@ share of a sample that is judged right stands for all misses (``tasks.statistics
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -171,4 +172,5 @@ def corrected_metric(store: EmbeddingStore, judged: JudgedMisses) -> Metric:
 
     r1 = RECALLS[0].name
     title, name = f"{r1} corrected by {len(judged.misses):,} judged misses", f"{file.stem}:{r1} corrected"
-    return own_metric(name=name, function=corrected, title=title, file=str(file), bounds=(0.0, 1.0))
+    metric = own_metric(name=name, function=corrected, title=title, file=str(file), bounds=(0.0, 1.0))
+    return replace(metric, of_sample=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from capim.store.inventory import disk_bytes
+from capim.store.upkeep.inventory import disk_bytes
 from tests.benchmarks.commands import as_a_user
 from tests.benchmarks.own_process import REPOSITORY, command_of
 from tests.benchmarks.rows import Row

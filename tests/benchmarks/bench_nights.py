@@ -61,7 +61,7 @@ def simulated(parent: Path, nights: int) -> Iterator[Night]:
     from capim.flows.config import run_config
     from capim.flows.execution import prune
     from capim.store import EmbeddingStore
-    from capim.store.inventory import disk_bytes
+    from capim.store.upkeep.inventory import disk_bytes
     from tests.imported import import_embeddings
 
     def night_run(workspace: Path) -> float:

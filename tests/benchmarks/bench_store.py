@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from capim.store import Block, EmbeddingStore, SetKey
-from capim.store.inventory import disk_bytes
+from capim.store.upkeep.inventory import disk_bytes
 from tests.benchmarks.made import as_block, by_number
 from tests.benchmarks.own_process import alone, peak_mb
 from tests.benchmarks.rows import Row, timed

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
-from capim.store.removal import drop
 from capim.store.schema import Weights
 from capim.store.types import EncoderSpec
+from capim.store.upkeep.removal import drop
 from capim.tasks.encoders import Encoder, load_encoder, resolve
 from capim.tasks.encoders.checkpoint import weight_files
 from capim.tasks.encoders.weights import MissingWeightsError, checksum_of, read_tensors, weights_of

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.inventory import disk_bytes
 from capim.store.schema import Result, texts
+from capim.store.upkeep.inventory import disk_bytes
 from capim.tasks import compare, report
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import sample_corpus

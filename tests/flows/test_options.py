@@ -30,7 +30,7 @@ import uvicorn
 import capim.flows.execution
 import capim.flows.searching
 import capim.reports.app.server
-import capim.store.integrity
+import capim.store.upkeep.integrity
 import capim.tasks.encoders.conformance
 import capim.tasks.encoders.of_mteb
 import capim.tasks.recompute
@@ -38,8 +38,8 @@ from capim.flows import cli, set_environment
 from capim.flows.config import FIELDS
 from capim.flows.execution import Pruned
 from capim.store import EmbeddingStore
-from capim.store.integrity import StoreCheck
 from capim.store.schema import texts
+from capim.store.upkeep.integrity import StoreCheck
 from capim.tasks.combine import fuse, rerank, score_distractors
 from capim.tasks.compare import compare_combined, compare_corpus
 from capim.tasks.custom_metric import custom_metric
@@ -345,7 +345,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watched(complete_figures, "fn", lambda evaluation, **_: evaluation)
     pruned = Pruned(rows={"runs": 1}, tables=("old",), reports=(), freed=0, running=())
     watched(capim.flows.execution.prune, "fn", lambda *_, **__: pruned)
-    watched(capim.store.integrity, "verify", lambda *_, **__: [StoreCheck(what="runs", state="sound", detail="2 rows")])
+    watched(
+        capim.store.upkeep.integrity,
+        "verify",
+        lambda *_, **__: [StoreCheck(what="runs", state="sound", detail="2 rows")],
+    )
     watched(capim.tasks.recompute, "recompute", lambda *_: [])
     watched(capim.tasks.encoders.of_mteb, "rows", lambda: [{"name": "a model of mteb"}])
     watched(capim.tasks.encoders.conformance, "check_encoder", lambda *_, **__: [])

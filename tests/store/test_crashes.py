@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.integrity import verify
-from capim.store.inventory import info
-from capim.store.removal import drop_set
 from capim.store.row_types import rows_in
 from capim.store.rows import delete
 from capim.store.schema import LedgerEntry, Result
+from capim.store.upkeep.integrity import verify
+from capim.store.upkeep.inventory import info
+from capim.store.upkeep.removal import drop_set
 from tests.random_store import rows_of
 from tests.store.toy import fill, make_corpus, make_spec, states
 

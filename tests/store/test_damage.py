@@ -15,13 +15,13 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import _session
-from capim.store.integrity import drop_damaged, verify
-from capim.store.inventory import check_disk_space
 from capim.store.ledger import KEYED_BY
-from capim.store.removal import compact_store, drop
 from capim.store.rows import delete, read_where
 from capim.store.schema import CORPUS_PARTS, texts
 from capim.store.types import SET_PREFIXES, Modality
+from capim.store.upkeep.integrity import drop_damaged, verify
+from capim.store.upkeep.inventory import check_disk_space
+from capim.store.upkeep.removal import compact_store, drop
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command
 from tests.random_store import OTHER, SPECS, random_store, rows_of
@@ -387,7 +387,7 @@ def test_what_a_full_or_read_only_disk_does_to_compacting_is_told_in_words(store
     def refuse(*_, **__):
         raise OSError(30, "Read-only file system", store.uri)
 
-    monkeypatch.setattr("capim.store.removal.compact", refuse)
+    monkeypatch.setattr("capim.store.upkeep.removal.compact", refuse)
     shown = command("store prune --yes", Path(store.uri).parent, code=1).err
     assert "capim: compacting failed: [Errno 30] Read-only file system" in shown
     assert "The folder is not writable" in shown

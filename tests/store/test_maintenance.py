@@ -12,10 +12,10 @@ import pytest
 from capim.store import EmbeddingStore, RequestError
 from capim.store.connection import one_connection
 from capim.store.embedding_store import written_format
-from capim.store.integrity import drop_damaged, verify
-from capim.store.inventory import info
-from capim.store.removal import compact_store, drop, drop_superseded
 from capim.store.schema import FORMAT
+from capim.store.upkeep.integrity import drop_damaged, verify
+from capim.store.upkeep.inventory import info
+from capim.store.upkeep.removal import compact_store, drop, drop_superseded
 from tests.random_store import rows_of
 from tests.store.toy import fill, make_block, make_corpus, make_key, make_spec, states
 

@@ -10,8 +10,8 @@ import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import Connection
-from capim.store.inventory import info
-from capim.store.removal import compact_store, drop
+from capim.store.upkeep.inventory import info
+from capim.store.upkeep.removal import compact_store, drop
 from tests.store.test_crashes import start, wait_for
 from tests.store.toy import fill, make_corpus, make_embeddings, make_spec, states
 

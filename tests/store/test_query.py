@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore, RequestError
-from capim.store.inventory import SETS_INFO
 from capim.store.sql import known_tables
+from capim.store.upkeep.inventory import SETS_INFO
 from tests.random_store import rows_of, write_row
 from tests.store.toy import fill, make_corpus, make_spec
 

@@ -9,10 +9,10 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.removal import Pruning, plan_pruning, prune
 from capim.store.rows import merge
 from capim.store.schema import texts
 from capim.store.types import IndexedImage
+from capim.store.upkeep.removal import Pruning, plan_pruning, prune
 from tests.random_store import BEGUN, rows_of, write_row
 from tests.store.toy import fill, make_corpus, make_spec
 
@@ -130,7 +130,7 @@ def test_what_a_running_run_began_with_stays_until_it_ends(
     write_row(store, "runs", 1, state="running", started=begun)
     write_row(store, "runs", 9)
     with monkeypatch.context() as then:
-        then.setattr("capim.store.removal.now", lambda: begun + timedelta(days=2))
+        then.setattr("capim.store.upkeep.removal.now", lambda: begun + timedelta(days=2))
         plan = prune(store, keep=1)
     assert plan.running == ("run001",)
     assert outcomes(store) == ["v1", "v2"]
@@ -158,7 +158,7 @@ def test_what_a_run_wrote_after_a_plan_stays(store: EmbeddingStore, monkeypatch:
             evaluated(store, 3, "outcomes", encoder_fingerprint="e0")
         return plans[-1]
 
-    monkeypatch.setattr("capim.store.removal.plan_pruning", plan)
+    monkeypatch.setattr("capim.store.upkeep.removal.plan_pruning", plan)
     prune(store, keep=1)
     assert plans[0].rows["outcomes"] == ("evaluation", {"v0": 1})
     assert outcomes(store) == ["v0", "v1", "v3"]

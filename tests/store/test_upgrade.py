@@ -12,8 +12,8 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.connection import Connection
 from capim.store.errors import RequestError
-from capim.store.inventory import upgrade_store
 from capim.store.schema import FORMAT, TABLES, texts
+from capim.store.upkeep.inventory import upgrade_store
 from tests.command import command
 from tests.random_store import rows_of
 from tests.store import golden
@@ -68,7 +68,7 @@ def test_an_upgraded_store_has_its_vectors_outcomes_and_figures(workspace: Path)
     assert [row["value"] for row in golden.figures(workspace)] == pytest.approx([row["value"] for row in written])
 
 
-@pytest.mark.parametrize("moment", ["capim.store.inventory.delete", "capim.store.inventory.register"])
+@pytest.mark.parametrize("moment", ["capim.store.upkeep.inventory.delete", "capim.store.inventory.register"])
 def test_an_upgrade_that_was_killed_at_its_end_is_finished_by_the_next(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.connection import drop_old_versions
-from capim.store.inventory import disk_bytes
-from capim.store.removal import compact_store
 from capim.store.schema import ANALYSES
+from capim.store.upkeep.inventory import disk_bytes
+from capim.store.upkeep.removal import compact_store
 from tests.random_store import BEGUN, rows_of
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
-from capim.store.integrity import verify
 from capim.store.schema import CAPTIONS, IMAGES, texts
 from capim.store.types import Modality
+from capim.store.upkeep.integrity import verify
 from capim.store.vectors import offsets_of
 
 

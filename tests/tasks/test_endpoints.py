@@ -18,9 +18,9 @@ import pytest
 from capim.flows.config import read_suite
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError
-from capim.store.removal import drop
 from capim.store.schema import Batch
 from capim.store.types import Corpus, EncoderSpec, SetKey
+from capim.store.upkeep.removal import drop
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import load_encoder, resolve
 from capim.tasks.encoders.adapters.endpoint import PROBE_CAPTIONS, PROBE_IMAGE

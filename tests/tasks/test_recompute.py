@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.integrity import StoreCheck, verify
 from capim.store.ledger import entry_digest, made_rows
 from capim.store.rows import read_where
 from capim.store.schema import LedgerEntry, Result
+from capim.store.upkeep.integrity import StoreCheck, verify
 from capim.tasks.compare import compare_corpus, rank_suite
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.recompute import recompute

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import capim
 from capim.store import EmbeddingStore
-from capim.store.removal import compact_store, drop
+from capim.store.upkeep.removal import compact_store, drop
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.faults.clicking import click, digest
 from tests.random_store import OTHER, random_store
@@ -23,7 +23,7 @@ from tests.reports.pages import Elements
 WRITER = """
 import sys, time
 from capim.store import EmbeddingStore
-from capim.store.removal import compact_store, drop
+from capim.store.upkeep.removal import compact_store, drop
 ends = time.monotonic() + float(sys.argv[2])
 store = EmbeddingStore.open(sys.argv[1])
 rows = store.rows("outcomes", encoder=sys.argv[3], corpus="shapes")

@@ -15,10 +15,10 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
-from capim.store.removal import drop_set, drop_superseded
 from capim.store.row_types import columns_of
 from capim.store.schema import Run, texts
 from capim.store.types import MODALITIES
+from capim.store.upkeep.removal import drop_set, drop_superseded
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import Protocol

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from capim.store.connection import load_lance, storage_faults, temporary_files
 from capim.store.embedding_store import MARKED, EmbeddingStore, is_spec_of
 from capim.store.errors import RequestError, WorkError
-from capim.store.inventory import stored_key
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, compared
 from capim.store.row_types import rows_in
 from capim.store.rows import corpus_table, delete, read, read_where, whole_evaluations
@@ -25,6 +24,7 @@ from capim.store.sets.reading import open_set
 from capim.store.sets.rows import ItemIndex, unpack
 from capim.store.sets.seal import SealedSet, delete_rows, examine
 from capim.store.types import SET_PREFIXES, SetKey
+from capim.store.upkeep.inventory import stored_key
 
 if TYPE_CHECKING:
     import lance

@@ -25,7 +25,6 @@ from capim.store.connection import (
 from capim.store.current import States, newest_rows
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
-from capim.store.inventory import disk_bytes, stored_sets
 from capim.store.row_types import rows_in
 from capim.store.rows import corpus_table, delete, now, read, read_where
 from capim.store.schema import (
@@ -49,6 +48,7 @@ from capim.store.schema import (
 )
 from capim.store.sets.seal import drop_repeats
 from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, EncoderSpec, Modality, SetKey
+from capim.store.upkeep.inventory import disk_bytes, stored_sets
 
 
 @dataclass(frozen=True, kw_only=True)
