@@ -25,27 +25,26 @@ capim.flows.set_environment()  # before any library reads it
 from capim.store.errors import RequestError, WorkError  # noqa: E402
 
 if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
-    from capim.flows.workspace import (
-        Workspace,
-        analyse,
-        compare,
-        embed,
-        evaluate,
-        multivectors,
-        open,  # noqa: A004 - as in gzip.open
-        outcomes,
-        relevance,
-        report,
-        results,
-        run,
-        search,
-        show,
-        sql,
-        vectors,
-        why,
-    )  # fmt: skip
+    from capim.flows.workspace import Workspace, open  # noqa: A004 - as in gzip.open
     from capim.tasks.encoders import Encoder
     from capim.tasks.metrics.custom import own_metric as Metric  # noqa: N812 - users call it like a class
+
+    _default = Workspace()
+    analyse = _default.analyse
+    compare = _default.compare
+    embed = _default.embed
+    evaluate = _default.evaluate
+    multivectors = _default.multivectors
+    outcomes = _default.outcomes
+    relevance = _default.relevance
+    report = _default.report
+    results = _default.results
+    run = _default.run
+    search = _default.search
+    show = _default.show
+    sql = _default.sql
+    vectors = _default.vectors
+    why = _default.why
 
 __all__ = [
     "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "analyse", "compare", "embed",
@@ -64,8 +63,8 @@ def main() -> int:
     from capim.tasks.runtime.without_prefect import leave_prefect_out
 
     leave_prefect_out()
+    from capim.flows.cli import escape_unencodable
     from capim.flows.cli import main as run
-    from capim.flows.terminal import escape_unencodable
 
     escape_unencodable(sys.stdout, sys.stderr)
     return run()
@@ -83,5 +82,8 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'capim' has no attribute {name!r}")
     elsewhere = {"Metric": ("capim.tasks.metrics.custom", "own_metric"), "Encoder": ("capim.tasks.encoders", name)}
-    module, found = elsewhere.get(name, ("capim.flows.workspace", name))
-    return getattr(import_module(module), found)
+    if name in elsewhere:
+        module, found = elsewhere[name]
+        return getattr(import_module(module), found)
+    workspace = import_module("capim.flows.workspace")
+    return getattr(workspace.DEFAULT, name, None) or getattr(workspace, name)

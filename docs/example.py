@@ -9,7 +9,7 @@ def first_three(outcomes):
 
 
 where = {"corpora": "shapes", "protocols": "t2i/all"}
-print(capim.evaluate(metric=first_three, **where))  # value, interval, and the test against the best other model
+print(capim.evaluate(own_metric=first_three, **where))  # value, interval, and the test against the best other model
 
 pairs = capim.compare("tiny-clip", "tiny-clip-plain", **where)  # difference, interval, p and what the test says
 print(pairs)

@@ -115,7 +115,7 @@ def _check_scoring(config: RunConfig, sets: tuple[SetsRef, ...]) -> None:
 
 
 def _settings(config: RunConfig, run: str) -> dict[str, Any]:
-    """What tasks that compute figures under the run's protocols have in common."""
+    """Return the arguments of every task that computes figures under the run's protocols."""
     chosen = {"protocols": config.protocols, "keep_replicates": config.keep_replicates}
     return task_settings(config, run) | chosen
 
@@ -203,7 +203,7 @@ def analyse_step(config: RunConfig, run: str, evaluations: tuple[EvaluationRef, 
 
 
 def _families(evaluations: tuple[EvaluationRef, ...]) -> list[tuple[str, ...]]:
-    """The protocols of one corpus, a few at a time: p-values are adjusted within a protocol, never across."""
+    """Return the protocols of one corpus, a few at a time: p-values are adjusted within a protocol, never across."""
     protocols = sorted({protocol for evaluation in evaluations for protocol in evaluation.evaluations})
     return [tuple(protocols[at : at + PROTOCOLS_AT_ONCE]) for at in range(0, len(protocols), PROTOCOLS_AT_ONCE)]
 
@@ -244,7 +244,7 @@ def publish_step(
     encoders: tuple[str, ...] = (),
     protocols: tuple[str, ...] = (),
 ) -> str:
-    """The report of these encoders, corpora and protocols; of all that the store has, or that the run used."""
+    """Write the report of these encoders, corpora and protocols; of all that the store has, or that the run used."""
     where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run, "of_run": of_run}
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
     where |= {"reports_url": os.environ.get(REPORTS_VARIABLE)}

@@ -7,9 +7,11 @@ Heavy libraries are imported by the commands that need them, so that ``capim --h
 
 from __future__ import annotations
 
-import argparse
 import atexit
+import codecs
 import errno
+import io
+import json
 import os
 import re
 import signal
@@ -18,13 +20,13 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal, NoReturn
+from typing import NoReturn, TextIO
 
-from capim.flows import inspection, set_environment, steps, stored
-from capim.flows.parser import WRONG_REQUEST, Command, Parser, add_command, add_group
+from capim.flows import set_environment
+from capim.flows.commands import parse
 from capim.store.errors import RequestError, WorkError, plain, shortened, with_notes, without_credentials
 
-DONE, FAILED = 0, 1
+DONE, FAILED, WRONG_REQUEST = 0, 1, 2
 _LAST_SECONDS = 4.0  # of a process that has printed its error
 _NO_MEMORY = ("failed to map segment", "Failed to launch worker thread")  # of a library, or of Arrow
 _OF_THE_MACHINE = {
@@ -33,135 +35,33 @@ _OF_THE_MACHINE = {
 }
 
 
-def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
-    """Print the script with which a shell completes commands, options and the names that they take.
-
-    For bash, add to ~/.bashrc: eval "$(capim completion bash)". For zsh, to ~/.zshrc, after compinit:
-    eval "$(capim completion zsh)". For fish: capim completion fish > ~/.config/fish/completions/capim.fish
-
-    Example: capim completion bash
-
-    Args:
-        shell: the shell that completes
-    """
-    from argcomplete.shell_integration import shellcode
-
-    sys.stdout.write(shellcode(["capim"], shell=shell))
+_ASCII = {"─": "-", "−": "-", "–": "-", "…": "...", "×": "x", "’": "'"}  # of what our own words use
 
 
-COMMANDS: dict[str, Command] = {
-    "demo": steps.demo,
-    "run": steps.run_command,
-    "embed": steps.embed,
-    "evaluate": steps.evaluate,
-    "compare": steps.compare_command,
-    "analyse": steps.analyse,
-    "watch": steps.watch,
-    "report": steps.report_command,
-    "results": stored.results,
-    "choose": stored.choose,
-    "serve": stored.serve,
-    "import": steps.import_,
-    "query": stored.query,
-    "why": stored.why,
-    "search": stored.search,
-    "duplicates": stored.duplicates,
-    "explain": stored.explain,
-    "export": stored.export,
-    "rerank": steps.rerank,
-    "fuse": steps.fuse,
-    "list": inspection.list_known,
-    "check": inspection.check,
-    "completion": completion,
-}
-GROUPS: dict[str, dict[str, Command]] = {
-    "store": {
-        "info": inspection.info,
-        "verify": inspection.verify,
-        "upgrade": inspection.upgrade,
-        "prune": inspection.prune,
-        "drop": inspection.drop,
-    }
-}
-ABOUT = {
-    "store": """Inspect and maintain the store: info, verify, upgrade, prune, drop.
+def escape_unencodable(*streams: TextIO) -> None:
+    """Have these streams replace what their encoding lacks: dashes by ASCII, all else by the escapes of JSON."""
 
-Example: capim store info"""
-}
+    def escaped(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        lost = error.object[error.start : error.end]
+        return "".join(_ASCII.get(each) or json.dumps(each)[1:-1] for each in lost), error.end
 
-GONE = {
-    "corpora": "`capim check ./photos`, or `capim list ids ./photos`",
-    "corpora check": "`capim check ./photos`",
-    "corpora ids": "`capim list ids ./photos`",
-    "certify": "docs/statistics.md has the table of what intervals and tests keep",
-    "certify-model": "`capim results --against published`",
-    "ann": "`capim analyse --analyses compression`",
-    "store repair": "`capim store verify --drop`, then the same run again",
-    "store compact": "`capim store prune --yes`",
-    "store diff": "`capim why RUN` says what a run changed; docs/recipes.md compares two embedding sets",
-    "--isolated": "run models and metrics of strangers in a container (docs/own_model.md)",
-    "export --projection": "`capim export embeddings`, and a projection of your own; the atlas has two main directions",
-    "import --manifest": "one `capim import` for each set; importing the same file again changes nothing",
-    "import --folder": "one `capim import` for each set; importing the same file again changes nothing",
-    "search --index": "`capim search`: it is exact",
-    "search --html": '`capim serve`, and there "Save as one HTML file"',
-}
-"""Commands and options of earlier releases -> what to type now; what is still a command is not looked up here."""
-
-
-class _Parser(Parser):
-    """The parser of `capim` and of its commands."""
-
-    gone = GONE
-
-
-def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Every command with its options; with the words of a command line, the options of no other command."""
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--debug", action="store_true", help="show a traceback on errors")
-    common.add_argument("--verbose", action="store_true", help="show log lines of the libraries")
-    common.add_argument("--quiet", action="store_true", help="show no progress")
-    parser: argparse.ArgumentParser = _Parser(
-        prog="capim",
-        description="Evaluate image-text embedding models: encode images and captions once, compute the rest from "
-        "the stored embeddings.",
-        epilog="Start with `capim demo`: the whole pipeline on rendered scenes and tiny models, offline. "
-        "--encoder and --encoders are one option, and so are --corpus and --corpora; names are separated by commas.",
-    )
-    parser.add_argument("--version", action="store_true", help="print the version")
-    parser.set_defaults(debug=False, verbose=False, quiet=False)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        add_command(commands, common, name, command, called=words is None or name in words)
-    for name, parts in GROUPS.items():
-        group = add_group(commands, name, ABOUT[name], parts)
-        for part, command in parts.items():
-            add_command(group, common, part, command, called=words is None or name in words)
-    return parser
+    codecs.register_error("capim-escaped", escaped)
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="capim-escaped")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    completes = "_ARGCOMPLETE" in os.environ  # the shell wants completions of a half-typed command
-    parser = build_parser(None if completes else sys.argv[1:] if argv is None else argv)
-    if completes:
-        import argcomplete
-
-        argcomplete.autocomplete(parser)
-    args = parser.parse_args(argv)
-    if args.version:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"capim {version('capim')}\n")
-        return DONE
-    if args.command is None:
-        parser.print_help()
-        return WRONG_REQUEST
-    set_environment(verbose=args.verbose)
-
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    set_environment(verbose="--verbose" in words)
     try:
         with _ended_by(signal.SIGTERM):
-            return int(args.call(args))
+            call = parse(words)
+            done = call.function(*call.arguments.args, **call.arguments.kwargs)
+            return WRONG_REQUEST if call.is_help else done if isinstance(done, int) else DONE
     except KeyboardInterrupt as stopped:
         _print_error("interrupted; what was stored is kept, run the same command to continue")
         code = 128 + int((stopped.args or (signal.SIGINT,))[0])
@@ -173,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except Exception as error:  # noqa: BLE001 - no traceback unless --debug asks for it
-        if args.debug:
+        if "--debug" in words:
             traceback.print_exception(error)
         code, message = _explain(error)
         _print_error(message)

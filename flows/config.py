@@ -36,7 +36,7 @@ from capim.store.types import Precision, Storage
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.runtime.references import encoder_name
-from capim.tasks.statistics.draws import IntervalMethod, Resampling
+from capim.tasks.statistics.draws import Resampling
 
 if TYPE_CHECKING:
     from capim.tasks.metrics.custom import AnyMetric
@@ -137,7 +137,7 @@ class Device:
         device: auto, cpu, cuda, cuda:1 or mps; several separated by commas encode in parallel
     """
 
-    device: Annotated[str, "D", "--device", "--devices"] = "auto"
+    device: Annotated[str, "D"] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,12 +182,12 @@ class Statistics(Seed):
     Args:
         replicates: bootstrap replicates per interval
         level: confidence level of the intervals
-        interval: interval method; wilson takes what suits each figure, percentile the bootstrap for all
+        interval: interval method; auto takes the one that suits each metric, percentile the bootstrap for all
     """
 
-    replicates: Annotated[int, Field(ge=100), NoTruth, "--replicates", "--bootstrap-iterations"] = 10_000
+    replicates: Annotated[int, Field(ge=100), NoTruth] = 10_000
     level: Annotated[float, Field(ge=0.5, lt=1), NoTruth, "P"] = 0.95
-    interval: IntervalMethod = "wilson"
+    interval: Literal["auto", "percentile"] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,7 +339,7 @@ class RunConfig(Comparing, Watching, Where):
             replicates=self.replicates,
             seed=self.seed,
             level=self.level,
-            method=self.interval,
+            method="wilson" if self.interval == "auto" else self.interval,
             permutations=self.permutations,
             margin=self.margin,
         )
@@ -381,10 +381,10 @@ class RunOptions(Comparing, Scoring, Encoding, Where, Suite):
     """Options of `run`.
 
     Args:
-        plan: only show what is stored and what remains to be done, step by step
+        dry_run: only show what is stored and what remains to be done, step by step
     """
 
-    plan: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,11 +403,11 @@ class EvaluateOptions(Scoring, Where, Suite):
     """Options of `evaluate`.
 
     Args:
-        metric: evaluate a metric of your own instead, compare and slice by it, and print its results
+        own_metric: evaluate a metric of your own instead, compare and slice by it, and print its results
             (docs/own_metric.md)
     """
 
-    metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
+    own_metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,12 +416,12 @@ class CompareOptions(Comparing, Where):
 
     Args:
         analyses: also run these analyses (default: none)
-        metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
+        own_metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
     """
 
     a: str | None = field(default=None, kw_only=False)
     b: str | None = field(default=None, kw_only=False)
-    metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
+    own_metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -434,6 +434,8 @@ class ReportOptions(Protocols, Where, Suite):
     """Options of `report`."""
 
 
+RENAMED = {"metric": "own_metric", "plan": "dry_run"}
+"""Option of an earlier release -> its name now."""
 _EVERYWHERE = ("name", "sample", "seed")  # fields of a suite file that every step uses; a sample has its own name
 _LISTS = ("corpora", "encoders", "protocols", "analyses", "distractors")
 
@@ -455,7 +457,8 @@ def step_config(
         RequestError: Lists everything that is wrong with the options and with the suite file.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    faults = [unknown("option", name, sorted(used)) for name in given if name not in {*used, "workspace"}]
+    strange = [name for name in given if name not in {*used, "workspace"}]
+    faults = [renamed(name, used) or unknown("option", name, sorted(used)) for name in strange]
     empty = [name for name in _LISTS if listed(given.get(name)) == ()]
     if faults := [*faults, *(f"{name}: no name is given; without {name} all are taken" for name in empty)]:
         raise RequestError(faults)
@@ -467,6 +470,12 @@ def step_config(
             sys.stderr.write(f"{suite}: {', '.join(unused)}: without effect on `capim {step}`\n")
     given = {name: listed(value) if name in _LISTS else value for name, value in given.items() if name in FIELDS}
     return run_config(given, suite)
+
+
+def renamed(name: str, used: Collection[str]) -> str:
+    """What to write instead of an option of an earlier release; nothing if there was none."""
+    now = RENAMED.get(name)
+    return f"{name} is no longer there; instead: {now}" if now in used else ""
 
 
 def split(text: str) -> tuple[str, ...]:

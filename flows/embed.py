@@ -89,7 +89,7 @@ def missing_encoder(name: str, error: Exception) -> Missing:
 
 
 def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
-    """The stored evaluations of the run's corpora and protocols by its encoders; all where none is named.
+    """Return the stored evaluations of the run's corpora and protocols by its encoders; all where none is named.
 
     Raises:
         RequestError: A name is unknown, or there are none.
@@ -98,7 +98,7 @@ def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
 
 
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, WorkError], list[str]]:
-    """The encoders that can be resolved, those for which the hub did not answer, and the faults of the others."""
+    """Return the encoders that were resolved, those for which the hub did not answer, and the faults of the others."""
     found: list[EncoderSpec] = []
     faults: list[str] = []
     unanswered: dict[str, WorkError] = {}
@@ -265,7 +265,7 @@ def embed_step(
 
 
 def paired(embedded: tuple[EmbedRef, ...]) -> tuple[EmbedRef, ...]:
-    """What can be evaluated: both images and captions are stored.
+    """Return what can be evaluated: both images and captions are stored.
 
     Raises:
         RequestError: Nothing can; says what to import.

@@ -138,7 +138,7 @@ class TimeLimitError(TimeoutError):
 
 @contextmanager
 def within_limit(seconds: float) -> Iterator[None]:
-    """Says that the time limit ended a run, whatever error that became on its way through a library.
+    """Name the time limit as what ended a run, whatever error that became on its way through a library.
 
     Prefect raises ``CancelledError`` wherever the run is; raised while Lance asks for the rows that it writes, it comes
     back as a fault of the storage.
@@ -166,7 +166,7 @@ def _is_late(error: BaseException, seconds: float) -> bool:
 
 @contextmanager
 def _served(name: str, n_corpora: int) -> Iterator[None]:
-    """What the server shows of a run, while its function runs."""
+    """Show a run on the server while its function runs: log lines, progress, the order of its tasks."""
     send_logs()
     before = _MADE.set({})
     vars(FlowRunContext.get())["run_results"] = _NoResults()
@@ -179,7 +179,7 @@ def _served(name: str, n_corpora: int) -> Iterator[None]:
 
 
 def _with_deployed(config: RunConfig) -> RunConfig:
-    """The fields that a run was given over those of its deployment; the same where it has none."""
+    """Return the configuration with the fields of its deployment that the run was not given."""
     given = FlowRunContext.get()
     run = None if given is None else given.flow_run
     if run is None or run.deployment_id is None:
@@ -189,7 +189,7 @@ def _with_deployed(config: RunConfig) -> RunConfig:
 
 @lru_cache(maxsize=1)
 def deployed_fields(deployment: UUID) -> dict[str, Any]:
-    """The fields of ``config`` in the parameters of a deployment; asked for once."""
+    """Return the fields of ``config`` in the parameters of a deployment; the server is queried once."""
     with get_client(sync_client=True) as client:
         return dict(client.read_deployment(deployment).parameters.get("config") or {})
 
@@ -214,7 +214,7 @@ def map_collecting_failures(task: Task[P, R], calls: Sequence[Mapping[str, Any]]
 
 
 def _each(task: Task[P, R], calls: Sequence[Mapping[str, Any]], end: Callable[[Callable[[], R]], T]) -> list[T]:
-    """What ``end`` makes of the function that waits for the result of each call; all are begun first."""
+    """Begin all calls, then return what ``end`` makes of each; it takes the function that waits for the result."""
     done = []
     with track(task.name, total=len(calls), unit="tasks", step=True) as advance:
         begun = [_begun(task, arguments) for arguments in calls]
@@ -225,7 +225,7 @@ def _each(task: Task[P, R], calls: Sequence[Mapping[str, Any]], end: Callable[[C
 
 
 def _begun(task: Task[P, R], arguments: Mapping[str, Any]) -> Callable[[], R]:
-    """What waits for the result of a task that was handed to the task runner; outside a flow run, what runs it."""
+    """Hand a task to the task runner and return the function that waits for it; without a runner, one that runs it."""
     context = FlowRunContext.get()
     # the pool's only thread would hear of neither a cancel, nor the time limit, nor Ctrl-C
     if context is None or context.task_runner == ThreadPoolTaskRunner(max_workers=1):
@@ -253,7 +253,7 @@ def after(*references: object) -> Iterator[None]:
 
 
 def _task_run(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> tuple[Task[Any, R], dict[str, Any]]:
-    """A task as it is run in a flow run, and the arguments for that."""
+    """Return a task as it is run in a flow run, and the arguments for that."""
     bound = signature(task.fn).bind(*args, **kwargs)
     bound.apply_defaults()
     given = bound.arguments
@@ -287,7 +287,7 @@ class _NoResults(dict[int, Any]):
 
 
 def _noted(reference: T, state: State[Any] | None = None) -> T:
-    """The reference that a task returned; what it names of ``tasks.derive`` enters the record of the run."""
+    """Return the reference that a task returned, after its keys were noted for the record of the run."""
     used, made = _USED.get(), _MADE.get()
     if used is not None:
         used.update(getattr(reference, "uses", ()))
@@ -297,7 +297,7 @@ def _noted(reference: T, state: State[Any] | None = None) -> T:
 
 
 def task_settings(config: RunConfig, run: str) -> dict[str, Any]:
-    """What every task that stores figures takes: the store, the settings of intervals and tests, and the run."""
+    """Return the arguments of every task that stores figures: the store, the settings of statistics, and the run."""
     return {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
 
 
@@ -336,7 +336,7 @@ def reason_of(error: Exception) -> str:
 
 
 def task_runner() -> TaskRunner[Any]:
-    """Where the tasks of a flow run: ``$CAPIM_TASK_RUNNER``, read when a flow is imported.
+    """Return the task runner of flows: ``$CAPIM_TASK_RUNNER``, read when a flow is imported.
 
     ``threads`` (default: one task at a time) or ``threads:4``; ``dask`` or ``dask:2`` for a local cluster of that many
     worker processes; ``dask:tcp://host:8786`` for a running cluster.
@@ -362,7 +362,7 @@ def task_runner() -> TaskRunner[Any]:
 
 
 def timeout_seconds(hours: float) -> float:
-    """The time limit of a flow: ``$CAPIM_TIMEOUT_HOURS``, read when a flow is imported, else ``hours``.
+    """Return the time limit of a flow: ``$CAPIM_TIMEOUT_HOURS``, read when a flow is imported, else ``hours``.
 
     Raises:
         RequestError: The variable is not a positive number.
@@ -416,7 +416,7 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def _is_lost(error: BaseException | None) -> bool:
-    """Whether a server that did not answer is the cause of an error."""
+    """True if a server that did not answer is the cause of an error."""
     while error is not None:
         if isinstance(error, httpx.TransportError | PrefectHTTPStatusError):
             return True
@@ -457,11 +457,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         deployment=_deployment(),
     )
     _mark_interrupted(store)
-
-    def write(**changes: Any) -> None:
-        store.write([dataclasses.replace(row, **changes)], replace="run")
-
-    write()
+    store.write([row], replace="run")
     before = _USED.set(set())
     try:
         yield run
@@ -475,7 +471,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
         message = without_credentials(" ".join(str(told).split()))
         why = f"{type(told).__name__}: {message}" if state == "failed" else None
         with suppress(WorkError):  # of a storage that does not answer; the error before it says more
-            write(state=state, finished=datetime.now(UTC), message=why)
+            store.write([dataclasses.replace(row, state=state, finished=datetime.now(UTC), message=why)], replace="run")
         if is_new and isinstance(error, RequestError):
             discard_if_empty(store)
         raise
@@ -518,7 +514,7 @@ def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> N
 
 
 def _state_after(error: BaseException) -> str:
-    """What an error makes of a run: cancelled on the server, interrupted by a signal or from the keyboard, or failed.
+    """Return the state of a run after an error: cancelled on the server, interrupted by a signal or a key, or failed.
 
     The signal may come back from a library as a fault of its own, so that the server is asked.
     """
@@ -550,7 +546,7 @@ def _mark_interrupted(store: EmbeddingStore) -> None:
 
 
 def _is_alive(pid: int, since: datetime) -> bool:
-    """Whether a process of this host lives; one that began after ``since`` is another one with the same number."""
+    """True if a process of this host lives; one that began after ``since`` is another one with the same number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -570,7 +566,7 @@ def _deployment() -> str | None:
 
 
 def _command() -> str:
-    """What makes this run again: the words that were typed, or of a deployment those that start it."""
+    """Return the command that makes this run again: the one that was typed, or one that starts the deployment."""
     name = _deployment()
     context = FlowRunContext.get()
     if name is not None and context is not None and context.flow_run is not None:
@@ -603,7 +599,7 @@ def _check_workspace(workspace: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """What was removed, or would be.
+    """Everything that a prune removed, or would remove.
 
     Attributes:
         rows: Table -> number of rows.

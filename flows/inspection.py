@@ -136,7 +136,7 @@ def list_known(
     corpus: str | None = None,
     *,
     workspace: str | None,
-    pin: Annotated[str | None, "FILE"] = None,
+    to: Annotated[str | None, "FILE"] = None,
     everything: Annotated[bool, "--all"] = False,
     modality: Items | None = None,
     quiet: bool,
@@ -144,7 +144,7 @@ def list_known(
     """List encoders, corpora, protocols, metrics, analyses, adapters (they load encoders), or the ids of a corpus.
 
     Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
-    With --pin, also write a suite file in which the revision of every encoder is the current commit of its branch.
+    With --to, also write a suite file in which the revision of every encoder is the current commit of its branch.
     Encoders are listed with a published figure.
     With --all, list the models of mteb that take images instead, with memory, licence and what they need that is not
     installed here; a suite uses one by a table with adapter = "mteb" and checkpoint = NAME.
@@ -161,11 +161,11 @@ def list_known(
     Args:
         what: what to list
         corpus: with ids: a stored corpus, or what `capim check` takes
-        pin: with encoders: write a suite file with every model at its current commit
+        to: with encoders: write a suite file with every model at its current commit
         everything: with encoders: the models of mteb
         modality: with ids: kind of items (default: image)
     """
-    given = {"CORPUS": corpus, "--modality": modality, "--pin": pin, "--all": everything}
+    given = {"CORPUS": corpus, "--modality": modality, "--to": to, "--all": everything}
     for name, value in given.items():
         kind = "ids" if name in ("CORPUS", "--modality") else "encoders"
         if value and what != kind:
@@ -178,13 +178,13 @@ def list_known(
         from capim.tasks.encoders import of_mteb
 
         return Rows(rows=of_mteb.rows(), keep=("name", "memory_mb", "licence", "needs"), code=0)
-    if pin:
+    if to:
         from capim.tasks.encoders import identity
 
         pins = identity.pin()
-        Path(pin).write_text(identity.pinned_toml(pins), encoding="utf-8")
+        Path(to).write_text(identity.pinned_toml(pins), encoding="utf-8")
         n_pinned = sum(not isinstance(each, str) for each in pins.values())
-        say(f"{n_pinned} of {len(pins)} encoders pinned in {pin}; the others are comments that say why they are not")
+        say(f"{n_pinned} of {len(pins)} encoders pinned in {to}; the others are comments that say why they are not")
     return Rows(rows=LISTS[what](), keep=SHOWN_FIRST.get(what, ()), code=0)
 
 
@@ -211,10 +211,10 @@ _OF_A_MODEL = {"config.json", "open_clip_config.json", "adapter_config.json", "m
 
 
 def check(
-    name: Annotated[str, "NAME-OR-PATH"],
+    name: str,
+    suite: str | None = None,
     *,
     config: Annotated[RunConfig, "precision", "compile", "trust_remote_code"],
-    suite: Annotated[str | None, "FILE"] = None,
     device: Annotated[str | None, "D"] = None,
     missing: Literal["error", "skip"] | None = None,
     form: Form,
@@ -230,7 +230,7 @@ def check(
     everything that is wrong with it is printed, how a folder was recognised, and the command to type next. Exit code 2
     if a run would refuse it. The layouts that are recognised: docs/own_data.md.
 
-    Options of a model: --suite, --device, --precision, --compile, --trust-remote-code, --format, --columns, --wide.
+    Options of a model: SUITE, --device, --precision, --compile, --trust-remote-code, --format, --columns, --wide.
     Option of a corpus: --missing.
 
     Example: capim check tiny-clip
@@ -246,7 +246,7 @@ def check(
     described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
     kind = _kind_of(name, {encoder_name(each) for each in described.encoders} if suite else ())
     of_model = {
-        "--suite": suite, "--device": device, "--precision": config.precision, "--compile": config.compile,
+        "SUITE": suite, "--device": device, "--precision": config.precision, "--compile": config.compile,
         "--trust-remote-code": config.trust_remote_code, "--format": form.format != Form().format,
         "--columns": form.columns, "--wide": form.wide,
     }  # fmt: skip
@@ -303,7 +303,7 @@ def _kind_of(name: str, described: Collection[str]) -> Literal["model", "corpus"
     if is_model or (_HUB_ID.fullmatch(name) and not path.parent.exists()):
         raise RequestError(
             f"{name!r} is a model that the catalog does not have: describe it as an [[encoder]] of a suite file "
-            "(docs/own_model.md), then `capim check NAME --suite FILE`"
+            "(docs/own_model.md), then `capim check NAME FILE.toml`"
         )
     raise RequestError(
         f"{name!r} is neither a model nor a corpus, and there is no such folder or file; models: "

@@ -1,4 +1,4 @@
-"""`capim run --plan`: what a run would find stored, what it would make, and why; the store stays as it is.
+"""`capim run --dry-run`: what a run would find stored, what it would make, and why; the store stays as it is.
 
 The steps ask the ledger for the derivations of the run, with the functions that its tasks call (``tasks.derive.Work``),
 and for the reasons as `capim why` does afterwards (``tasks.why``). What is not known before the run, such as the
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def summary(self) -> str:
-        """What is to do, in one line."""
+        """Return what is to do, as one line."""
         todo = defaultdict[str, int](int)
         for part in self.parts:
             todo[part.what] += part.to_do
@@ -94,7 +94,7 @@ class Plan:
 
 
 def plan_run(config: RunConfig) -> Plan:
-    """What :func:`capim.flows.benchmark.benchmark` would do now.
+    """Return what :func:`capim.flows.benchmark.benchmark` would do now.
 
     Raises:
         RequestError: The run would be refused, for the same reasons.
@@ -329,7 +329,7 @@ class _Planning:
 
     @cached_property
     def _earlier(self) -> Earlier:
-        """What everything was made of the last time."""
+        """Return what everything was made of the last time."""
         earlier = Earlier(self.store)
         for entry in earlier.entries:
             earlier.take(json.loads(entry.identity))
@@ -346,5 +346,5 @@ class _Planning:
 
 
 def _measured(kind: str, subject: Mapping[str, str]) -> tuple[str, str]:
-    """What has a rate of its own: a kind with a metric or an analysis."""
+    """Return what has a rate of its own: a kind with a metric or an analysis."""
     return kind, subject.get("analysis") or subject.get("metric") or ""

@@ -32,7 +32,7 @@ from capim.flows.config import (
 )
 from capim.flows.inspection import check_names
 from capim.flows.stored import in_order
-from capim.flows.terminal import Form, Rows, say
+from capim.flows.terminal import TABLE, Form, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, plain
@@ -48,16 +48,6 @@ if TYPE_CHECKING:
     from capim.tasks.runtime.references import EmbedRef, EvaluationRef
 
 T = TypeVar("T")
-
-
-def command_of(step: Callable[..., object]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Turn a function into the command-line form of a step, with the help of the step."""
-
-    def named(command: Callable[..., T]) -> Callable[..., T]:
-        command.__doc__ = step.__doc__
-        return command
-
-    return named
 
 
 def demo(*, workspace: str | None, quiet: bool) -> None:
@@ -100,7 +90,8 @@ def run(
     quiet: bool,
     show: Callable[[str], None] = terminal.print_answer,
     report: Literal["run", "all", "none"] = "run",
-    plan: bool = False,
+    dry_run: bool = False,
+    form: Form = TABLE,
 ) -> Benchmarked | Rows:
     """Encode, evaluate, compare and report: the whole pipeline.
 
@@ -108,14 +99,14 @@ def run(
     images and captions (capim check), or a table in a suite file. Prints what the report recommends, and its
     path.
 
-    With --plan, show what is stored and what remains to be done, step by step, with the time it would take at the speed
-    of earlier runs and the size of the vectors; nothing is changed. Afterwards, `capim why` shows what a run did, and
-    why.
+    With --dry-run, show what is stored and what remains to be done, step by step, with the time it would take at the
+    speed of earlier runs and the size of the vectors; nothing is changed. Afterwards, `capim why` shows what a run did,
+    and why.
 
     Example: capim run --corpora ./photos --encoders tiny-clip,tiny-colpali
 
     Returns:
-        From Python, the path of the report; with ``plan``, a frame with one row per step, corpus and encoder.
+        From Python, the path of the report; with ``dry_run``, a frame with one row per step, corpus and encoder.
 
     Raises:
         RequestError: The run names no corpora or no encoders, or they are wrong.
@@ -123,8 +114,9 @@ def run(
     """
     if faults := missing_names(config):
         raise RequestError(faults)
-    if plan:
+    if dry_run:
         return _planned(config, quiet=quiet)
+    form.refuse("without --dry-run")
 
     def finish(done: Benchmarked) -> None:
         terminal.print_embedded(done.embedded)
@@ -144,15 +136,6 @@ def _planned(config: RunConfig, *, quiet: bool) -> Rows:
         plan = plan_run(config)
     say(*(f"{each.subject}: {each.reason}" for each in plan.missing), plan.summary)
     return Rows(rows=[asdict(part) for part in plan.parts], keep=("step", "what", "stored", "to_do"), code=0)
-
-
-@command_of(run)
-def run_command(config: Annotated[RunConfig, RunOptions], *, plan: bool, form: Form, quiet: bool) -> Rows | None:
-    """The command-line form of :func:`run`, with its help."""
-    if not plan:
-        form.refuse("without --plan")
-    done = run(config, quiet=quiet, show=terminal.print_report, plan=plan)
-    return done if isinstance(done, Rows) else None
 
 
 def embed(
@@ -201,7 +184,7 @@ def evaluate(
     config: Annotated[RunConfig, EvaluateOptions],
     *,
     quiet: bool,
-    metric: str | Metric | Callable[..., object] | None = None,
+    own_metric: str | Metric | Callable[..., object] | None = None,
     judgements: Annotated[str | None, "FILE.csv"] = None,
 ) -> Rows:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
@@ -209,10 +192,10 @@ def evaluate(
     Figures that the store has are kept; a metric that is new in the table is computed from stored outcomes. With
     --format, --columns or --wide the figures are printed; `capim results` prints them afterwards.
 
-    A metric of your own (--metric) is a function in a Python file. It takes `outcomes`, or a score `block`, and returns
-    one number per query. Its results, comparisons and slices are stored, and its results printed. So are those of R@1
-    with your judgements (--judgements), such as `capim serve` keeps in judgements.csv in the workspace. If you judged
-    the misses that `capim export misses` wrote, it is R@1 corrected by them.
+    A metric of your own (--own-metric) is a function in a Python file. It takes `outcomes`, or a score `block`, and
+    returns one number per query. Its results, comparisons and slices are stored, and its results printed. So are those
+    of R@1 with your judgements (--judgements), such as `capim serve` keeps in judgements.csv in the workspace. If you
+    judged the misses that `capim export misses` wrote, it is R@1 corrected by them.
 
     Example: capim evaluate --corpora shapes --protocols t2i/all,i2t/any --replicates 2000
 
@@ -220,18 +203,18 @@ def evaluate(
         judgements: evaluate R@1 with additional right items, or corrected by judged misses, instead (docs/serve.md)
 
     Returns:
-        From Python, the figures as ``results`` gives them. ``metric`` may also be a function or a ``capim.Metric``; its
-        rows have the test of each against the best other encoder.
+        From Python, the figures as ``results`` gives them. ``own_metric`` may also be a function or a ``capim.Metric``;
+        its rows have the test of each against the best other encoder.
 
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    if metric is not None and judgements:
-        raise RequestError("--metric and --judgements are two metrics; give one at a time")
+    if own_metric is not None and judgements:
+        raise RequestError("--own-metric and --judgements are two metrics; give one at a time")
     if judgements:
-        config, metric = _of_judgements(config, judgements)
-    if metric is not None:
-        rows = _evaluate_metric(config, metric, quiet=quiet, results=True)
+        config, own_metric = _of_judgements(config, judgements)
+    if own_metric is not None:
+        rows = _evaluate_metric(config, own_metric, quiet=quiet, results=True)
         from capim.reports.rows.standing import AGAINST_BEST
 
         return Rows(rows=rows, columns=(*terminal.RESULT_COLUMNS, *AGAINST_BEST), code=0)
@@ -297,12 +280,12 @@ def _evaluate_metric(
 
 
 def compare(
-    config: Annotated[RunConfig, CompareOptions],
+    config: Annotated[RunConfig, Suite, CompareOptions],
     *,
     quiet: bool,
     a: str | None = None,
     b: str | None = None,
-    metric: str | Metric | Callable[..., object] | None = None,
+    own_metric: str | Metric | Callable[..., object] | None = None,
 ) -> Rows:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 
@@ -312,7 +295,7 @@ def compare(
     Over three corpora or more, the encoders are ranked by their macro mean, with the ranks that the data leave open.
     The ranking is printed after the pairs and stored (table rankings).
 
-    With --metric, encoders are compared by a metric of your own; otherwise its stored comparisons stay as they are.
+    With --own-metric, encoders are compared by a metric of your own; otherwise its stored comparisons stay as they are.
     Analyses run only if --analyses names them; `capim analyse` runs them alone.
 
     Example: capim compare --corpora shapes
@@ -331,8 +314,8 @@ def compare(
                 f"compare takes two encoders, or encoders=[…]; got {', '.join(pair)} and {config.encoders or None}"
             )
         config = replace(config, encoders=pair)
-    if metric is not None:
-        rows = _evaluate_metric(config, metric, quiet=quiet, results=False, first=a)
+    if own_metric is not None:
+        rows = _evaluate_metric(config, own_metric, quiet=quiet, results=False, first=a)
         from capim.reports.rows.standing import PAIR_COLUMNS
 
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
@@ -364,12 +347,6 @@ def compare(
         return True
 
     return Rows(rows=[*map(pair_columns, pairs)], columns=PAIR_COLUMNS, code=0, instead=headlines)
-
-
-@command_of(compare)
-def compare_command(config: Annotated[RunConfig, Suite, CompareOptions], *, metric: str | None, quiet: bool) -> Rows:
-    """The command-line form of :func:`compare`, with its help."""
-    return compare(config, metric=metric, quiet=quiet)
 
 
 LIKE_THESE = "corpora like these"
@@ -483,7 +460,11 @@ def watch(
 
 
 def report(
-    config: Annotated[RunConfig, ReportOptions], *, compare: tuple[str, str] | None = None, everything: bool = False
+    config: Annotated[RunConfig, ReportOptions],
+    *,
+    compare: Annotated[tuple[str, str] | None, "OLD NEW"] = None,
+    everything: Annotated[bool, "--all"] = False,
+    show: Callable[[str], None] | None = None,
 ) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
@@ -505,27 +486,14 @@ def report(
     if compare:
         from capim.reports.compare import write_comparison
 
-        return write_comparison(*compare, f"{config.reports_uri}/compared")
-    page: str = _run("benchmark:publish", config, quiet=True, everything=everything)
-    return page
-
-
-@command_of(report)
-def report_command(
-    config: Annotated[RunConfig, ReportOptions],
-    *,
-    compare: Annotated[tuple[str, str] | None, "OLD NEW"] = None,
-    everything: Annotated[bool, "--all"] = False,
-    given: dict[str, Any],
-) -> None:
-    """The command-line form of :func:`report`, with its help."""
-    if compare:
-        unused = {f"--{name}": given.get(name) for name in ("corpora", "encoders", "protocols")}
-        unused["--all"] = given.get("everything")
-        terminal.refuse_unused("with --compare", **unused)
-        sys.stdout.write(f"{terminal.link(report(config, compare=compare), sys.stdout)}\n")
+        unused = {f"--{name}": getattr(config, name) for name in ("corpora", "encoders", "protocols")}
+        terminal.refuse_unused("with --compare", **unused, **{"--all": everything})
+        page = write_comparison(*compare, f"{config.reports_uri}/compared")
     else:
-        terminal.print_report(report(config, everything=everything))
+        page = _run("benchmark:publish", config, quiet=True, everything=everything)
+    if show:
+        show(page)
+    return page
 
 
 def _run(
@@ -561,13 +529,13 @@ def _run(
 # --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
 
 _OF_MODEL = ("corpus", "encoder", "revision", "note", "same_as")
-_OF_OUTCOMES = (*_OF_MODEL, "protocol", "by_position", "plan", "replace", "replicates")
+_OF_OUTCOMES = (*_OF_MODEL, "protocol", "by_position", "dry_run", "replace", "replicates")
 IMPORTS = {
-    "embeddings": (("images", "captions", "vectors"), (*_OF_MODEL, "replace", "storage", "by_position", "plan")),
+    "embeddings": (("images", "captions", "vectors"), (*_OF_MODEL, "replace", "storage", "by_position", "dry_run")),
     "outcomes": (("outcomes",), _OF_OUTCOMES),  # hit lists name their models
     "scores": (("scores",), _OF_OUTCOMES),
     "runs": (("run", "qrels"), _OF_OUTCOMES),
-    "published figures": (("published",), ("note", "plan")),
+    "published figures": (("published",), ("note", "dry_run")),
 }
 """What can be imported -> the options that name it (one of them is needed), and others that it takes."""
 
@@ -591,13 +559,13 @@ def import_(
     published: Annotated[str | None, "F"] = None,
     protocol: Annotated[tuple[str, ...], "P,Q"] = (),
     by_position: bool = False,
-    plan: bool = False,
+    dry_run: bool = False,
     replace: bool = False,
 ) -> None:
     """Import what another program computed: embeddings, outcomes of models without embeddings, runs, published figures.
 
     capim recognises what a file holds, and says so, how its rows were matched with images, captions or queries, and
-    what it stores; with --plan it stores nothing. Where a file cannot be recognised, an option says what it is.
+    what it stores; with --dry-run it stores nothing. Where a file cannot be recognised, an option says what it is.
 
     Rows are matched by a column of ids, file names or texts under any usual name; by position only where there is none.
     Images and captions can be imported by two commands, and one model for many corpora, under one name and --revision.
@@ -626,7 +594,7 @@ def import_(
             with the columns model, dataset, metric, value
         protocol: protocols of the outcomes, scores or run (default: all that the file allows)
         by_position: take rows in the order of the corpus, whatever their columns hold
-        plan: say what would be done, and do nothing
+        dry_run: only show what would be stored
         replace: replace stored contents that differ
     """
     given = _recognised(paths, {name: value for name, value in given.items() if name != "paths"})
@@ -649,7 +617,7 @@ def import_(
         columns = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
         of_row = {name: given[name] for name in columns if name in given}
         row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)
-        say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=plan))
+        say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=dry_run))
         return
     option = {"runs": "qrels" if "qrels" in given else "run", "published figures": "published"}.get(kind, kind)
     path, *more = [given[option]] if isinstance(given[option], str) else given[option]
@@ -659,7 +627,7 @@ def import_(
     runs = tuple(given.get("run", ())) if option == "qrels" else ()
     source = Source(cast("Kind", option), path, name, protocol, by_position, runs)
     identity = Identity(given.get("encoder"), revision, note, same_as)
-    how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": plan}
+    how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": dry_run}
     say(*start(import_outcomes, config, given.get("corpus"), source, **how))
 
 
@@ -764,23 +732,25 @@ def rerank(
 
 
 def fuse(
-    config: Annotated[RunConfig, Where, Statistics], *, weights: Annotated[tuple[str, ...], "U,V"] = (), quiet: bool
+    config: Annotated[RunConfig, Where, Statistics], *, weights: Annotated[tuple[str, ...], "X=U,Y=V"] = (), quiet: bool
 ) -> None:
     """Fuse several encoders: reciprocal rank fusion of stored result lists, or with --weights a sum of scores.
 
     A weighted sum adds cosine similarities; a MaxSim score is divided by the number of caption tokens first.
 
-    Example: capim fuse --encoders tiny-clip,tiny-colpali --corpora shapes --weights 0.7,0.3
+    Example: capim fuse --encoders tiny-clip,tiny-colpali --corpora shapes --weights tiny-clip=7,tiny-colpali=3
 
     Args:
-        weights: one weight per encoder, for a weighted sum of scores
+        weights: each encoder and its weight, for a weighted sum of scores
     """
     encoders = tuple(config.encoders)
     if len(encoders) < 2:
         raise RequestError(f"--encoders must name at least two encoders to fuse, got {', '.join(encoders) or 'none'}")
-    numbers = _numbers("--weights", weights, float, "numbers")
-    if numbers and len(numbers) != len(encoders):
-        raise RequestError(f"--weights must be one number per encoder: expected {len(encoders)}, got {len(numbers)}")
+    given = dict(word.rpartition("=")[::2] for word in weights)
+    if weights and given.keys() != {*encoders}:
+        expected = ",".join(f"{name}=1" for name in encoders)
+        raise RequestError(f"--weights must name each encoder once, such as {expected}; got {', '.join(weights)}")
+    numbers = _numbers("--weights", [given[name] for name in encoders if weights], float, "numbers")
     if numbers and not (all(0 <= weight < float("inf") for weight in numbers) and any(numbers)):
         raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
     done = _run("exchange:fuse_flow", config, numbers, quiet=quiet)

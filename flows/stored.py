@@ -132,7 +132,7 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     """Show what a run computed and why (new input, another setting, newer code), and how much was already stored.
 
     Everything that is derived is compared with the newest earlier entry of the same corpus, encoder and figure in the
-    ledger (table derived). `capim run --plan` shows beforehand what a run would do.
+    ledger (table derived). `capim run --dry-run` shows beforehand what a run would do.
 
     Example: capim why last
 
@@ -258,7 +258,7 @@ def query(
     sql: str,
     *,
     workspace: str | None,
-    seconds: Annotated[float | None, "S"] = None,
+    timeout: Annotated[float | None, "S"] = None,
     memory: Annotated[Size, "SIZE"] = None,
 ) -> Rows:
     """Query the store with SQL (DuckDB), read-only.
@@ -273,11 +273,11 @@ def query(
 
     Args:
         sql: a SELECT statement
-        seconds: time limit in seconds (default: none)
+        timeout: time limit in seconds (default: none)
         memory: memory for the work and for the answer, such as 500MB (default: 4GiB)
     """
     store, most = open_store(workspace), run_config({"memory": memory}).memory
-    return Rows(rows=store.sql(sql, seconds=seconds, memory=most), none=lambda: unknown_texts(store, sql))
+    return Rows(rows=store.sql(sql, seconds=timeout, memory=most), none=lambda: unknown_texts(store, sql))
 
 
 # --- `search`, `explain`, `serve`
@@ -458,13 +458,15 @@ def serve(
 
 # --- `export`: what the store holds, in the files of other programs.
 
-Kind: TypeAlias = Literal["csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark", "model-index"]
+Format: TypeAlias = Literal[
+    "csv", "json", "parquet", "latex", "v28", "coco-sm", "mteb", "clip-benchmark", "model-index"
+]
 What: TypeAlias = Literal[
     "results", "paper", "outcomes", "misses", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"
 ]
 _BY_NAME = ("encoder", "corpus", "protocol")
 EXPORTS = {
-    "results": ("as", *_BY_NAME),
+    "results": ("format", *_BY_NAME),
     "outcomes": _BY_NAME,
     "misses": (*_BY_NAME, "sample"),
     "trec": _BY_NAME,
@@ -482,8 +484,8 @@ def export(
     *,
     workspace: str | None,
     to: Annotated[str, "F"],
-    kind: Annotated[Kind | None, "FORMAT", "--as"] = None,
-    encoder: Annotated[tuple[str, ...], "X,Y", "--encoder", "--encoders"] = (),
+    format: Format | None = None,  # noqa: A002 - the name of the option
+    encoder: Annotated[tuple[str, ...], "X,Y"] = (),
     corpus: Annotated[tuple[str, ...], "A,B"] = (),
     protocol: Annotated[tuple[str, ...], "P,Q"] = (),
     modality: Modality | None = None,
@@ -491,6 +493,7 @@ def export(
 ) -> None:
     """Export embeddings, outcomes or results to files for other programs (docs/exports.md).
 
+    What can be exported:
       results          figures: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV,
                        V28 and COCO-SM tables, the model-index of a model card (.yaml)
       paper            a folder for LaTeX: a table one column wide, charts, methods, an appendix, citations
@@ -504,9 +507,9 @@ def export(
     Example: capim export results --to leaderboard.tex
 
     Args:
-        what: what to export: %(choices)s
+        what: what to export
         to: file to write; a folder for paper, coco-sm, mteb and trec, an address for mlflow, a project for wandb
-        kind: format of results: %(choices)s (default: from the file suffix)
+        format: format of results (default: from the file suffix)
         encoder: only these encoders (embeddings: one)
         corpus: only these corpora (embeddings: one)
         protocol: only these protocols (embeddings have none)
@@ -514,7 +517,7 @@ def export(
         sample: missed queries to judge (default: 300)
     """
     named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
-    given = {"as": kind, **named, "modality": modality, "sample": sample}
+    given = {"format": format, **named, "modality": modality, "sample": sample}
     unused = {f"--{name}": value for name, value in given.items() if name not in EXPORTS[what]}
     refuse_unused(f"on `capim export {what}`", **unused)
     store, path = open_store(workspace), Path(to)
@@ -550,7 +553,7 @@ def export(
         write_row_file(path, rows)
         say(f"{rows.num_rows:,} rows written to {to}")
     else:
-        sys.stdout.writelines(f"{line}\n" for line in _exported(store, what, to, kind, named))
+        sys.stdout.writelines(f"{line}\n" for line in _exported(store, what, to, format, named))
 
 
 def _exported(

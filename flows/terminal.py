@@ -5,9 +5,6 @@ Results go to standard output, everything else to standard error.
 
 from __future__ import annotations
 
-import codecs
-import io
-import json
 import os
 import sys
 import textwrap
@@ -62,24 +59,6 @@ def cells_of(row: Any) -> dict[str, Any]:
     if isinstance(row, Mapping):
         return dict(row)
     return row._asdict() if isinstance(row, tuple) else dict(vars(row))  # type: ignore[attr-defined]
-
-
-_ASCII = {"─": "-", "−": "-", "–": "-", "…": "...", "×": "x", "’": "'"}  # of what our own words use
-
-
-def escape_unencodable(*streams: TextIO) -> None:
-    """Have these streams replace what their encoding lacks: dashes by ASCII, all else by the escapes of JSON."""
-
-    def escaped(error: UnicodeError) -> tuple[str, int]:
-        if not isinstance(error, UnicodeEncodeError):
-            raise error
-        lost = error.object[error.start : error.end]
-        return "".join(_ASCII.get(each) or json.dumps(each)[1:-1] for each in lost), error.end
-
-    codecs.register_error("capim-escaped", escaped)
-    for stream in streams:
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="capim-escaped")
 
 
 def print_embedded(references: tuple[EmbedRef, ...]) -> None:
@@ -166,6 +145,9 @@ class Form:
     def refuse(self, where: str) -> None:
         """Raise if any of it was given, since no rows are printed here."""
         refuse_unused(where, **{f"--{name}": value for name, value in vars(self).items()})
+
+
+TABLE = Form()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -209,7 +209,7 @@ def _step(
     return cast("Callable[Concatenate[Workspace, P], R]", method)
 
 
-def _ran(done: Rows | Benchmarked, *_: object) -> Any:  # a path; with ``plan`` a frame
+def _ran(done: Rows | Benchmarked, *_: object) -> Any:  # a path; with ``dry_run`` a frame
     return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
 
 
@@ -380,19 +380,5 @@ def open(workspace: str | Path | None = None, *, quiet: bool = False) -> Workspa
     return Workspace(workspace, quiet=quiet)
 
 
-_default = Workspace()
-run = _default.run
-embed = _default.embed
-evaluate = _default.evaluate
-compare = _default.compare
-analyse = _default.analyse
-report = _default.report
-results = _default.results
-outcomes = _default.outcomes
-vectors = _default.vectors
-multivectors = _default.multivectors
-relevance = _default.relevance
-search = _default.search
-show = _default.show
-sql = _default.sql
-why = _default.why
+DEFAULT = Workspace()
+"""Its methods are the functions of the module `capim`."""

@@ -55,12 +55,12 @@ class Derivation:
 
     @property
     def usual(self) -> bool:
-        """Whether it is made with the settings that a run has unless it is given others."""
+        """True if it is made with the settings that a run has unless it is given others."""
         usual = asdict(USUAL)
         return all(usual.get(name, value) == value for name, value in self.settings.items())
 
     def row_key(self, own: str) -> str:
-        """The key of a row of it that is told by ``own`` from its other rows."""
+        """Return the key of one of its rows, which ``own`` distinguishes from the others."""
         return digest16([self.key, own])
 
 
@@ -156,7 +156,7 @@ def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[
 def page_key(
     store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping[str, Sequence[str]], version: str
 ) -> str:
-    """The key of the report of what has these keys, or of all that is current: known before a row is read.
+    """Return the key of the report of what has these keys, or of all that is current; no row is read.
 
     Args:
         store: The store.
@@ -181,7 +181,7 @@ def page_key(
 def one_by_one(
     compute: Callable[[Derivation], Sequence[Any]], by: Callable[[Derivation], object] = lambda _: None
 ) -> Compute:
-    """A ``compute`` that makes derivations one after the other; neighbours with the same ``by`` are one commit."""
+    """Return a ``compute`` that makes derivations one by one; neighbours with the same ``by`` are one commit."""
 
     def make(todo: Sequence[Derivation]) -> Iterator[Made]:
         made: dict[int, Sequence[Any]] = {}

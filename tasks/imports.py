@@ -268,7 +268,7 @@ def _store(
             encoders, state = [encoder.fingerprint], subject.fingerprint
             drop_evaluations(store, replaced, encoder_fingerprints=encoders, corpus_fingerprint=state)
     if plan:
-        lines.append("nothing was written; the same command without --plan stores it")
+        lines.append("nothing was written; the same command without --dry-run stores it")
     elif any(new for *_, new, _ in plans):
         lines.append(f"run `capim compare --corpora {subject.name}` to compare it with other models")
     return Derived(lines=tuple(lines), uses=tuple(uses))

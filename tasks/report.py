@@ -29,9 +29,10 @@ from capim.tasks.metrics.table import RSUM, on_leaderboard, planned_figures, ver
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
+from capim.tasks.runtime.prefects import create_markdown_artifact
 from capim.tasks.runtime.references import EvaluationRef, corpus_of, inputs_of
 from capim.tasks.runtime.stored import explain_pairs, item_reader, read_all_outcomes, read_truncated, vector_reader
-from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, show_text, task
+from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, task
 from capim.tasks.statistics.draws import Resampling
 
 log = logging.getLogger(__name__)
@@ -278,7 +279,8 @@ def _show_report(page: str, store: EmbeddingStore, run: str, reports_url: str | 
     place = f"reports/{run}/report.html"
     link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
     answer = next(iter(results_of(page).get("answer", ())), "")
-    show_text(artifact_key("report", store.uri), f"{first_screen(page)}\n\n{link}", answer)
+    begins = f"{first_screen(page)}\n\n{link}"
+    create_markdown_artifact(markdown=begins, key=artifact_key("report", store.uri), description=answer)
 
 
 def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:

@@ -7,13 +7,12 @@ Replacement fields of f-strings stand as ``{expression}``.
 from __future__ import annotations
 
 import ast
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.flows.leaf_parsers import all_parsers
+from tests.flows.commands import all_commands, help_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("flows", "tasks", "store", "reports", "deployments")
@@ -22,9 +21,8 @@ LOGGERS = re.compile(r"^logg(er|ing)\.|(faults|problems)\.(append|extend)$|stder
 
 def help_pages() -> Iterator[tuple[str, str]]:
     """Every command with its help page, subcommands included."""
-    os.environ["COLUMNS"] = "120"
-    for words, parser in all_parsers().items():
-        yield f"capim {words}".strip(), parser.format_help()
+    for words in all_commands():
+        yield f"capim {words}".strip(), help_of(words, width=120)
 
 
 def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:

@@ -19,12 +19,11 @@ import pandas as pd
 import pytest
 
 import capim
-from capim.flows.cli import build_parser
 from capim.flows.workspace import frame_of
 from capim.store.types import EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes, read_shapes_multilingual
 from capim.tasks.hub.progress import Progress, listening
-from tests.flows.leaf_parsers import leaf_parsers
+from tests.flows.commands import help_of, leaf_commands
 from tests.random_store import OTHER, SPECS, random_store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -107,7 +106,7 @@ def test_two_encoders_are_compared_in_the_order_given(workspace: capim.Workspace
 
 
 def test_a_function_is_a_metric_with_interval_and_test(workspace: capim.Workspace) -> None:
-    frame = workspace.evaluate(metric=first_three, **QUICK)
+    frame = workspace.evaluate(own_metric=first_three, **QUICK)
     assert {*frame.metric} == {f"{__name__}:first_three"}
     assert frame.value.is_monotonic_decreasing
     assert (frame.ci_low < frame.ci_high).all()
@@ -115,9 +114,9 @@ def test_a_function_is_a_metric_with_interval_and_test(workspace: capim.Workspac
     assert frame.state.isin(["better", "worse", "equivalent", "undecided"]).all()
     stored = workspace.results(metrics=frame.metric[0])
     assert stored.value.tolist() == frame.value.tolist()
-    pairs = workspace.compare("other", "one", metric=first_three, **QUICK)
+    pairs = workspace.compare("other", "one", own_metric=first_three, **QUICK)
     assert pairs.encoder_a.tolist() == ["other"]
-    two = workspace.evaluate(metric=functools.partial(first_three, k=2), encoders="one", **QUICK)
+    two = workspace.evaluate(own_metric=functools.partial(first_three, k=2), encoders="one", **QUICK)
     assert two.metric.tolist() == [f"{__name__}:first_three(k=2)"]
 
 
@@ -132,13 +131,13 @@ def test_figures_and_differences_are_drawn_with_their_intervals(workspace: capim
 
 def test_a_metric_without_a_name_needs_one(workspace: capim.Workspace) -> None:
     with pytest.raises(capim.RequestError, match="function with a name"):
-        workspace.evaluate(metric=lambda outcomes: outcomes.rank_best)
+        workspace.evaluate(own_metric=lambda outcomes: outcomes.rank_best)
     with pytest.raises(capim.RequestError, match=r"needs a group and a colon, .*'own:rank'"):
         capim.Metric(name="rank", function=lambda outcomes: outcomes.rank_best)
     with pytest.raises(capim.RequestError, match="must take outcomes or block"):
         capim.Metric(name="own:rank", function=lambda ranks: ranks)
     metric = capim.Metric(name="own:rank", function=lambda outcomes: outcomes.rank_best, lower_is_better=True)
-    frame = workspace.evaluate(metric=metric, **QUICK)
+    frame = workspace.evaluate(own_metric=metric, **QUICK)
     assert frame.state.iloc[0] != "better" or frame.difference.iloc[0] < 0
 
 
@@ -195,9 +194,11 @@ def test_the_best_items_of_a_language_are_positions_among_all_captions_of_the_co
 def test_the_options_of_every_step_are_those_of_the_command_line() -> None:
     for step in ("run", "embed", "evaluate", "compare", "report"):
         method = getattr(capim.Workspace, step)
-        on_the_command_line = {action.dest for action in leaf_parsers()[step]._actions}
+        on_the_command_line = {option.dest for option in leaf_commands()[step]}
         assert {*inspect.signature(method).parameters} - {"self", "a", "b"} <= on_the_command_line
-        assert method.__doc__.partition("\n")[0].rstrip(".") in " ".join(build_parser().format_help().split())
+        assert method.__doc__.partition("\n")[0].rstrip(".") in " ".join(
+            help_of("", width=200).replace("│", "").split()
+        )
 
 
 def test_the_functions_of_the_module_are_methods_of_the_default_workspace(

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from capim.flows.cli import build_parser
+from capim.flows.commands import parse
 from tests.command import command
 from tests.documents import ROOT, fenced_blocks, run_page
 
@@ -108,13 +108,12 @@ def test_a_notebook_runs_from_its_first_cell_to_its_last(
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_capim_command_that_a_page_shows_is_one(page: Path) -> None:
-    parser = build_parser()
     shown = [block for block in fenced_blocks(page) if block.language in ("bash", "sh") and not block.rest]
     for block in shown:
         for line in block.text.splitlines():
             words = shlex.split(line.partition(" > ")[0], comments=True)
             if words and words[0].endswith("capim"):
-                parser.parse_args(words[1:])
+                parse(words[1:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

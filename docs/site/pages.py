@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import inspect
+import io
 import json
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from unittest.mock import patch
 
 import pyarrow as pa
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from rich.console import Console
 
-from capim.flows.cli import build_parser
+from capim.flows.commands import COMMANDS, build_app
 from capim.store import schema, sql
 from capim.store.row_types import columns_of
 
@@ -96,17 +94,12 @@ def on_page_content(html: str, **_: object) -> str:
 
 def command_line() -> str:
     """Return what ``--help`` prints for every command."""
-    with patch.dict(os.environ, COLUMNS="100"):
-        blocks = [f"## {name}\n\n```text\n{parser.format_help()}```\n" for name, parser in _commands(build_parser())]
-    return "\n".join(["# Command line\n", *blocks])
-
-
-def _commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    yield parser.prog, parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                yield from _commands(command)
+    app, blocks = build_app(), ["# Command line\n"]
+    for words in ("", *(name for commands in COMMANDS.values() for name in commands)):
+        page = io.StringIO()
+        app.help_print(words.split(), console=Console(file=page, width=100))
+        blocks.append(f"## {f'capim {words}'.strip()}\n\n```text\n{page.getvalue()}```\n")
+    return "\n".join(blocks)
 
 
 def notebook(file: Path) -> str:

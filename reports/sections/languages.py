@@ -46,8 +46,8 @@ def section(data: ReportData) -> Section:
         id="multilingual",
         title="Languages in detail",
         lead="The same images, searched in other languages. nDCG@20 measures the agreement of the ranked list in a "
-        "language with that for the English original: consistency, not quality. `capim export results --as coco-sm` "
-        "writes COCO-SM’s own tables.",
+        "language with that for the English original: consistency, not quality. `capim export results --format "
+        "coco-sm` writes COCO-SM’s own tables.",
         blocks=tuple(blocks),
     )
 

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, contrast_slices, mean_slices, part_slices
 from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
-from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND_GROUP, WINOGROUND_IMAGE, WINOGROUND_TEXT
+from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.statistics.intervals import Interval, interval_of
@@ -41,7 +41,7 @@ LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15),
 
 N_RELEVANT = {"1": (1, 1), "2-3": (2, 3), "4-9": (4, 9), "10 or more": (10, np.inf)}
 PAGES = {"page 1": (0, 1), "pages 2-5": (2, 5), "pages 6-20": (6, 20), "from page 21": (21, np.inf)}
-QUADRUPLE_METRICS = tuple(metric.name for metric in (WINOGROUND_TEXT, WINOGROUND_IMAGE, WINOGROUND_GROUP))
+QUADRUPLE_METRICS = tuple(metric.name for metric in WINOGROUND)
 
 
 def complexity(data: AnalysisInput) -> Iterator[Slice]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -66,8 +67,8 @@ def prompts(data: AnalysisInput) -> Iterator[Slice]:
     for encoder, _, vectors in data.with_single_vectors():
         hits = {}
         for name, prompts_of in every.items():
-            chosen = replace(task, **{side: replace(space, prompts=prompts_of)})
-            outcomes = dense_outcomes(vectors.images, vectors.captions, chosen)
+            chosen: dict[str, Any] = {side: replace(space, prompts=prompts_of)}
+            outcomes = dense_outcomes(vectors.images, vectors.captions, replace(task, **chosen))
             hits[name] = METRICS[METRIC].per_query(outcomes)
         yield from against_first(data, encoder, "prompts", hits, METRIC)
 

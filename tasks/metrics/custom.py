@@ -1,4 +1,4 @@
-"""A user's metric: ``capim evaluate --metric FILE.py:NAME``, any callable of a file or a module.
+"""A user's metric: ``capim evaluate --own-metric FILE.py:NAME``, any callable of a file or a module.
 
 Its arguments are matched by name, any combination of
 

@@ -393,6 +393,8 @@ def _products(
 
 
 def _blocks_of(matrix: Tensor, queries: DeviceVectors, gallery: DeviceVectors, block_bytes: int) -> Iterator[_Block]:
+    if matrix.device.type == "cpu":
+        block_bytes = min(block_bytes, _BLOCK_BYTES)
     step = max(1, block_bytes // (4 * matrix.shape[1]))
 
     def block(start: int) -> Iterator[ScoreRows]:

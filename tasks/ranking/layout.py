@@ -46,11 +46,11 @@ class IndexSpace:
         """True if the vectors are made from several stored ones."""
         return self.prompts is not None or self.references is not None
 
-    def ords_of(self, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    def ords_of(self, rows: NDArray[Any]) -> NDArray[np.int32]:
         """Return the ords in the corpus of some rows."""
         return rows if self.ords is None else self.ords[rows]
 
-    def rows_of(self, ords: NDArray[np.int32]) -> NDArray[np.int32]:
+    def rows_of(self, ords: NDArray[Any]) -> NDArray[np.int32]:
         """Return the rows of some items, by their ords in the corpus; the ords of the space ascend."""
         return ords if self.ords is None else np.searchsorted(self.ords, ords).astype(np.int32)
 

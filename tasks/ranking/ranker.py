@@ -11,7 +11,7 @@ where they are not, the columns of the gallery are gathered.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -291,7 +291,7 @@ class Ranker:
         for part in queries:
             at = np.searchsorted(wanted, part.rows - rows.start)
             of_queries = best.of(at)
-            ords = part.task.item_space.ords_of(of_queries.positions + first)
+            ords: NDArray[Any] = part.task.item_space.ords_of(of_queries.positions + first)
             if gallery.excluded is not None:
                 listed = of_queries.scores > -np.inf
                 of_queries = of_queries._replace(scores=np.where(listed, of_queries.scores, np.float32(np.nan)))

@@ -1,4 +1,4 @@
-"""What tasks hand to each other and write down of a run: references, never arrays; library versions, the machine."""
+"""References that tasks hand to each other, never arrays; and what a run records of libraries and machine."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def rows_of(store: EmbeddingStore, row_type: type[T], references: Iterable[Evalu
 
 
 def inputs_of(evaluations: Iterable[EvaluationRef], protocols: Sequence[str]) -> list[str]:
-    """What names the outcomes of encoders under some protocols, in this order; empty ids where there are none."""
+    """Return the names of encoders' outcomes under some protocols, in this order; empty ids where there are none."""
     return [
         f"{each.sets.encoder}@{each.sets.encoder_fingerprint} {each.evaluations.get(protocol, '')}"
         for each in evaluations
@@ -137,7 +137,7 @@ def corpus_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> Co
 
 
 def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef, ...]]:
-    """The evaluations of each corpus together, in the order given."""
+    """Return the evaluations of each corpus together, in the order given."""
     groups: dict[str, list[EvaluationRef]] = {}
     for evaluation in evaluations:
         groups.setdefault(evaluation.sets.corpus_fingerprint, []).append(evaluation)
@@ -145,13 +145,13 @@ def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef,
 
 
 def encoder_name(entry: str | Mapping[str, Any]) -> str:
-    """The stored name of an entry of ``RunConfig.encoders``."""
+    """Return the stored name of an entry of ``RunConfig.encoders``."""
     return entry if isinstance(entry, str) else str(entry.get("name", ""))
 
 
 @cache
 def this_host() -> str:
-    """What rows call this machine, as ``host-3f9a1c``: the same for all of its runs, and not its name."""
+    """Return what rows call this machine, such as ``host-3f9a1c``: the same in all of its runs, and not its name."""
     return f"host-{digest16(socket.gethostname())[:6]}"
 
 

@@ -35,7 +35,6 @@ from capim.tasks.runtime.prefects import (
     TaskRunContext,
     add_asset_metadata,
     concurrency,
-    create_markdown_artifact,
     create_progress_artifact,
     create_table_artifact,
     get_client,
@@ -123,7 +122,7 @@ def place(limit: str) -> Iterator[None]:
     Prefect's ``concurrency`` alone says nothing while it waits, and warns in every task where there is no such limit.
     """
     found = None
-    with suppress(*_LOST), get_client(sync_client=True) as client:
+    with suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
         found = client.read_global_concurrency_limit_by_name(limit)
     if found is None:
         yield
@@ -150,7 +149,7 @@ _MAKES: dict[str, Makes] = {}  # name of a task -> the keys of the assets that i
 
 
 def asset(store_uri: str, *path: str) -> str:
-    """The key of an asset of one workspace.
+    """Return the key of an asset of one workspace.
 
     Examples:
         >>> asset("/home/ada/My work/store", "sets", "tiny-clip", "my photos")
@@ -160,14 +159,14 @@ def asset(store_uri: str, *path: str) -> str:
 
 
 def with_assets(task: Task[P, R], arguments: Mapping[str, Any]) -> Task[P, R]:
-    """The task, which materializes what it makes from these arguments."""
+    """Return the task with the assets that it makes from these arguments."""
     if not isinstance(task, MaterializingTask):
         return task
     return cast("Task[P, R]", task.with_options(assets=[*_MAKES[task.name](**arguments)]))
 
 
 def may_help(_task: object, _run: object, state: Any) -> bool:
-    """Whether a failed task should be tried again (Prefect's ``retry_condition_fn``).
+    """True if a failed task should be tried again (Prefect's ``retry_condition_fn``).
 
     A task that reached its time limit is not retried.
     """
@@ -178,7 +177,7 @@ def may_help(_task: object, _run: object, state: Any) -> bool:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether an error, or one of its causes, is temporary: an outside service did not answer.
+    """True if an error, or one of its causes, is temporary: an outside service did not answer.
 
     False in offline mode (``HF_HUB_OFFLINE``), where the hub never answers.
 
@@ -235,7 +234,7 @@ def shown_progress(overall: Overall) -> Iterator[None]:
 
 
 def artifact_key(kind: str, store_uri: str) -> str:
-    """The key of an artifact of one workspace, whose versions follow each other on one page of Prefect's UI.
+    """Return the key of an artifact of one workspace; Prefect's UI shows its versions on one page.
 
     Examples:
         >>> artifact_key("report", "/home/ada/My work/store"), artifact_key("report", "s3://KEY:SECRET@bucket/store")
@@ -245,7 +244,7 @@ def artifact_key(kind: str, store_uri: str) -> str:
 
 
 def _workspace(store_uri: str) -> str:
-    """What names a workspace in Prefect's UI: its folder and what tells it from others of this name."""
+    """Return the name of a workspace in Prefect's UI: its folder, and a digest that tells such folders apart."""
     workspace = without_credentials(store_uri).rstrip("/").removesuffix("/store")
     name = re.sub("[^a-z0-9]+", "-", workspace.rpartition("/")[2].rpartition("@")[2].lower()).strip("-")
     return f"{name or 'workspace'}-{digest16([workspace])[:4]}"
@@ -257,14 +256,8 @@ def show_table(key: str, rows: Sequence[dict[str, Any]], description: str) -> No
         create_table_artifact(table=list(rows), key=key, description=description)
 
 
-def show_text(key: str, markdown: str, description: str) -> None:
-    """Create a Markdown artifact under this key."""
-    if in_a_run():
-        create_markdown_artifact(markdown=markdown, key=key, description=description)
-
-
 def in_a_run() -> bool:
-    """Whether the caller is part of a run that a Prefect server knows."""
+    """True if the caller is part of a run that a Prefect server knows."""
     return FlowRunContext.get() is not None or TaskRunContext.get() is not None
 
 

@@ -29,7 +29,7 @@ from capim.deployments.serve import main as serve_everything
 from capim.store import EmbeddingStore
 from capim.store.schema import Run
 from capim.store.types import Modality
-from capim.tasks.runtime.task import artifact_key, asset
+from capim.tasks.runtime.task import ENCODE_LIMIT, artifact_key, asset
 from tests.deployments.test_deployments import DEPLOYMENTS
 from tests.encoders.own_module import encoder_table, own_encoder
 
@@ -101,6 +101,12 @@ def tasks_of(installation: Any, run: str) -> dict[str, dict[str, Any]]:
     return {task["name"]: task for task in found}
 
 
+def lines_of(installation: Any, run: str) -> list[str]:
+    """The log of a run."""
+    found = installation.post("/logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}})
+    return [line["message"] for line in found]
+
+
 def events(installation: Any, name: str) -> list[dict[str, Any]]:
     """The events of this name, once the server has some."""
     wanted = {"filter": {"event": {"name": [name]}}, "limit": 50}
@@ -140,6 +146,8 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
         "slug": "soon",
         "parameters": {"config": {**nightly["parameters"]["config"], **FEW}},
     }
+    limit = {"name": ENCODE_LIMIT, "limit": 1, "active_slots": 1}  # another run encodes
+    installation.post("/v2/concurrency_limits/", limit)
     installation.post(f"/deployments/{nightly['id']}/schedules", [soon])
 
     def fired() -> str | None:
@@ -147,6 +155,9 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
         return due[0]["id"] if due else None
 
     run = installation.until("the scheduled run starts", fired)
+    waits = f"waits for a place of the concurrency limit {ENCODE_LIMIT} (1 in all)"
+    installation.until("it waits", lambda: waits in lines_of(installation, run))
+    installation.patch(f"/v2/concurrency_limits/{ENCODE_LIMIT}", {"active_slots": 0})
     assert installation.ended(run) == "COMPLETED"
     found = installation.get(f"/flow_runs/{run}")
     assert found["auto_scheduled"]
@@ -166,7 +177,8 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
     assert str(installation.workspace) not in json.dumps(artifacts)
     [progress] = [artifact for artifact in artifacts if artifact["type"] == "progress"]
     assert (progress["data"], progress["task_run_id"]) == (100.0, None)
-    lines = [line["message"] for line in installation.post("/logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}})]
+    installation.delete(f"/v2/concurrency_limits/{ENCODE_LIMIT}")
+    lines = lines_of(installation, run)
     for told in (
         r"tiny-clip on few, images: 8 encoded, 0 reused, 0 skipped, [\d.]+ s",
         r"\d+ rows, 3 derivations, 3 made, [\d.]+ s",  # the analyses

@@ -295,12 +295,12 @@ def test_a_run_is_interrupted_in_every_kind_of_step(
     assert (row.state, row.message) == ("interrupted", None)
 
     def states() -> set[str]:
-        tasks = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [row.flow_run]}}})
+        tasks = installation.post("/task_runs/filter", {"flow_runs": {"id": {"any_": [str(row.flow_run)]}}})
         names = {task["state_name"] for task in tasks}
         return names if "Crashed" in names else set()
 
     assert installation.until("its tasks have ended", states, seconds=20) == {"Completed", "Crashed"}
-    assert installation.state(row.flow_run) in ("CRASHED", "CANCELLED")
+    assert installation.state(str(row.flow_run)) in ("CRASHED", "CANCELLED")
 
 
 @pytest.mark.parametrize(("how", "step"), HELD)

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
+import ast
+import inspect
 import re
 import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from capim.flows import cli, terminal
+from capim.flows.commands import COMMANDS, GONE
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.hub.progress import track
 from tests.command import command
-from tests.flows.leaf_parsers import all_parsers
+from tests.flows.commands import all_commands, help_of, leaf_commands
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("name", sorted(all_parsers().keys() - {""}))
-def test_every_command_explains_itself_with_an_example_and_fits_the_terminal(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    said = all_parsers()[name].format_help()
+@pytest.mark.parametrize("name", sorted(all_commands().keys() - {""}))
+def test_every_command_explains_itself_with_an_example_and_fits_the_terminal(name: str) -> None:
+    said = help_of(name)
     assert f"Example: capim {name}" in said
     assert [line for line in said.splitlines() if len(line) > 80 and not line.startswith("Example: ")] == []
 
@@ -33,8 +35,11 @@ def test_every_command_explains_itself_with_an_example_and_fits_the_terminal(
 def test_no_command_prints_the_help_of_all_and_is_a_wrong_request() -> None:
     said = command("", code=2).out
     assert "capim demo" in said
-    assert len(names := [words for words in all_parsers() if words and " " not in words]) == 24
-    assert all(f"    {name}" in said for name in names)
+    assert len(names := [words for words in all_commands() if words and " " not in words]) == 24
+    assert all(f"│ {name} " in said for name in names)
+    for title, commands in COMMANDS.items():
+        panel = said.partition(f"─ {title} ─")[2].partition("╰")[0]
+        assert all(f"│ {name.partition(' ')[0]} " in panel for name in commands)
 
 
 @pytest.mark.parametrize(
@@ -54,12 +59,10 @@ def test_no_command_prints_the_help_of_all_and_is_a_wrong_request() -> None:
 def test_what_breaks_becomes_a_message_and_an_exit_code(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, said: str
 ) -> None:
-    def broken(_: argparse.Namespace) -> None:
+    def broken(_: list[str]) -> None:
         raise error
 
-    parser = argparse.ArgumentParser()
-    parser.set_defaults(call=broken, command="x", version=False, verbose=False, debug=False)
-    monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
+    monkeypatch.setattr(cli, "parse", broken)
     printed = command("", code=code)
     assert said in printed.err
     assert "Traceback" not in printed.err
@@ -74,6 +77,15 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Pa
 
 
 OLD_OPTIONS = {
+    "--bootstrap-iterations": "run --bootstrap-iterations 100",
+    "--devices": "embed --devices cpu",
+    "--interval wilson": "evaluate --interval wilson",
+    "--metric": "compare --metric f.py:f",
+    "--plan": "run --plan",
+    "check --suite": "check tiny-clip --suite f.toml",
+    "export --as": "export results --to f --as csv",
+    "list --pin": "list encoders --pin f.toml",
+    "query --seconds": "query x --seconds 1",
     "--isolated": "list metrics --isolated",
     "export --projection": "export embedding-atlas --to a.parquet --projection umap",
     "search --index": "search x --encoder e --corpus c --index",
@@ -81,11 +93,52 @@ OLD_OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(cli.GONE))
+@pytest.mark.parametrize("name", sorted(GONE))
 def test_a_command_or_option_of_an_earlier_release_is_answered_with_what_to_type_now(name: str) -> None:
     said = command(OLD_OPTIONS.get(name, name), code=2).err
     assert said.startswith(f"capim: {name} is no longer there; instead: ")
     assert said.count("\n") == 2
+
+
+OF_OTHER_PROGRAMS = {
+    "hf": {"--force-download", "--include", "--local-dir", "--repo-type"},
+    "prefect, kubectl, docker": {
+        *("--background", "--build-arg", "--from-literal", "--limit", "--network", "--no-prompt", "--overwrite"),
+        *("--param", "--pool", "--set", "--type", "--wait", "--watch"),
+    },
+    "uv, dask": {"--constraint", "--find-links", "--from", "--torch-backend", "--nthreads", "--nworkers"},
+    "capim.deployments": {"--gpu-image", "--private", "--webhook"},
+    "embedding-atlas and others": {"--model", "--neighbors", "--text"},
+    "capim": {"--help", "--version"},
+}
+
+
+def test_every_option_that_a_page_or_a_message_names_exists() -> None:
+    known = {spelling for options in leaf_commands().values() for option in options for spelling in option.spellings}
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.ipynb"), *(ROOT / "deployments").glob("*.md")]
+    texts = {page: page.read_text(encoding="utf-8") for page in [*pages, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]}
+    for package in ("capim", "deployments", "flows", "reports", "store", "tasks"):
+        for file in (ROOT / package).rglob("*.py"):
+            nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            strings = [node.value for node in nodes if isinstance(node, ast.Constant)]
+            texts[file] = "\n".join(each for each in strings if isinstance(each, str))
+    texts.pop(ROOT / "flows" / "commands.py")  # the old names
+    named = {(file, option) for file, text in texts.items() for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)}
+    known |= {option for options in OF_OTHER_PROGRAMS.values() for option in options}
+    assert {(str(file), option) for file, option in named if option not in known} == set()
+
+
+@pytest.mark.parametrize("where", [where for commands in COMMANDS.values() for where in commands.values()])
+def test_every_parameter_of_a_command_is_described_and_so_an_option_or_is_given_by_the_program(where: str) -> None:
+    module, _, name = where.partition(":")
+    function = getattr(import_module(f"capim.flows.{module}"), name)
+    given = {"config", "form", "given", "quiet", "show", "workspace"}
+    in_python = {"a", "b", "report"}  # of compare and run, as from Python
+    parameters = inspect.signature(function).parameters.keys() - given - in_python
+    [options] = [
+        leaf_commands()[words] for commands in COMMANDS.values() for words in commands if commands[words] == where
+    ]
+    assert parameters <= {option.dest for option in options}
 
 
 @pytest.mark.parametrize(
@@ -113,9 +166,11 @@ def test_check_and_list_refuse_what_they_do_not_take(words: str, said: str, tmp_
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("fuse --encoders a,b --weights 1", "--weights must be one number per encoder: expected 2, got 1"),
-        ("fuse --encoders a,b --weights 0,0", "--weights must be finite, at least 0 and not all 0, got 0, 0"),
-        ("fuse --encoders a,b --weights nan,1", "--weights must be finite"),
+        ("fuse --encoders a,b --weights a=1", "--weights must name each encoder once, such as a=1,b=1; got a=1"),
+        ("fuse --encoders a,b --weights .7,.3", "--weights must name each encoder once, such as a=1,b=1; got .7, .3"),
+        ("fuse --encoders a,b --weights a=0,b=0", "--weights must be finite, at least 0 and not all 0, got a=0, b=0"),
+        ("fuse --encoders a,b --weights a=nan,b=1", "--weights must be finite"),
+        ("fuse --encoders a,b --weights a=x,b=1", "--weights must be numbers, got x, 1"),
         ("rerank --first a --second b --depths 5,101", "--depths must be between 1 and 100"),
     ],
 )
@@ -137,9 +192,9 @@ MISTYPED = {
     "evaluate --encoders tiny-clib": "did you mean 'tiny-clip'?",
     "evaluate --protocols t2i/al": "did you mean 't2i/all'?",
     "evaluate --device mps,gpu": "device 'gpu' is unknown",
-    "evaluate --metric nofile.py:f": "there is no file nofile.py",
+    "evaluate --own-metric nofile.py:f": "there is no file nofile.py",
     "compare --corpora shapes-sample1": "did you mean 'shapes-sample12'?",
-    "compare --metric nofile.py:f": "there is no file nofile.py",
+    "compare --own-metric nofile.py:f": "there is no file nofile.py",
     "analyse --analyses erors": "did you mean 'errors'?",
     "report --encoders tiny-clib": "did you mean 'tiny-clip'?",
     "fuse --encoders tiny-clib,tiny-clip": "did you mean 'tiny-clip'?",
@@ -161,10 +216,10 @@ MISTYPED = {
 @pytest.mark.slow
 def test_help_and_a_mistyped_name_are_answered_before_anything_that_takes_seconds_is_imported(small_demo: Path) -> None:
     heavy = ("torch", "transformers", "prefect", "scipy", "altair", "duckdb")
-    no_help = (*heavy, "lancedb", "lance", "pandas", "rich", "PIL")
+    no_help = (*heavy, "lancedb", "lance", "pandas", "pyarrow", "pydantic", "PIL")
     program = f"""import sys; from capim.flows.cli import main
-try: main(["--help"])
-except SystemExit: sys.stderr.write(f"{{[m for m in {no_help!r} if m in sys.modules]}}\\0")
+code = main(["--help"])
+sys.stderr.write(f"{{[m for m in {no_help!r} if m in sys.modules]}}\\0")
 for words in {[*MISTYPED]!r}:
     place = [] if words.startswith("check") else ["--workspace", {str(small_demo)!r}]
     code = main([*words.split(), *place])

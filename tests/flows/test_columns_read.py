@@ -115,7 +115,7 @@ def test_grades_beside_captions_are_read_by_the_reader_that_the_warning_names(ta
 
 def test_a_run_begins_with_what_was_read(table: Callable[..., str], tmp_path: Path) -> None:
     table({"caption": TEXTS, "lang": ["de", "fr", "de", "en"]})
-    said = command("run --corpora photos/t.csv --encoders tiny-clip --plan --quiet", tmp_path / "w").err.splitlines()
+    said = command("run --corpora photos/t.csv --encoders tiny-clip --dry-run --quiet", tmp_path / "w").err.splitlines()
     assert said[0].endswith("t.csv: columns read: image, caption; not read: lang")
     assert 'columns.language = "lang"' in said[1]
 
@@ -187,7 +187,7 @@ def test_an_import_of_vectors_and_its_plan_say_which_columns_they_read(store: Pa
     vectors = np.eye(4, dtype=np.float32).tolist()
     pq.write_table(pa.table({"id": images, "embedding": vectors, "weight": [0.5] * 4}), tmp_path / "images.parquet")
     (tmp_path / "captions.csv").write_text("id,part,a,b,c,d\n" + "".join(f"{one},x,.5,1,2,3\n" for one in captions))
-    for more in ("--plan", ""):
+    for more in ("--dry-run", ""):
         said = command(f"import --images images.parquet --captions captions.csv {IMPORT} {more}", store).err
         assert "images.parquet (vectors of 4 numbers): columns read: id, embedding; not read: weight" in said
         assert "captions.csv (vectors of 4 numbers): columns read: embeddings, id; not read: part" in said
@@ -211,7 +211,7 @@ def test_runs_outcomes_and_scores_say_which_columns_were_read(
     store: Path, tmp_path: Path, name: str, content: str, expected: str
 ) -> None:
     (tmp_path / name).write_text(content)
-    assert expected in command(f"import {name} {IMPORT} --plan", store).err
+    assert expected in command(f"import {name} {IMPORT} --dry-run", store).err
 
 
 def test_lists_of_whole_numbers_in_cells_are_no_vectors(store: Path, tmp_path: Path) -> None:

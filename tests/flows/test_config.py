@@ -8,6 +8,7 @@ import pytest
 
 from capim.flows.config import RunConfig, read_suite, run_config
 from capim.flows.embed import check_request
+from capim.flows.workspace import Workspace
 from capim.store.errors import RequestError, WorkError
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.runtime.open_corpora import OpenCorpora
@@ -178,3 +179,12 @@ def test_one_folder_has_many_addresses(tmp_path: Path, monkeypatch: pytest.Monke
     up = "../" * (len(tmp_path.parts) + 3)
     for address in (f"file://{tmp_path}/run:1/x", f"file:{tmp_path}/run:1/x", f"{up}{tmp_path}/run:1/x"):
         assert "t2i/all" in command(f"results --workspace {address}").out
+
+
+@pytest.mark.parametrize(("step", "old", "new"), [("run", "plan", "dry_run"), ("compare", "metric", "own_metric")])
+def test_an_argument_of_an_earlier_release_is_answered_with_its_name_now(
+    step: str, old: str, new: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RequestError, match=f"{old} is no longer there; instead: {new}"):
+        getattr(Workspace(tmp_path), step)(**{old: "x"})
+    assert not [*tmp_path.iterdir()]

@@ -56,7 +56,7 @@ def test_pytrec_eval_gives_our_figures_of_exported_runs_and_bounds_them_where_sc
     assert "without lists of items and their scores: pairs/add on thirty, " in printed.err
     assert str(tmp_path / "thirty" / "t2i-all" / "ties.run") in printed.out
     store = EmbeddingStore.open(workspace / "store")
-    ours = {(r.encoder, r.protocol, r.metric): r for r in store.all(Result)}
+    ours: dict[Any, Any] = {(r.encoder, r.protocol, r.metric): r for r in store.all(Result)}
     theirs = {"R@1": "success_1", "R@5": "success_5", "R@10": "success_10", "nDCG@10": "ndcg_cut_10"}
     compared = 0
     for protocol in ("t2i/all", "i2t/any"):
@@ -158,7 +158,7 @@ def test_the_atlas_has_points_exact_neighbours_and_what_each_encoder_found(with_
 
 
 def test_a_figure_that_mteb_wants_is_computed_from_stored_outcomes(workspace: Path, tmp_path: Path) -> None:
-    _export(workspace, "results --as mteb --encoder distinct", tmp_path)
+    _export(workspace, "results --format mteb --encoder distinct", tmp_path)
     [file] = tmp_path.glob("results/*/*/capim-thirty-t2i-all.json")
     [scores] = json.loads(file.read_text("utf-8"))["scores"]["test"]
     outcomes = EmbeddingStore.open(workspace / "store").rows("outcomes", encoder="distinct", protocol="t2i/all")

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def imported(workspace: Path, words: str, *, encoder: str = "theirs", code: int 
     return command(f"import --corpus thirty --encoder {encoder} {words} {QUICK}", workspace, code=code).err
 
 
-def results(workspace: Path, **equals: str) -> list[Result]:
+def results(workspace: Path, **equals: str) -> list[Any]:
     return EmbeddingStore.open(workspace / "store").all(Result, **equals)
 
 
@@ -148,7 +149,7 @@ def test_outcomes_of_a_model_with_embeddings_stand_in_one_row_with_them(workspac
     assert "give one thing to import" in told
     command(f"import {tmp_path}/clip.npz --encoder clip", workspace)
     command(f"evaluate --protocols t2i/all {QUICK} --quiet", workspace)
-    planned = command(f"import {answers} --same-as clip {QUICK} --plan", workspace).err
+    planned = command(f"import {answers} --same-as clip {QUICK} --dry-run", workspace).err
     assert "clip: 10 of 10 rows matched by `query`" in planned
     assert "nothing was written" in planned
     assert not results(workspace, protocol="pairs/micro")

@@ -121,7 +121,7 @@ def test_a_whole_workspace_comes_over_and_its_published_tables_too(tmp_path: Pat
 
     assert figures(here) == figures(there)
     value = {(row["protocol"], row["metric"]): row["value"] for row in json_rows("results", here)}
-    command(f"export results --as clip-benchmark --to {tmp_path}/table.csv", here)
+    command(f"export results --format clip-benchmark --to {tmp_path}/table.csv", here)
     rows = [row for row in read_published(tmp_path / "table.csv") if row.protocol in ("t2i/all", "i2t/any")]
     assert {(row.protocol, row.metric) for row in rows} == {
         (protocol, f"R@{k}") for protocol in ("t2i/all", "i2t/any") for k in (1, 5, 10)

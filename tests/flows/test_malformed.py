@@ -153,7 +153,7 @@ SOURCES: dict[tuple[str, ...], dict[str, Write]] = {
     ("import", "--encoder", "new", "--corpus", "toy", "--run", "{}"): RUNS,
     ("check", "{}"): CORPORA,
     ("run", "{}"): SUITES,
-    ("evaluate", "--metric", "{}:f", "--corpora", "toy"): METRICS,
+    ("evaluate", "--own-metric", "{}:f", "--corpora", "toy"): METRICS,
 }
 CASES = [
     *((words, name, make) for words, files in SOURCES.items() for name, make in files.items()),
@@ -162,7 +162,7 @@ CASES = [
     (("search", "--encoder", "enc", "--corpus", "toy", "--vector", "{}"), "empty.npy", text("")),
     (("query", "SELECT * FROM test_all_types()"), "unused", Path.mkdir),
     (("search", "--encoder", "enc", "--corpus", "toy", "\ud800"), "unused", Path.mkdir),
-    (("evaluate", "--metric", ""), "unused", Path.mkdir),
+    (("evaluate", "--own-metric", ""), "unused", Path.mkdir),
     (("store", "info", "--workspace", "{}"), "file", text("")),
     (("store", "info", "--workspace", "/tmp/\x1b[31m"), "unused", Path.mkdir),
     (("export", "embeddings", "--encoder", "enc", "--corpus", "toy", "--to", "{}"), "folder.npy", Path.mkdir),

@@ -198,7 +198,7 @@ def test_means_over_languages_have_the_version_of_their_metric(
 def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(workspace: Path) -> None:
     captions = EmbeddingStore.open(workspace / "store").items("shapes", "caption")["text"].to_pylist()
     n = int(np.median([len(str(text).split()) for text in captions]))
-    name, metric = f"own:short(n={n})", f"--metric 'own.py:short(n={n})'"
+    name, metric = f"own:short(n={n})", f"--own-metric 'own.py:short(n={n})'"
     before = {table: rows(workspace, table) for table in ("results", "comparisons", "slices")}
     printed = json_rows(f"{EVALUATE} {metric} --keep-replicates")
     assert {(row["metric"], row["protocol"]) for row in printed} == {(name, "t2i/all")}
@@ -215,7 +215,7 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(wor
     assert {row["analysis"] for row in own["slices"]} >= {"complexity", "ordinal"}
     for table, earlier in before.items():
         assert others(rows(workspace, table), name) == earlier
-    # without --metric its comparisons stay as they are; with it they are computed again
+    # without --own-metric its comparisons stay as they are; with it they are computed again
     command(f"{COMPARE} --permutations 2000")
     assert current(workspace, "comparisons", metric=name) == own["comparisons"]
     again = command(f"compare {metric} {SAME} --margin 3")
@@ -230,19 +230,19 @@ def test_a_users_metric_with_texts_and_nan_enters_every_table_and_the_report(wor
 
 
 def test_values_in_the_unit_of_the_scores_are_not_compared_between_cosines_and_maxsim_sums(workspace: Path) -> None:
-    said = command(f"{EVALUATE} --metric own.py:margin".replace("--quiet", "")).err
+    said = command(f"{EVALUATE} --own-metric own.py:margin".replace("--quiet", "")).err
     assert "t2i/all: values in the unit of the scores: MaxSim sums (many) are not compared with cosines (" in said
     assert len(rows(workspace, "results", metric="own:margin")) == 3 * len(PROTOCOLS)
     pairs = [{row["encoder_a"], row["encoder_b"]} for row in rows(workspace, "comparisons", metric="own:margin")]
     assert pairs == [{"one", "other"}] * len(PROTOCOLS)
     relative = SHORT.replace("    return own - other\n", "    return (own - other) / np.ptp(block.scores, axis=1)\n")
     (workspace.parent / "own.py").write_text(relative)
-    command(f"{EVALUATE} --metric own.py:margin")
+    command(f"{EVALUATE} --own-metric own.py:margin")
     assert len(current(workspace, "comparisons", metric="own:margin")) == 3 * len(PROTOCOLS)
 
 
 def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices(workspace: Path) -> None:
-    command(f"{EVALUATE} --metric own.py:first_items")
+    command(f"{EVALUATE} --own-metric own.py:first_items")
     name = "own:first_items"
     results, comparisons = (rows(workspace, table, metric=name) for table in ("results", "comparisons"))
     assert (len(results), len(comparisons), rows(workspace, "slices", metric=name)) == (6, 6, [])
@@ -260,18 +260,20 @@ def test_an_aggregate_has_an_interval_and_a_difference_but_no_test_and_no_slices
 
 def test_a_mistake_in_the_users_code_shows_its_line_and_leaves_nothing(workspace: Path) -> None:
     before = rows(workspace, "results")
-    assert command(f"{EVALUATE} --metric own.py:broken", code=2).err.startswith("capim: metric 'own:broken': LookupE")
+    assert command(f"{EVALUATE} --own-metric own.py:broken", code=2).err.startswith(
+        "capim: metric 'own:broken': LookupE"
+    )
     assert rows(workspace, "results") == before
     assert [row for row in rows(workspace, "derived") if "own:" in row["identity"]] == []
-    assert "Traceback" in command(f"{EVALUATE} --metric own.py:broken --debug", code=2).err
+    assert "Traceback" in command(f"{EVALUATE} --own-metric own.py:broken --debug", code=2).err
     n_runs = len(rows(workspace, "runs"))
-    command(f"{EVALUATE} --metric own.py:absent", code=2)
+    command(f"{EVALUATE} --own-metric own.py:absent", code=2)
     assert len(rows(workspace, "runs")) == n_runs
 
 
 def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> None:
     file = workspace.parent / "own.py"
-    evaluate = f"{EVALUATE} --metric 'own.py:short(n=99)'"
+    evaluate = f"{EVALUATE} --own-metric 'own.py:short(n=99)'"
     tables = ("results", "comparisons", "slices")
 
     def counts() -> list[int]:
@@ -298,7 +300,7 @@ def test_rows_of_an_earlier_state_of_the_file_do_not_stay(workspace: Path) -> No
 
 
 def test_a_metric_that_applies_nowhere_stores_nothing_and_is_no_error(workspace: Path) -> None:
-    said = command(f"{EVALUATE} --metric own.py:nowhere").err
+    said = command(f"{EVALUATE} --own-metric own.py:nowhere").err
     assert "0 results and 0 comparisons by own:nowhere stored" in said
     assert [row for row in rows(workspace, "derived") if "own:" in row["identity"]] == []
 
@@ -312,9 +314,9 @@ def test_ranks_that_are_known_as_ranges_are_left_out_where_they_do_not_determine
     command("import --corpus shapes --outcomes hits --replicates 100")
     (tmp_path / "at.py").write_text("def at(outcomes, k):\n    return outcomes.rank_worst <= k\n")
     for k, determined in ((5, True), (3, False)):
-        said = command(f"{EVALUATE} --metric 'at.py:at(k={k})'").err
+        said = command(f"{EVALUATE} --own-metric 'at.py:at(k={k})'").err
         assert ("theirs on shapes, t2i/all: its ranks are known as ranges" in said) == (not determined)
         encoders = {row["encoder"] for row in rows(workspace, "results", metric=f"at:at(k={k})")}
         assert ("theirs" in encoders) == determined
-    said = command(f"evaluate --metric own.py:margin --encoders theirs {SAME}", code=2).err
+    said = command(f"evaluate --own-metric own.py:margin --encoders theirs {SAME}", code=2).err
     assert "theirs on shapes, t2i/all: no score blocks, the store has no embeddings" in said

@@ -1,4 +1,4 @@
-"""`capim run --plan` says what the run then does, and `capim why` what it did and why."""
+"""`capim run --dry-run` says what the run then does, and `capim why` what it did and why."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ DERIVED = {
 def planned(words: str, workspace: Path) -> dict[str, int]:
     """What is to do, by what it is."""
     todo: dict[str, int] = {}
-    for row in json_rows(f"{words} --plan", workspace):
+    for row in json_rows(f"{words} --dry-run", workspace):
         todo[row["what"]] = todo.get(row["what"], 0) + row["to_do"]
     return todo
 
 
 def reasons_of(words: str, workspace: Path, what: str) -> set[str]:
     """The reasons for which some of this is to do."""
-    return {row["reason"] for row in json_rows(f"{words} --plan", workspace) if row["what"] == what and row["to_do"]}
+    return {row["reason"] for row in json_rows(f"{words} --dry-run", workspace) if row["what"] == what and row["to_do"]}
 
 
 def made(store: EmbeddingStore, run: str) -> dict[str, int]:
@@ -103,7 +103,7 @@ def test_an_added_encoder_makes_what_was_planned_and_then_nothing_is_to_do(
     assert plan["images"] > 0 and plan["pages"] == 1
     assert plan["figures"] < sum(store.counts("derived", "kind", kind="result").values())
     assert set(again.values()) == {0}
-    printed = command(f"{THREE} --plan", workspace)
+    printed = command(f"{THREE} --dry-run", workspace)
     assert "nothing is to do" in printed.err
     assert printed.out.splitlines()[0].split()[:6] == ["step", "what", "corpus", "encoder", "stored", "to_do"]
 
@@ -117,7 +117,7 @@ def test_other_settings_and_newer_code_are_planned_with_seconds_at_the_rates_of_
     assert other["figures"] == other["images"] == other["outcomes"] == 0
     assert other["comparisons"] > 0 and other["rankings"] == 1
     monkeypatch.setitem(METRICS, "MRR", replace(METRICS["MRR"], version="another"))
-    rows = [row for row in json_rows(f"{THREE} --plan", workspace) if row["to_do"]]
+    rows = [row for row in json_rows(f"{THREE} --dry-run", workspace) if row["to_do"]]
     assert {row["reason"] for row in rows if row["what"] in ("figures", "comparisons")} == {"newer code"}
     assert {row["step"] for row in rows} == {"evaluate", "compare", "rank", "analyse", "report"}
     assert all(row["seconds"] > 0 for row in rows if row["step"] in ("evaluate", "compare", "rank"))
@@ -125,23 +125,23 @@ def test_other_settings_and_newer_code_are_planned_with_seconds_at_the_rates_of_
 
 def test_what_a_run_refuses_its_plan_refuses(tmp_path: Path) -> None:
     words = "--corpora shapez --encoders tiny-clap --protocols t2i/al --workspace"
-    refusals = [command(f"run {words} {tmp_path / name} {name}", code=2).err for name in ("--plan", "--quiet")]
+    refusals = [command(f"run {words} {tmp_path / name} {name}", code=2).err for name in ("--dry-run", "--quiet")]
     assert refusals[0] == refusals[1]
     assert "did you mean 'shapes'" in refusals[0] and "did you mean 'tiny-clip'" in refusals[0]
-    assert "no effect without --plan" in command("run --corpora shapes --encoders tiny-clip --wide", code=2).err
+    assert "no effect without --dry-run" in command("run --corpora shapes --encoders tiny-clip --wide", code=2).err
 
 
 def test_a_store_of_another_format_is_no_empty_store(
     small_demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("capim.store.embedding_store.FORMAT", FORMAT + 1)
-    assert f"has format {FORMAT}" in command(f"{RUN} --plan", small_demo, code=2).err
+    assert f"has format {FORMAT}" in command(f"{RUN} --dry-run", small_demo, code=2).err
 
 
 def test_bytes_are_those_of_the_vectors_and_seconds_those_of_earlier_batches(tmp_path: Path) -> None:
     few = {"corpora": ["shapes"], "encoders": ["tiny-clip"], "sample": 4, "device": "cpu", "workspace": str(tmp_path)}
     embed.fn(run_config(few))
-    plan = capim.open(tmp_path, quiet=True).run(corpora="shapes", encoders="tiny-clip", sample=8, plan=True)
+    plan = capim.open(tmp_path, quiet=True).run(corpora="shapes", encoders="tiny-clip", sample=8, dry_run=True)
     images = plan[plan.what == "images"].iloc[0]
     [per_item] = {row["n_bytes"] / row["to_do"] for row in plan.to_dict("records") if row["step"] == "embed"}
     assert per_item > 4 * spec_of("tiny-clip").dim

@@ -73,7 +73,7 @@ def test_parts_and_little_memory_store_the_same_outcomes_and_leave_nothing_else(
     assert len(scored) == 2 * len(sets)
     assert outcomes(store).equals(expected)
     assert not any(name.startswith(PARTS_PREFIX) for name in store.connection.names())
-    curves = store.all(Slice, analysis="distractors", metric="R@1")
+    curves: list[Any] = store.all(Slice, analysis="distractors", metric="R@1")
     for encoder in config.encoders:
         own, most = sorted(
             (row for row in curves if row.encoder == encoder), key=lambda row: json.loads(row.detail)["images"]

@@ -28,7 +28,7 @@ def hour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstHour]:
 
 
 def test_a_plan_says_what_would_be_downloaded_and_how_much_room_there_is(hour: FirstHour) -> None:
-    done = hour.capim("run", "--plan", "--corpora", "shapes", "--sample", "4", *WORDS[1:-1])
+    done = hour.capim("run", "--dry-run", "--corpora", "shapes", "--sample", "4", *WORDS[1:-1])
     assert done.code == 0, done.err
     line = rf"; \d MB to download into {hour.home}/hub/hub, where [\d.]+ [GM]B are free; "
     assert re.search(line, done.out + done.err)

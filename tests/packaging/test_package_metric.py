@@ -120,7 +120,7 @@ def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_
     exported = list(csv.DictReader((out / "all.csv").open()))
     assert {row["lower_is_better"] for row in exported if row["metric"] == "depth"} == {"True"}
     assert {row["lower_is_better"] for row in exported if row["metric"] == "R@1"} == {"False"}
-    command(f"export results --as mteb --to {out}/mteb")
+    command(f"export results --format mteb --to {out}/mteb")
     files = [json.loads(file.read_text()) for file in (out / "mteb").rglob("capim-*.json")]
     assert files
     assert all("depth" not in entry for file in files for entry in file["scores"]["test"])  # higher is better there

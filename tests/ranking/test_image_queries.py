@@ -67,7 +67,7 @@ def checked(corpus: Corpus, sides: dict[str, Any], *ids: str) -> dict[str, Outco
     found = evaluate(corpus, select_protocols(corpus, ids, vectors="single"), **sides)
     for outcomes in found.values():
         [task] = tasks_of(corpus, outcomes.protocol.id)
-        queries, items = (matrix_of(space, **sides) for space in (task.query_space, task.item_space))
+        queries, items = (matrix_of(space, **sides)[:] for space in (task.query_space, task.item_space))
         scores = queries[task.queries].astype(np.float64) @ items.T
         for row, of_query in enumerate(scores):
             relevant = task.relevant[task.offsets[row] : task.offsets[row + 1]]

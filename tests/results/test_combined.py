@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capim.store.schema import Comparison, Result
+from capim.store.schema import Result
 from capim.tasks.metrics.crosslingual import eta_squared, language_weights, noise_eta_squared
 from capim.tasks.metrics.table import RSUM, Figure, planned_figures
 from capim.tasks.protocols import Protocol
@@ -159,7 +159,7 @@ def directions(seed: int, skill: float = 3.0) -> tuple[Outcomes, Outcomes]:
     return replace(t2i, clusters=image), outcomes_of(ranks[1], n_gallery=500, protocol="i2t/any")
 
 
-def compared(values: dict[str, Any], margin: float = 1.0) -> list[Comparison]:
+def compared(values: dict[str, Any], margin: float = 1.0) -> list[Any]:
     return figure_rows(
         combined_figures({encoder_key(name, name): of for name, of in values.items()}),
         corpus="c", corpus_fingerprint="g", run="r",

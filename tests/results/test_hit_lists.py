@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,18 +41,18 @@ def test_recalls_of_real_models_are_the_published_ones(outcomes, coco, model: st
         stored = imported.rows(evaluation)
         source = Source(**{name: stored[name][0].as_py() for name in SOURCE}, run="r")
         evaluated = Evaluated.of(imported.outcomes[evaluation], coco, source)
-        rows = result_rows([evaluated], Resampling(replicates=2_000))
+        rows: list[Any] = result_rows([evaluated], Resampling(replicates=2_000))
         robust = [cluster_robust_error(*sample) for _, sample in evaluated.samples]
         protocol = stored["protocol"][0].as_py()
         assert [row.metric for row in rows] == ["R@1", "R@5", "R@10"]  # and nothing that brackets leave open
-        assert tuple(round(100 * row.value, 2) for row in rows if row.value is not None) == PUBLISHED[model, protocol]
+        assert tuple(round(100 * row.value, 2) for row in rows) == PUBLISHED[model, protocol]
         for row, error in zip(rows, robust, strict=True):
             identity = row.protocol, row.encoder, row.encoder_fingerprint
             assert identity == (protocol, model, encoder.fingerprint)
             # ties lost, won and expected agree, and no share of ties is claimed: no score was seen
             assert row.value_ties_lost == row.value == row.value_ties_won
             assert row.tie_share is None
-            assert row.ci_low < row.value < row.ci_high  # type: ignore[operator]
+            assert row.ci_low < row.value < row.ci_high
             assert row.n_clusters == 5_000
             assert row.standard_error == pytest.approx(error, rel=0.06)
         first, value, n = rows[0], rows[0].value, rows[0].n_queries
@@ -68,7 +69,9 @@ def test_albef_beats_tcl_with_the_discordant_pairs_of_the_lists(outcomes, coco, 
     encoders = {encoder_key(m, m): outcomes[m, protocol] for m in ("ALBEF", "TCL")}
     how = Resampling(replicates=2_000, permutations=4_999)
     figures = compared_figures(encoders, [METRICS["R@1"]], 5_000)
-    [row] = figure_rows(figures, corpus=coco.name, corpus_fingerprint=coco.fingerprint, run="r", resampling=how)
+    of_corpus = {"corpus": coco.name, "corpus_fingerprint": coco.fingerprint}
+    rows: list[Any] = figure_rows(figures, **of_corpus, run="r", resampling=how)
+    [row] = rows
     wins, losses = DISCORDANT[protocol]
     n_queries = {"t2i/all": 25_010, "i2t/any": 5_000}[protocol]
     assert (row.wins, row.losses, row.ties) == (wins, losses, n_queries - wins - losses)

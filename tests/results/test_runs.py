@@ -107,10 +107,10 @@ def test_qrels_and_two_runs_are_one_command_and_a_comparison_with_intervals(tmp_
     assert "lists are of queries that the corpus left out, first 'none'" in said
     rows = json_rows("results --corpus trec", tmp_path / "w")
     for name, run in runs.items():
-        found = {r.metric: r.value for r in rows if (r.encoder, r.protocol) == (name, PROTOCOL)}
+        found = {r["metric"]: r["value"] for r in rows if (r["encoder"], r["protocol"]) == (name, PROTOCOL)}
         for measure, value in theirs(qrels, run).items():
             assert found[measure] == pytest.approx(value, rel=0, abs=1e-12), (name, measure)
-    expected = {r.metric: r for r in rows if (r.encoder, r.protocol) == ("ours", "t2i/judged")}
+    expected = {r["metric"]: r for r in rows if (r["encoder"], r["protocol"]) == ("ours", "t2i/judged")}
     for metric in ("P@5", "R-Precision", "nDCG@10", "success@1"):
         ends = expected[metric]["ci_low"], expected[metric]["ci_high"]
         assert ends == (None, None) or ends[0] < expected[metric]["value"] < ends[1]
@@ -139,8 +139,8 @@ def test_a_folder_in_a_usual_layout_beside_a_run_is_its_corpus(tmp_path: Path) -
     beir(tmp_path / "scifact", qrels)
     said = command(f"import {tmp_path}/scifact {tmp_path}/ours.trec --replicates 100", tmp_path / "w").err
     assert "taken for a folder of queries, documents and judgements" in said
-    found = {r.metric: r.value for r in json_rows("results --corpus scifact", tmp_path / "w")
-             if r.protocol == PROTOCOL}  # fmt: skip
+    found = {r["metric"]: r["value"] for r in json_rows("results --corpus scifact", tmp_path / "w")
+             if r["protocol"] == PROTOCOL}  # fmt: skip
     assert found == pytest.approx(theirs(qrels, runs["ours"]), rel=0, abs=1e-12)
 
 
@@ -244,7 +244,7 @@ def test_queries_that_nobody_judged_are_left_out_and_a_query_without_a_list_is_f
     said = command(f"import --qrels {files}", tmp_path / "w").err
     assert "2 lists are of queries that nobody judged, left out, first 'Q3'" in said
     assert "1 of 2 queries have no list and count as not found, first 'q2'" in said
-    rows = {r.metric: r.value for r in json_rows("results --corpus trec", tmp_path / "w")}
+    rows = {r["metric"]: r["value"] for r in json_rows("results --corpus trec", tmp_path / "w")}
     expected = theirs(qrels, run)
     pairs = {"nDCG@10": "ndcg_cut_10", "recall@10": "recall_10", "P@5": "P_5", "AP": "map", "MRR": "recip_rank"}
     for name, measure in (

@@ -84,7 +84,7 @@ def test_sql_lists_the_ambiguous_misses_that_the_slices_count(tmp_path: Path, co
         "AND o.rank_best > 1 GROUP BY ALL"
     ).to_pylist()
     stored = {
-        (row.encoder, row.protocol, row.feature): json.loads(row.detail)["ambiguous"]
+        (row.encoder, row.protocol, row.feature): json.loads(row.detail or "")["ambiguous"]
         for row in store.all(Slice, analysis="ambiguous", metric=SHARE_OF_MISSES)
         if row.feature != "either"
     }

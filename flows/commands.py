@@ -1,0 +1,452 @@
+"""The commands of `capim`, made by cyclopts from typed functions.
+
+A parameter that a function's docstring describes under ``Args`` is an option of its command; a positional one is an
+argument. What the type does not say is in the annotation: ``Annotated[int, "K", "-k"]`` names the value and the flags.
+Other parameters get their values from here:
+
+- ``config: Annotated[RunConfig, Where, "seed"]``: a run, from options for the fields of these groups and names;
+- ``workspace``: the option ``--workspace``, else the default workspace;
+- ``form``: the options that say how rows are printed; a function that returns :class:`~capim.flows.terminal.Rows` has
+  these options in any case;
+- ``show``: prints a report's recommendation and its path;
+- ``quiet``: the option of the program;
+- ``given``: all options that were given, by name.
+
+Only the command that is called is imported: its libraries take longer than a page of help may.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from cyclopts import App, ArgumentCollection, Group, Parameter, Token
+from cyclopts.exceptions import CoercionError, CycloptsError, UnknownCommandError, UnknownOptionError
+from cyclopts.help.formatters import DefaultFormatter
+
+from capim.store.errors import RequestError, WorkError, did_you_mean
+
+if TYPE_CHECKING:
+    from cyclopts.completion._engine import CompletionContext
+    from cyclopts.help import HelpPanel, InlineText
+    from rich.console import Console, ConsoleOptions
+
+Function = Callable[..., object]
+COMMANDS: dict[str, dict[str, str]] = {
+    "Pipeline": {
+        "demo": "steps:demo", "run": "steps:run", "embed": "steps:embed", "evaluate": "steps:evaluate",
+        "compare": "steps:compare", "analyse": "steps:analyse", "report": "steps:report", "watch": "steps:watch",
+    },
+    "Explore": {
+        "results": "stored:results", "choose": "stored:choose", "serve": "stored:serve", "search": "stored:search",
+        "explain": "stored:explain", "query": "stored:query", "why": "stored:why",
+    },
+    "In and out": {"import": "steps:import_", "export": "stored:export"},
+    "Combine": {"rerank": "steps:rerank", "fuse": "steps:fuse"},
+    "Models and corpora": {
+        "list": "inspection:list_known", "check": "inspection:check", "duplicates": "stored:duplicates",
+    },
+    "Store and shell": {
+        "store info": "inspection:info", "store verify": "inspection:verify", "store upgrade": "inspection:upgrade",
+        "store prune": "inspection:prune", "store drop": "inspection:drop", "completion": "commands:completion",
+    },
+}  # fmt: skip
+"""Group -> its commands -> the function of each, ``module:name`` in this package."""
+GONE = {
+    "corpora": "`capim check ./photos`, or `capim list ids ./photos`",
+    "corpora check": "`capim check ./photos`",
+    "corpora ids": "`capim list ids ./photos`",
+    "certify": "docs/statistics.md has the table of what intervals and tests keep",
+    "certify-model": "`capim results --against published`",
+    "ann": "`capim analyse --analyses compression`",
+    "store repair": "`capim store verify --drop`, then the same run again",
+    "store compact": "`capim store prune --yes`",
+    "store diff": "`capim why RUN` says what a run changed; docs/recipes.md compares two embedding sets",
+    "--interval wilson": "--interval auto",
+    "--isolated": "run untrusted models and metrics in a container (docs/own_model.md)",
+    "--bootstrap-iterations": "--replicates N",
+    "--devices": "--device cuda:0,cuda:1",
+    "--metric": "--own-metric FILE.py:NAME",
+    "--plan": "--dry-run",
+    "check --suite": "the suite file after the name: `capim check NAME FILE.toml`",
+    "export --as": "--format FORMAT",
+    "export --projection": "`capim export embeddings`, and a projection of your own; the atlas has two main directions",
+    "import --manifest": "one `capim import` for each set; importing the same file again changes nothing",
+    "import --folder": "one `capim import` for each set; importing the same file again changes nothing",
+    "list --pin": "`capim list encoders --to FILE.toml`",
+    "query --seconds": "--timeout S",
+    "search --index": "`capim search`: it is exact",
+    "search --html": '`capim serve`, and there "Save as one HTML file"',
+}
+"""Commands and options of earlier releases -> what to type now; a command or an option that exists is not in here."""
+PLURALS = {"encoder": "encoders", "corpus": "corpora", "protocol": "protocols", "metric": "metrics"}
+_TWINS = {f"--{one}": f"--{two}" for pair in PLURALS.items() for one, two in (pair, pair[::-1])}
+_ABOUT = """Evaluate image-text embedding models: encode images and captions once, compute the rest from the stored
+embeddings.
+
+Start with `capim demo`: the whole pipeline on rendered scenes and tiny models, offline. --encoder and --encoders are
+one option, and so are --corpus and --corpora; names are separated by commas."""
+_STORE = """Inspect and maintain the store: info, verify, upgrade, prune, drop.
+
+Example: capim store info"""
+_WORKSPACE = (
+    "folder or URI that holds store/ and reports/ (default: the suite file's, else $CAPIM_WORKSPACE, else ./workspace)"
+)
+_PANELS = {
+    "Data": ("Suite", "Where", "Protocols"),
+    "Options": (),
+    "Encoding": ("Encoding",),
+    "Computing": ("Device", "Scoring"),
+    "Statistics": ("Seed", "Statistics", "Permutations", "Comparing", "Analysing"),
+    "Output": (),
+    "Every command": (),
+}
+"""Panel of a help page, in this order -> the classes of options that declare what is in it; others are "Options"."""
+_GROUPS = {title: Group.create_ordered(title) for title in _PANELS}
+_PROGRAM = {
+    "debug": "show a traceback on errors",
+    "verbose": "show log lines of the libraries",
+    "quiet": "show no progress",
+}
+_NOT_GIVEN: tuple[object, ...] = (None, False, ())
+
+
+def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
+    """Print a shell completion script.
+
+    It completes commands, options and their choices, and names of encoders, corpora, protocols and metrics. Write it
+    again after an upgrade.
+
+    Example: capim completion bash > ~/.local/share/bash-completion/completions/capim
+
+    Example: capim completion fish > ~/.config/fish/completions/capim.fish
+
+    Example: capim completion zsh > ~/.zfunc/_capim
+
+    Args:
+        shell: the shell that completes
+    """
+    sys.stdout.write(build_app().generate_completion(shell=shell))
+
+
+# --- The app, its groups and its commands.
+
+
+def build_app(words: Collection[str] | None = None) -> App:
+    """Return the app; if the words of a command line are given, only the commands among them have their options."""
+    app = App(
+        "capim",
+        help=_ABOUT,
+        help_format="plaintext",
+        help_formatter=_HelpPage(),
+        version=_version,
+        version_format="plaintext",
+        default_parameter=Parameter(allow_repeating=True, show_default=False),
+        suppress_keyboard_interrupt=False,
+    )
+    store = App("store", help=_STORE)
+    for title, commands in COMMANDS.items():
+        group = Group.create_ordered(title)
+        for place, (name, where) in enumerate(commands.items()):
+            module, _, attribute = where.partition(":")
+            command = App(name.rpartition(" ")[2], help=_first_lines(module)[attribute], sort_key=place)
+            if words is None or command.name[0] in words:
+                function = getattr(import_module(f"capim.flows.{module}"), attribute)
+                command.help = _without_sections(inspect.getdoc(function) or "")
+                command.default(_command(name, function))
+            if name.startswith("store "):
+                store.command(command)
+            else:
+                command.group = group
+                app.command(command)
+    for flag in ("--help", "--version"):
+        app[flag].group = _GROUPS["Every command"]
+    store.group, store.sort_key = group, -1
+    app.command(store)
+    return app
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"capim {version('capim')}"
+
+
+@cache
+def _first_lines(module: str) -> dict[str, str]:
+    """Function -> the first line of its docstring, read without importing the module."""
+    source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    return {each.name: (ast.get_docstring(each) or "").partition("\n")[0].rstrip(".") for each in functions}
+
+
+def _without_sections(docstring: str) -> str:
+    return re.split(r"\n\n(?:Args|Returns|Raises):", docstring)[0]
+
+
+# --- A command: the parameters that cyclopts reads, and the call of the function.
+
+
+class Option(NamedTuple):
+    """One option or argument: its parameter's name and type, its help, and the panel of the help page it is in."""
+
+    name: str
+    hint: Any
+    help: str
+    panel: str
+    default: Any = None
+    positional: bool = False
+    of_run: bool = False  # a field of a run, which is checked with the other fields
+
+
+def _command(name: str, function: Function) -> Callable[..., int]:
+    """Return the function that cyclopts calls: it has one plain parameter for each option."""
+    options = [*_options(function)]
+    from capim.flows.config import FIELDS, step_config
+    from capim.flows.terminal import Form, Rows, print_report
+
+    of_run = [each.name for each in options if each.of_run]
+    taken = inspect.signature(function).parameters
+
+    def call(*args: object, **kwargs: object) -> int:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = bound.arguments
+        form = Form(**{each.name: values[each.name] for each in fields(Form)}) if "wide" in values else Form()
+        if form.wide and not form.table:  # before the work is done
+            raise RequestError(f"--wide has no effect with --format {form.format}; leave it out")
+        given = {name: value for name, value in values.items() if value not in _NOT_GIVEN}
+        if "config" in taken:
+            fields_given = {name: values.get(name) for name in (*of_run, "workspace") if name in FIELDS}
+            values["config"] = step_config(name, of_run, fields_given, values.get("suite"))
+        values |= {"form": form, "given": given, "show": print_report}
+        done = function(**{name: values[name] for name in taken if name in values})
+        return done.print(form) if isinstance(done, Rows) else done if isinstance(done, int) else 0
+
+    parameters = [_parameter(each) for each in options]
+    signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    return call
+
+
+def _options(function: Function) -> Iterator[Option]:
+    """The options of a function."""
+    from capim.flows.config import described
+    from capim.flows.terminal import Form
+
+    declared = inspect.signature(function).parameters
+    used: dict[str, Option] = {}
+    if "config" in declared:
+        for source in _hints(function, ["config"])["config"].__metadata__:
+            used |= _fields(source)
+    yield from (option for name, option in used.items() if name != "workspace")
+    own = described(function)
+    for name, hint in _hints(function, own.keys() - used.keys()).items():
+        positional = declared[name].kind is not inspect.Parameter.KEYWORD_ONLY
+        yield Option(name, hint, own[name], "Options", declared[name].default, positional)
+    if "form" in declared or function.__annotations__["return"] == "Rows":
+        for name, hint in get_type_hints(Form, include_extras=True).items():
+            yield Option(name, hint, described(Form)[name], "Output", getattr(Form(), name))
+    if "workspace" in declared or {"workspace", "corpora"} & used.keys():
+        yield Option("workspace", Annotated[str | None, "DIR"], _WORKSPACE, "Every command")
+    for name, text in _PROGRAM.items():
+        yield Option(name, bool, text, "Every command", False)
+
+
+def _fields(source: type | str) -> dict[str, Option]:
+    """The options for one field of a run, or for the fields of a class of options."""
+    from capim.flows.config import FIELDS, RunConfig, described
+
+    group = RunConfig if isinstance(source, str) else source
+    hints, texts = get_type_hints(group, include_extras=True), described(group)
+    found = {}
+    for name in [source] if isinstance(source, str) else texts:
+        [declared, *_] = [each for each in group.__mro__ if name in inspect.get_annotations(each)]
+        default = FIELDS[name].default if name in FIELDS else None
+        text = texts[name] if default in _NOT_GIVEN else f"{texts[name]} (default: {default})"
+        panel = next((title for title, classes in _PANELS.items() if declared.__name__ in classes), "Options")
+        found[name] = Option(name, hints[name], text, panel, None, name == "suite", name in FIELDS)
+    return found
+
+
+def _hints(function: Function, parameters: Collection[str]) -> dict[str, Any]:
+    """The types of some parameters, in their order; those of others may be known to type checkers only."""
+    holder = type("", (), {"__annotations__": {n: h for n, h in function.__annotations__.items() if n in parameters}})
+    return get_type_hints(holder, globalns=vars(sys.modules[function.__module__]), include_extras=True)
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    """Return an option as cyclopts reads it."""
+    hint: Any = option.hint
+    metadata: tuple[object, ...] = ()
+    if get_origin(hint) is Annotated:
+        hint, metadata = hint.__origin__, hint.__metadata__
+    kind = _kind(hint, of_run=option.of_run)
+    words = [each for each in metadata if isinstance(each, str)]
+    flags = [each for each in words if each.startswith("-")] or [f"--{option.name.replace('_', '-')}"]
+    metavar = next((each for each in words if not each.startswith("-")), "N" if option.of_run else None)
+    settings: dict[str, Any] = {
+        "help": option.help,
+        "negative": (),
+        "group": _GROUPS[option.panel],
+        "metavar": None if get_origin(kind) is Literal else metavar,
+        "converter": _names if kind == tuple[str, ...] and not option.positional else None,
+    }
+    if twin := _TWINS.get(flags[0]):
+        settings |= {"alias": twin, "completer": _complete, "allow_repeating": None if kind is str else True}
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.POSITIONAL_ONLY if option.positional else inspect.Parameter.KEYWORD_ONLY,
+        default=option.default,
+        annotation=Annotated[
+            kind | None if option.default is None else kind,
+            Parameter(name=[] if option.positional else flags, **settings),
+        ],
+    )
+
+
+def _kind(hint: Any, *, of_run: bool) -> Any:
+    """Return the type that cyclopts converts to: a string for all that the command or :func:`step_config` checks."""
+    left = [each for each in get_args(hint) if each is not type(None)]
+    if get_origin(hint) in (Union, UnionType) and len(left) == 1:
+        hint = left[0]
+    if get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis:
+        return tuple[str, ...]
+    is_number = hint in (int, float) and not of_run
+    return hint if hint is bool or is_number or get_origin(hint) in (tuple, Literal) else str
+
+
+def _names(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
+    """The names of an option that may be repeated: ``--encoder a --encoder b`` is ``--encoders a,b``."""
+    from capim.flows.config import split
+
+    parts = [split(token.value) for token in tokens]
+    if not all(parts):
+        raise ValueError("expected names separated by commas; without the option all are taken")
+    return tuple(name for part in parts for name in part)
+
+
+def _complete(context: CompletionContext) -> list[str]:
+    """Complete a name, or the last of several (``a,b``), with those that are known or stored."""
+    from capim.flows.stored import open_store
+    from capim.tasks.corpora import CORPORA
+    from capim.tasks.encoders.catalog import catalog
+    from capim.tasks.metrics import METRICS
+    from capim.tasks.ranking.protocols import PROTOCOLS
+
+    known = {"encoders": catalog(), "corpora": CORPORA, "protocols": PROTOCOLS, "metrics": METRICS}
+    [kind] = {name.lstrip("-") for name in context.argument.names} & known.keys()
+    names = {*known[kind]}
+    with suppress(RequestError, WorkError):  # there may be no store
+        workspace = context.get("--workspace")
+        store = open_store(workspace.raw if workspace else None)
+        if kind in ("protocols", "metrics"):
+            names |= {*store.counts("results", kind[:-1])}
+        else:
+            names |= {row.name for row in getattr(store, kind)()}
+    done, comma, _ = context.incomplete.rpartition(",")
+    return sorted(done + comma + name for name in names if name not in done.split(","))
+
+
+# --- A page of help: cyclopts lays out the panels; the text keeps what is to be copied.
+
+
+class _HelpPage(DefaultFormatter):
+    """Prints panels as cyclopts does, with one spelling of each option, and fills the paragraphs of a docstring."""
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
+        """Print a panel."""
+        entries = [each.copy(positive_names=each.positive_names[:1]) for each in panel.entries]
+        super().__call__(console, options, panel.copy(entries=entries))
+
+    def render_description(self, console: Console, _: ConsoleOptions, description: InlineText) -> None:
+        """Print the docstring; examples, and lines that begin with four blanks, are not broken."""
+        for paragraph in str(description.primary_renderable).split("\n\n"):
+            console.print(_filled(paragraph, console.width), soft_wrap=True, markup=False, highlight=False, end="\n\n")
+
+
+def _filled(paragraph: str, width: int) -> str:
+    """A paragraph in lines of some width; the second column of a list is filled on its own."""
+    if paragraph.startswith(("    ", "Example: ")):
+        return paragraph
+    filled = []
+    for item in re.split(r"\n(?=  \S)", paragraph):
+        head = match.group() if (match := re.match(r"  \S.*?  +", item)) else ""
+        wrapped = textwrap.TextWrapper(width, head, " " * len(head), break_on_hyphens=False)
+        filled.append(wrapped.fill(" ".join(item[len(head) :].split())))
+    return "\n".join(filled)
+
+
+# --- The words of a command line.
+
+
+class Call(NamedTuple):
+    """What the words of a command line ask for."""
+
+    function: Callable[..., object]
+    arguments: inspect.BoundArguments
+    is_help: bool  # no command was named
+
+
+def parse(words: Sequence[str]) -> Call:
+    """Return what to call for the words of a command line.
+
+    Raises:
+        RequestError: They are wrong: names what, and how to see what is right.
+    """
+    app = build_app(words)
+    try:
+        function, arguments, unused, _ = app.parse_known_args([*words])
+    except CycloptsError as error:
+        raise _misused(error.command_chain or (), _faults(error, words)) from None
+    if unused:
+        chain, apps, _ = app.parse_commands([*words])
+        faults = _no_options(" ".join(chain), unused, apps[-1].assemble_argument_collection())
+        raise _misused(chain, faults or [f"unexpected argument {unused[0]!r}"])
+    return Call(function, arguments, function == app.help_print and not {"--help", "-h"} & {*words})
+
+
+def _misused(chain: Sequence[str], faults: list[str]) -> RequestError:
+    return RequestError(f"{RequestError(faults)}\n`{' '.join(('capim', *chain))} --help` shows what it takes")
+
+
+def _faults(error: CycloptsError, words: Sequence[str]) -> list[str]:
+    """What is wrong: all unknown options, or what cyclopts says of another fault."""
+    error.verbose = False
+    chain, word = " ".join(error.command_chain or ()), (error.unused_tokens or [""])[0].partition("=")[0]
+    if isinstance(error, UnknownOptionError):
+        return _no_options(chain, words, error.argument_collection)
+    if isinstance(error, CoercionError) and error.argument and error.token:
+        return [_now(chain, f"{error.argument.name} {error.token.value}") or str(error)]
+    if isinstance(error, UnknownCommandError) and word.startswith("-"):
+        return [_now(chain, word) or f"options come after the command: {f'capim {chain}'.strip()} COMMAND {word} …"]
+    return [_now("", " ".join(words[:2])) or _now(chain, word) or str(error)]
+
+
+def _no_options(chain: str, words: Sequence[str], arguments: ArgumentCollection) -> list[str]:
+    """The options among the words that a command does not have, each with the nearest one."""
+    known = [name for argument in arguments for name in argument.names if name.startswith("-")]
+    faults = []
+    for option in (word.partition("=")[0] for word in words if word.startswith("-")):
+        if option not in known:
+            hint = did_you_mean(option, [name for name in known if name.startswith("--")])
+            faults.append(_now(chain, option) or f"`capim {chain}` has no option {option}{hint and '; '}{hint.strip()}")
+    return faults
+
+
+def _now(chain: str, word: str) -> str | None:
+    """What to type instead of a command or an option of an earlier release; None: there was none."""
+    name = next((name for name in (f"{chain} {word}".strip(), word) if name in GONE), None)
+    return name and f"{name} is no longer there; instead: {GONE[name]}"
