@@ -324,7 +324,7 @@ class RunConfig(Comparing, Watching, Where):
 
     def trusts(self, encoder: str) -> bool:
         """Whether code of an encoder's repository may run: allowed for all, or ``remote_code = true`` in its table."""
-        tables = [entry for entry in self.encoders if not isinstance(entry, str) and entry.name == encoder]
+        tables = [entry for entry in self.encoders if not isinstance(entry, str) and entry.get("name") == encoder]
         return self.trust_remote_code or any(table.get("remote_code") is True for table in tables)
 
     @property

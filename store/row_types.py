@@ -6,10 +6,9 @@ A field of type ``str`` is a column of texts that are never null, ``float | None
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime
-from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -25,10 +24,10 @@ _KINDS: dict[Any, pa.DataType] = {
     bytes: pa.binary(),
     datetime: TIME,
 }
+_COLUMNS: dict[type[Any], pa.Schema] = {}  # that were asked for: type hints are slow to read
 
 
-@cache
-def columns_of(row_type: Hashable) -> pa.Schema:
+def columns_of(row_type: type[Any]) -> pa.Schema:
     """Return the columns of a row type, in the order of its fields.
 
     Examples:
@@ -40,14 +39,16 @@ def columns_of(row_type: Hashable) -> pa.Schema:
         >>> [str(column) for column in columns_of(Share)]
         ['pyarrow.Field<encoder: string not null>', 'pyarrow.Field<value: double>']
     """
-    hints = get_type_hints(cast("type", row_type), include_extras=True)
+    if row_type in _COLUMNS:
+        return _COLUMNS[row_type]
+    hints = get_type_hints(row_type, include_extras=True)
     columns = []
-    for field in fields(cast("Any", row_type)):
+    for field in fields(row_type):
         hint = hints[field.name]
         options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         [kind] = [each for each in options if each is not NoneType]
         columns.append(pa.field(field.name, _arrow_type(kind), nullable=len(options) > 1))
-    return pa.schema(columns)
+    return _COLUMNS.setdefault(row_type, pa.schema(columns))
 
 
 def _arrow_type(kind: Any) -> pa.DataType:
@@ -79,4 +80,4 @@ def rows_in(row_type: type[R], table: pa.Table) -> list[R]:
 
 def table_of(row_type: type[R], rows: Iterable[R]) -> pa.Table:
     """Return rows as a table with the columns of their type."""
-    return pa.Table.from_pylist([vars(row) for row in rows], schema=columns_of(cast("Hashable", row_type)))
+    return pa.Table.from_pylist([vars(row) for row in rows], schema=columns_of(row_type))

@@ -602,7 +602,7 @@ class StoredTable:
         small: Whether its rows are small enough to be kept in memory, all of them, during a run.
     """
 
-    row: type
+    row: type[Any]
     key: tuple[str, ...]
     shared: bool = True
     shown_for: tuple[str, ...] | None = None

@@ -146,13 +146,13 @@ def assert_figures(corpus: Corpus) -> None:
     compared += combined_figures({encoder_key(name, name): values for name, values in combined.items()})
     differences = figure_rows(compared, corpus="c", corpus_fingerprint="g", run="r", resampling=QUICK)
     with_value = {figure for figure, of in rows.items() if of["one"].value is not None and "eta2" not in figure[1]}
-    assert {(row.protocol, row.metric) for row in differences} >= with_value
-    for row in differences:
-        one, two = (rows[row.protocol, row.metric][name] for name in ENCODERS)
-        assert row.n_clusters == one.n_clusters, row
-        if row.difference is not None:
+    assert {(pair.protocol, pair.metric) for pair in differences} >= with_value
+    for pair in differences:
+        one, two = (rows[pair.protocol, pair.metric][name] for name in ENCODERS)
+        assert pair.n_clusters == one.n_clusters, pair
+        if pair.difference is not None:
             assert one.value is not None and two.value is not None
-            assert row.difference == pytest.approx(one.value - two.value, abs=1e-9), row
+            assert pair.difference == pytest.approx(one.value - two.value, abs=1e-9), pair
 
 
 def assert_mean(

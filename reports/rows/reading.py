@@ -238,7 +238,7 @@ def _incomplete(runs: Sequence[Run], encoders: Mapping[str, str]) -> list[str]:
     sentences = []
     for row in (row for row in runs if row.message and row.state == "incomplete"):
         entries = json.loads(row.config or "{}").get("encoders", [])
-        wanted = {entry if isinstance(entry, str) else entry.name for entry in entries}
+        wanted = {entry if isinstance(entry, str) else entry.get("name") for entry in entries}
         if row is runs[-1] or not wanted <= encoders.keys():
             sentences.append(f"{row.message} (run {row.run})")
     return sentences

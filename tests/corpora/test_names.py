@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from capim.store.errors import RequestError
+from capim.store.schema import StoredCorpus
 from capim.tasks.corpora import CORPORA, open_corpus
 from capim.tasks.corpora.naming import (
     CorpusToRead,
@@ -21,6 +22,7 @@ from capim.tasks.corpora.naming import (
     stored_corpus,
 )
 from tests.corpora.own_data import refusal
+from tests.random_store import row_of
 
 
 def test_a_toml_file_describes_a_corpus_with_paths_from_its_own_folder(coco_folder: Path) -> None:
@@ -111,11 +113,11 @@ def test_the_list_names_for_every_corpus_what_it_is_and_whether_it_is_available(
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def row(name: str, *locations: str, age: int = 0, sample: int | None = None, n: int = 3) -> dict[str, Any]:
+def row(name: str, *locations: str, age: int = 0, sample: int | None = None, n: int = 3, **others: Any) -> StoredCorpus:
     """A row of the register; a larger age was written later."""
     counts = {"sample": sample, "seed": None if sample is None else 0, "n_images": n, "n_captions": 2 * n}
     identity = {"name": name, "fingerprint": f"{age:016x}", "locations": list(locations)}
-    return {**identity, **counts, "written": START + timedelta(days=age)}
+    return row_of(StoredCorpus, **{**identity, **counts, "written": START + timedelta(days=age), **others})
 
 
 def test_a_path_means_what_was_last_read_from_it_however_it_is_written(
@@ -124,26 +126,26 @@ def test_a_path_means_what_was_last_read_from_it_however_it_is_written(
     register = [row("three", str(coco_folder), age=1), row("three-old", str(coco_folder), age=0), row("x", "/x", age=2)]
     monkeypatch.chdir(coco_folder.parent)
     for written in (str(coco_folder), "./three", "three", "three/", f"{coco_folder}/../three"):
-        assert stored_corpus(written, register)["name"] == "three"
+        assert stored_corpus(written, register).name == "three"
     described = {"reader": "coco-captions", "root": "three"}
-    assert stored_corpus(described, register)["name"] == "three"
+    assert stored_corpus(described, register).name == "three"
     assert location_of("three") == str(coco_folder)
     assert str(coco_folder) in location_of(described)
 
 
 def test_a_name_or_a_fingerprint_means_what_was_written_last_under_it() -> None:
     register = [row("ours", "/a", age=0), row("ours", "/b", age=1)]
-    assert stored_corpus("ours", register)["locations"] == ["/b"]
-    assert stored_corpus(f"{0:016x}", register)["locations"] == ["/a"]
-    assert stored_corpus("/a", register)["locations"] == ["/a"], "a location means its own contents"
+    assert stored_corpus("ours", register).locations == ["/b"]
+    assert stored_corpus(f"{0:016x}", register).locations == ["/a"]
+    assert stored_corpus("/a", register).locations == ["/a"], "a location means its own contents"
 
 
 def test_a_run_with_a_sample_means_the_sample() -> None:
     register = [row("shapes", "shapes", n=300), row("shapes-sample20", "shapes", sample=20, n=20, age=1)]
-    assert stored_corpus("shapes", register)["name"] == "shapes"
-    assert stored_corpus("shapes", register, sample=20)["name"] == "shapes-sample20"
-    assert stored_corpus("shapes-sample20", register, sample=20)["name"] == "shapes-sample20"
-    assert stored_corpus("shapes", register, sample=400)["name"] == "shapes", "no more images than that"
+    assert stored_corpus("shapes", register).name == "shapes"
+    assert stored_corpus("shapes", register, sample=20).name == "shapes-sample20"
+    assert stored_corpus("shapes-sample20", register, sample=20).name == "shapes-sample20"
+    assert stored_corpus("shapes", register, sample=400).name == "shapes", "no more images than that"
     with pytest.raises(RequestError, match="did you mean 'shapes-sample20'"):
         stored_corpus("shapes", register[1:])
 
@@ -198,6 +200,6 @@ def test_known_corpora_and_explicit_names_keep_their_names(coco_folder: Path) ->
 def test_equal_contents_in_another_place_are_the_same_corpus(coco_folder: Path) -> None:
     corpus = open_corpus(coco_folder)
     other = dataclasses.replace(corpus, name="a-three")
-    stored = row("a-three", "/moved/a/three") | {"fingerprint": other.fingerprint, "n_captions": 6}
+    stored = row("a-three", "/moved/a/three", fingerprint=other.fingerprint, n_captions=6)
     register = [row("three", "/b/three", age=1), stored]
     assert disambiguate(corpus, CorpusToRead(str(coco_folder)), register).name == "a-three"

@@ -191,7 +191,7 @@ def test_two_processes_with_different_weights_do_not_fill_one_set(family, tmp_pa
         next(iter(encoder.modules[0].parameters())).view(-1)[0] += 1e-3
     same = "with the same versions of all libraries"
     with pytest.raises(
-        WorkError, match=rf"not those that encoded .* was {row['checksum']} .*{same}.*--encoder clip --yes"
+        WorkError, match=rf"not those that encoded .* was {row.checksum} .*{same}.*--encoder clip --yes"
     ):
         check_weights(store, encoder, run="third")
     drop(store, encoder=encoder.spec.fingerprint, dry_run=False)

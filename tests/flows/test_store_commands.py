@@ -7,7 +7,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, EncoderSpec
@@ -75,7 +74,7 @@ def test_prune_leaves_the_outcomes_of_a_step_that_is_at_work(embedded: Path, mon
     """It removed what had no results yet, and the step ended with results without outcomes."""
     said = []
 
-    def after_a_prune(*args: Any) -> pa.Table:
+    def after_a_prune(*args: Any) -> list[Result]:
         said.append(command("store prune --keep 1 --yes", embedded).err)
         return result_rows(*args)
 

@@ -38,11 +38,11 @@ def test_the_figure_and_the_difference_are_of_photographs_where_images_repeat_or
             assert_mean(row, metric, sample, one, frame[images])
         values, of_other = metric.per_query(one), metric.per_query(other)
         figures = compared_figures({"one@1": one, "other@2": other}, [metric], frame)
-        for row in figure_rows(figures, corpus="c", corpus_fingerprint="g", run="r", resampling=QUICK):
+        for pair in figure_rows(figures, corpus="c", corpus_fingerprint="g", run="r", resampling=QUICK):
             known = ~np.isnan(values) & ~np.isnan(of_other)
-            assert row.n_clusters == len(np.unique(frame[images][known]))
+            assert pair.n_clusters == len(np.unique(frame[images][known]))
             if metric.reduce == "mean":
-                assert row.difference == pytest.approx((values - of_other)[known].mean(), abs=1e-12)
+                assert pair.difference == pytest.approx((values - of_other)[known].mean(), abs=1e-12)
 
 
 # --- what the contract says of a row that is wrong
@@ -58,8 +58,8 @@ def test_a_number_of_no_known_bounds_is_in_its_own_unit_and_has_students_interva
     assert (DEPTH.unit, DEPTH.bounds, DEPTH.place) == ("own", None, "table")
     for outcomes in examples(DEPTH):
         evaluated = Evaluated(outcomes=outcomes, metrics=[DEPTH], source=SOURCE, drawn=1000)
-        [row] = result_rows([evaluated], QUICK).to_pylist()
-        assert (row["interval_method"], row["reason"]) == ("t", None)
+        [row] = result_rows([evaluated], QUICK)
+        assert (row.interval_method, row.reason) == ("t", None)
 
 
 def test_an_aggregate_without_a_guess_has_no_chance_value() -> None:

@@ -16,7 +16,7 @@ import pytest
 import capim
 from capim.reports.rows.reading import facts_of_metrics
 from capim.store import EmbeddingStore
-from capim.store.schema import TABLES
+from capim.store.schema import TABLES, Result
 from capim.tasks import derive
 from capim.tasks.corpora import open_corpus
 from capim.tasks.metrics import METRICS
@@ -130,7 +130,7 @@ def test_what_readers_must_know_of_a_metric_is_in_the_ledger_where_its_package_i
     workspace: Path, install: Install
 ) -> None:
     install("", 1.0)
-    known = facts_of_metrics(EmbeddingStore.open(workspace / "store"), rows(workspace, "results"))
+    known = facts_of_metrics(store := EmbeddingStore.open(workspace / "store"), store.current(Result))
     assert (known["mean_rank"].unit, known["mean_rank"].heading) == ("rank", "mean rank")
     assert (known["depth"].title, known["depth"].unit, known["depth"].place) == ("items above", "percent", "table")
     assert not known["depth"].higher_is_better

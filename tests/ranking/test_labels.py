@@ -75,7 +75,7 @@ def targets(corpus: Corpus) -> NDArray[np.bool_]:
     found = np.zeros((len(corpus.images), N_CLASSES), dtype=bool)
     images = corpus.images["id"].to_pylist()
     for row in corpus.relevance.to_pylist():
-        found[images.index(row.query_id), int(row["item_id"].partition("#")[0][-1])] = True
+        found[images.index(row["query_id"]), int(row["item_id"].partition("#")[0][-1])] = True
     return found
 
 

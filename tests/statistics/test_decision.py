@@ -80,10 +80,11 @@ def test_no_two_statements_of_a_pair_contradict_each_other(
             continue
         assert turned.state == OPPOSITE[found.state]
         low, high, p, difference = row.simultaneous_low, row.simultaneous_high, row.p_adjusted, row.difference
+        assert difference is not None
         claimed = found.state in ("better", "worse")
         assert claimed == (p is not None and p < ALPHA)
         assert found.few_images == (found.state != "undecided" and clusters.n_effective <= 20)
-        if low is None:
+        if low is None or high is None:
             assert p is None and found.worse_by == (0.0 if difference == 0 and row.p_sign_flip is None else None)
             continue
         assert low <= difference <= high
@@ -99,7 +100,7 @@ def test_no_two_statements_of_a_pair_contradict_each_other(
         assert "up to 0.0" not in words.verdict(percent, row, rival="b")
     for figure in FIGURES[:n_figures]:
         of_figure = [row for row in rows if row.protocol == figure.protocol]
-        tests = [(r.encoder_a, r.encoder_b, r.difference, r.p_adjusted) for r in of_figure]
+        tests = [(r.encoder_a, r.encoder_b, r.difference or 0.0, r.p_adjusted) for r in of_figure]
         held = rank_encoders([f"e{i}" for i in range(n_encoders)], tests, lower_is_better=lower)
         for row in of_figure:
             if (found := decision_of(row)) is not None and found.state == "better":
@@ -140,7 +141,7 @@ def test_the_interval_of_a_planned_figure_grows_with_the_figures_that_share_its_
     values = [(rng.random((3, 200)) < 0.5).astype(float) for _ in range(3)]
     alone = rows_of(values[:1], clusters, Resampling(replicates=50, permutations=4000))
     together = with_one_budget(rows_of(values, clusters, Resampling(replicates=50, permutations=4000)))
-    widths = [[r.simultaneous_high - r.simultaneous_low for r in of[:3]] for of in (alone, together)]
+    widths = [[(r.simultaneous_high or 0.0) - (r.simultaneous_low or 0.0) for r in of[:3]] for of in (alone, together)]
     assert all(one < other for one, other in zip(*widths, strict=True))
     assert with_one_budget(alone) == alone
     assert len(alone[0].shared_low) == len(SHARERS)

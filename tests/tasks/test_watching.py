@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.store.schema import Watched
-from capim.tasks.watch import FigureId, Pinned, check_baseline, pinned_baselines
+from capim.store.schema import Watched, texts
+from capim.tasks.watch import HISTORY, FigureId, Pinned, check_baseline, pinned_baselines
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 ENGLISH, GERMAN = ("m", "c", "t2i/en/human"), ("m", "c", "t2i/de/human")
@@ -41,6 +41,13 @@ def test_the_first_watch_of_a_figure_stays_its_baseline(store: EmbeddingStore) -
     assert watch(store, 0, [ENGLISH]) == {ENGLISH: "week-0"}
     assert watch(store, 1, [ENGLISH, GERMAN]) == {ENGLISH: "week-0", GERMAN: "week-1"}
     assert watch(store, 2, [ENGLISH, GERMAN]) == {ENGLISH: "week-0", GERMAN: "week-1"}
+
+
+def test_the_command_that_a_watch_names_shows_every_watch(store: EmbeddingStore) -> None:
+    for week in range(3):
+        watch(store, week, [ENGLISH])
+    statement = HISTORY.split('"')[1]
+    assert sorted(texts(store.sql(statement)["run"])) == ["week-0", "week-1", "week-2"]
 
 
 def test_a_named_run_is_pinned_for_the_figures_that_it_has_and_for_later_watches(store: EmbeddingStore) -> None:
