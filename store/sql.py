@@ -278,7 +278,8 @@ def _apart(names: Sequence[str]) -> list[str]:
 
 def known_tables() -> list[str]:
     """Names that a statement may select from."""
-    return [*sorted([*TABLES, *CORPUS_PARTS, "embeddings", *VIEWS]), *ALL]
+    names = [*TABLES, *CORPUS_PARTS, "embeddings", *VIEWS, *ALL]
+    return sorted(names, key=lambda name: (name.startswith("all_"), name))
 
 
 def _explained(message: str, words: set[str]) -> str:
