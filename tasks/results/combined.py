@@ -210,11 +210,11 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
     must be of the same encoder and corpus, and the ``evaluation`` of ``source`` must identify the two together.
 
     Examples:
+        >>> from dataclasses import fields
         >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> t2i = outcomes_of([[1], [2], [3], [20]], protocol="t2i/all")
         >>> i2t = outcomes_of([[1], [1], [7], [1]])
-        >>> names = ("evaluation", "encoder", "encoder_fingerprint", "corpus", "corpus_fingerprint", "run")
-        >>> source = dict.fromkeys(names, "")
+        >>> source = Source(**{field.name: "" for field in fields(Source)})
         >>> row = rsum_row(t2i, i2t, source, drawn=4, resampling=Resampling(replicates=100))
         >>> row.protocol, row.value  # 25 + 75 + 75 and 75 + 75 + 100
         ('t2i/all+i2t/any', 425.0)
