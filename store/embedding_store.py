@@ -59,6 +59,7 @@ from capim.store.rows import (
 from capim.store.schema import (
     CORPUS_PARTS,
     FORMAT,
+    FORMAT_KEY,
     TABLE_OF,
     TABLES,
     Encoder,
@@ -718,7 +719,7 @@ def written_format(connection: Connection) -> int | None:
     Stores of earlier releases have it in a table of its own, ``formats``.
     """
     table = connection.find(MARKED)
-    found = None if table is None else (table.schema.metadata or {}).get(b"capim.format")
+    found = None if table is None else (table.schema.metadata or {}).get(FORMAT_KEY.encode())
     if found is not None:
         return int(found)
     earlier = connection.find("formats")

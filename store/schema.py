@@ -16,6 +16,7 @@ import pyarrow as pa
 from capim.store.row_types import columns_of
 
 FORMAT = 9
+FORMAT_KEY = "capim.format"  # of the metadata of a table
 TOP = 100  # the longest result list that is stored
 UNLISTED = 1 << 30  # the rank of the first relevant item that counts as not found: of a query without a list, say
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
@@ -617,7 +618,7 @@ class StoredTable:
     @property
     def keyed_columns(self) -> pa.Schema:
         """The columns with their key and the format of the store, as the table is made with them."""
-        return keyed(self.columns, self.key, seen=self.shared).with_metadata({"capim.format": str(FORMAT)})
+        return keyed(self.columns, self.key, seen=self.shared).with_metadata({FORMAT_KEY: str(FORMAT)})
 
 
 REGISTERS = {

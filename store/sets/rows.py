@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.schema import FORMAT, keyed, texts
+from capim.store.schema import FORMAT, FORMAT_KEY, keyed, texts
 from capim.store.types import EncoderSpec, Modality, SetKey, VectorKind, canonical_json
 from capim.store.vectors import Ragged
 
@@ -123,7 +123,7 @@ def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
         *required(pa.int64(), "write_number"),  # of rows with the same item, the one with the lowest number stays
         *(required(pa.string(), "language", "translator") if key.modality == "caption" else []),
     ]
-    metadata: dict[bytes | str, bytes | str] = {"capim.format": str(FORMAT), "capim.set": canonical_json(asdict(key))}
+    metadata: dict[bytes | str, bytes | str] = {FORMAT_KEY: str(FORMAT), "capim.set": canonical_json(asdict(key))}
     metadata["capim.encoder"] = spec.to_json()
     return keyed(pa.schema(fields, metadata=metadata), ["item_id"])
 

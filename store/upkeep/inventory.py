@@ -19,7 +19,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import KEYED_BY, REMOVED, Made, about_evaluation, entry_of, made_rows
 from capim.store.row_types import rows_in
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
-from capim.store.schema import FORMAT, TABLES, LedgerEntry, Run, Slice, StoredImage
+from capim.store.schema import FORMAT, FORMAT_KEY, TABLES, LedgerEntry, Run, Slice, StoredImage
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
@@ -196,21 +196,21 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
     if index is not None and "item" not in index.schema.names:
         index.add_columns({"item": "sha"})
     changes = {name: _differences(connection, name) for name in TABLES if name != "derived"}
-    for name, (lacking, others) in changes.items():
+    for name, (lacking, others, _) in changes.items():
         wrong = [each.name for each in lacking if not each.nullable]
         if wrong := [*wrong, *(each for each in others if each in TABLES[name].columns.names)]:
             problem = f"table {name!r} of store {connection.uri} differs in {', '.join(wrong)}, and is not upgraded"
             raise RequestError(f"{problem}; restore it from a backup")
-    for name, (lacking, others) in changes.items():
-        if lacking or others:
-            n_rows = _change(connection, name, lacking, others)
-            columns = (*(each.name for each in lacking), *others)
+    for name, (lacking, others, required) in changes.items():
+        if lacking or others or required:
+            n_rows = _change(connection, name, lacking, others, required)
+            columns = (*(each.name for each in lacking), *others, *required)
             yield Upgraded(table=name, done="columns changed", columns=columns, n_rows=n_rows)
     if written != FORMAT:
         yield from _take_up(connection)
         yield from _fill_ledger(connection)
         marked = connection.find(MARKED) or connection.create(MARKED, TABLES[MARKED].keyed_columns)
-        marked.update_schema_metadata(TABLES[MARKED].keyed_columns.metadata)
+        marked.update_schema_metadata({FORMAT_KEY: str(FORMAT)})
         connection.committed(MARKED, 0)
     connection.drop("formats")  # only now: a store without a format cannot be upgraded
 
@@ -265,18 +265,23 @@ def _rows(connection: Connection, name: str) -> list[dict[str, Any]]:
     return [] if table is None else [*table.to_table().to_pylist()]
 
 
-def _differences(connection: Connection, name: str) -> tuple[list[pa.Field], list[str]]:
-    """The fields that a table lacks, and the names of those that it has and should not have, or has of another type."""
+def _differences(connection: Connection, name: str) -> tuple[list[pa.Field], list[str], list[str]]:
+    """Return how a table differs: the fields that it lacks, and the names of two kinds of fields that it has.
+
+    The first should not be there, or have another type; the others have no nulls, and may have them in this format.
+    """
     wanted = TABLES[name].columns
     table = connection.find(name)
     stored = wanted if table is None else table.schema
     others = [each.name for each in stored if each.name not in wanted.names]
     others += [each.name for each in wanted if each.name in stored.names and stored.field(each.name).type != each.type]
-    return [each for each in wanted if each.name not in stored.names], others
+    both = [each for each in wanted if each.name in stored.names]
+    required = [each.name for each in both if each.nullable and not stored.field(each.name).nullable]
+    return [each for each in wanted if each.name not in stored.names], others, required
 
 
-def _change(connection: Connection, name: str, lacking: list[pa.Field], others: list[str]) -> int:
-    """Add columns to a table, and remove others; return its number of rows."""
+def _change(connection: Connection, name: str, lacking: list[pa.Field], others: list[str], required: list[str]) -> int:
+    """Add columns to a table, remove others, let the required ones be null; return its number of rows."""
 
     def commit() -> int:
         table = connection.find(name)
@@ -288,6 +293,8 @@ def _change(connection: Connection, name: str, lacking: list[pa.Field], others: 
             if "statistic" in surplus:  # of two rankings the other is left
                 table.delete("statistic = 'borda'")
             table.drop_columns(surplus)
+        for column in required:
+            table.alter_columns({"path": column, "nullable": True})
         return int(table.count_rows())
 
     n_rows = retrying(f"changing the columns of table {name!r}", commit)

@@ -50,7 +50,7 @@ def test_a_read_of_a_version_that_was_just_compacted_is_repeated(
     latest = store.connection.find
     handed_out: list[Any] = []
     monkeypatch.setattr(store.connection, "find", lambda name: handed_out.pop() if handed_out else latest(name))
-    for read in (lambda: store.rows("results"), lambda: store.sql("SELECT value FROM results")):
+    for read in (lambda: store.rows("results"), lambda: store.sql("SELECT value FROM all_results")):
         handed_out.append(old)
         assert read()["value"].to_pylist() == [0.7]
         assert not handed_out
