@@ -47,7 +47,10 @@ def test_a_caption_finds_its_own_image_first(workspace: Path, encoder: str) -> N
         ("import --published m.csv --encoder x", "--encoder has no effect on an import of published figures"),
         ("import --manifest m.toml", "one `capim import` for each set"),
         (f"import --corpus {CORPUS} --encoder tiny-clip --images x.npy", "tiny-clip-imported"),
-        ("results --encoder tiny-clip --against nothing", 'Invalid value "nothing" for --against. Choose from: "published"'),
+        (
+            "results --encoder tiny-clip --against nothing",
+            'Invalid value "nothing" for --against. Choose from: "published"',
+        ),
     ],
 )
 def test_a_wrong_request_is_explained(workspace: Path, words: str, said: str) -> None:

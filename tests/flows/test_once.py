@@ -29,7 +29,7 @@ QUICK = (
     "run --corpora shapes --encoders tiny-clip,tiny-colpali --analyses hubs --protocols t2i/all --device cpu --quiet"
 )
 OTHER_SAMPLE = f"{QUICK} --sample 9 --replicates 100"
-OTHER_SETTINGS = f"{QUICK} --sample 12 --replicates 120"
+OTHER_SETTINGS = f"{QUICK} --sample 12 --replicates 100 --level 0.9"
 
 
 def pages(workspace: Path) -> list[Path]:
@@ -99,10 +99,10 @@ def test_another_sample_and_other_settings_change_no_later_report(
     first, sample, settings, again = pages(own_demo)
     assert first == again
     assert len({first, sample, settings}) == 3
-    for page, n_images, replicates in ((sample, 9, 100), (settings, 12, 120)):
+    for page, n_images, level in ((sample, 9, 0.95), (settings, 12, 0.9)):
         found = json.loads((page / "results.json").read_text("utf-8"))
         assert [corpus["images"] for corpus in found["corpora"].values()] == [n_images]
-        assert {row["replicates"] for row in found["results"]} == {replicates}
+        assert {row["level"] for row in found["results"]} == {level}
     now = json_rows("results", own_demo)
     assert [row for row in now if row in shown] == shown
     assert {row["corpus"] for row in now if row not in shown} == {"shapes-sample9"}

@@ -507,7 +507,7 @@ def test_an_older_ledger_or_outcomes_without_their_entry_are_not_read_and_made_a
 def test_pruning_leaves_no_entry_without_its_rows_and_no_rows_without_their_entry(workspace, tmp_path):
     place = shutil.copytree(workspace, tmp_path / "pruned")
     before = golden.figures(place)
-    command("evaluate --replicates 110 --protocols t2i/all --quiet", place)
+    command("evaluate --level 0.9 --protocols t2i/all --quiet", place)
     command(golden.COMMANDS[0], place)
     assert "nothing to remove" not in command("store prune --keep 1 --yes", place).out
     store = fresh(place)
@@ -616,11 +616,11 @@ def test_after_tools_of_lancedb_a_store_is_usable_or_the_message_says_how(reques
     _session.cache_clear()
     drop_all(fresh(place))
     if "column" in request.node.callspec.id and "nullable" not in request.node.callspec.id:
-        told = command("evaluate --replicates 110 --protocols t2i/all --quiet", place, code=1).err
+        told = command("evaluate --level 0.9 --protocols t2i/all --quiet", place, code=1).err
         assert "capim store upgrade" in told
         command("store upgrade", place)
     made(place)
-    command("evaluate --replicates 110 --protocols t2i/all --quiet", place)
+    command("evaluate --level 0.9 --protocols t2i/all --quiet", place)
     command(golden.COMMANDS[0], place)
     assert golden.figures(place) == before
     assert states(fresh(place)) == {"sound"}
