@@ -71,7 +71,7 @@ def test_no_two_statements_of_a_pair_contradict_each_other(
     values[:, 0] = np.where(rng.random(clusters.n_queries) < better_by, 1.0, values[:, 0])
     values[:, -1] = np.where(rng.random(clusters.n_queries) < 0.5, values[:, 0], values[:, -1])
     resampling = Resampling(replicates=50, permutations=400, seed=seed, margin=margin)
-    percent = MetricFacts(name="R@1", title="")
+    percent = MetricFacts(name="R@1", title="", unit="percent")
     rows = with_one_budget(rows_of(list(values), clusters, resampling, span=1.0, lower_is_better=lower))
     for row in rows:
         found, turned = decision_of(row), decision_of(reversed_comparison(row))
