@@ -21,7 +21,6 @@ from tests.test_rooms import ROOT, product_files
 
 CIRCLES = (
     {"flows.searching", "flows.stored"},
-    {f"tasks.ranking.{name}" for name in ("layout", "protocols", "tasks")},
     {"tasks.corpora", "tasks.corpora.description", "tasks.corpora.layouts"}
     | {f"tasks.corpora.readers.{name}" for name in ("labels", "published", "webdataset")},
 )
