@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.flows.stored import corpus_in
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
@@ -61,6 +60,8 @@ def find(
     Raises:
         RequestError: The encoder or corpus is not in the store, the file cannot be read, or there is no query.
     """
+    from capim.tasks.corpora.naming import stored_corpus
+
     if vector is not None and (text or image):
         raise RequestError("a vector is a query on its own; leave out the text and the image")
     if vector is None and not (text or image):
@@ -68,7 +69,7 @@ def find(
     if text and any(0xD800 <= ord(character) < 0xE000 for character in text):
         raise RequestError(f"the text {text!r} is not UTF-8; give it in UTF-8")
     spec = store.encoder(encoder)
-    row = corpus_in(store, corpus)
+    row = stored_corpus(corpus, store.corpora(), uri=store.uri)
     corpus = str(row.fingerprint)
     stored = store.corpus(str(row.name), corpus)
     modality = modality or ("caption" if image and not text else "image")

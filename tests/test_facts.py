@@ -20,7 +20,6 @@ from capim.tasks.protocols import ALL_QUADRUPLES
 from tests.test_rooms import ROOT, product_files
 
 CIRCLES = (
-    {"flows.searching", "flows.stored"},
     {"tasks.corpora", "tasks.corpora.description", "tasks.corpora.layouts"}
     | {f"tasks.corpora.readers.{name}" for name in ("labels", "published", "webdataset")},
 )
