@@ -161,13 +161,13 @@ def is_outdated(results: Iterable[Result], uses: Uses = NO_USES) -> Callable[[Re
     Of a figure (corpus, protocol and metric) that has no result, every comparison is.
     """
     newest = sorted(results, key=lambda row: age(row, uses))
-    versions = {_figure(row): row.metric_version for row in newest}
+    versions = {figure_of(row): row.metric_version for row in newest}
 
     def outdated(row: Result | Comparison | Slice) -> bool:
         version = row.metric_version
         if isinstance(row, Slice):
-            return version is not None and versions.get(_figure(row), version) != version
-        return versions.get(_figure(row)) != version
+            return version is not None and versions.get(figure_of(row), version) != version
+        return versions.get(figure_of(row)) != version
 
     return outdated
 
@@ -216,8 +216,8 @@ def current_families(
     """
     outdated, shown = is_outdated(results, uses), defaultdict(set)
     for row in results:
-        shown[_figure(row)].add(row.encoder)
-    figures = _grouped((row for row in rows if not outdated(row)), _figure)
+        shown[figure_of(row)].add(row.encoder)
+    figures = _grouped((row for row in rows if not outdated(row)), figure_of)
     found = {}
     for figure in sorted(figures):
         families = _grouped(figures[figure], lambda row: row.derived or row.run)
@@ -267,7 +267,8 @@ def _grouped(rows: Iterable[R], key: Callable[[R], Any]) -> dict[Any, list[R]]:
     return groups
 
 
-def _figure(row: Result | Comparison | Slice) -> tuple[str, str, str]:
+def figure_of(row: Result | Comparison | Slice) -> tuple[str, str, str]:
+    """Return the figure that a row is of: its corpus, protocol and metric."""
     return row.corpus, row.protocol, row.metric
 
 

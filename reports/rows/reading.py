@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from capim.reports import format as show
 from capim.reports.rows.gallery import Explain, SelectedQuery, gallery_tasks, match_maps, select_queries
-from capim.reports.rows.report_data import Figure, ReportData, figure_of, redacted, without_paths
+from capim.reports.rows.report_data import Figure, ReportData, redacted, without_paths
 from capim.reports.rows.standing import with_chance, with_one_budget
 from capim.store import EmbeddingStore
 from capim.store.current import (
@@ -23,6 +23,7 @@ from capim.store.current import (
     current_ranking,
     current_results,
     current_rows,
+    figure_of,
     newest_rows,
 )
 from capim.store.errors import RequestError, did_you_mean

@@ -13,6 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from capim.store import SealedSet
+from capim.store.current import figure_of
 from capim.store.errors import without_credentials
 from capim.store.files import json_value
 from capim.store.schema import (
@@ -256,11 +257,6 @@ class ReportData:
         for query in self.queries:
             total.update(repr(query).encode())
         return total.hexdigest()
-
-
-def figure_of(row: Result | Comparison | Slice) -> Figure:
-    """Return the figure that a row is of."""
-    return row.corpus, row.protocol, row.metric
 
 
 def goodness(row: Result) -> float:

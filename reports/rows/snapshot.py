@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from capim.reports.rows.reading import facts_of_metrics
-from capim.reports.rows.report_data import figure_of, redact
+from capim.reports.rows.report_data import redact
 from capim.store import EmbeddingStore
-from capim.store.current import States, current_results
+from capim.store.current import States, current_results, figure_of
 from capim.store.errors import RequestError, unknown
 from capim.store.files import file_system
 from capim.store.schema import Batch, Comparison, LedgerEntry, Result, Run

@@ -15,11 +15,12 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Block, Board, Cell, Column, Evidence, Mark, Notice, Pair, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, numbers, pivot, result_cell, texts
 from capim.reports.rows import choice, standing
-from capim.reports.rows.report_data import ReportData, ends, figure_of
+from capim.reports.rows.report_data import ReportData, ends
 from capim.reports.rows.speed import image_rate, speed_ratio
 from capim.reports.rows.standing import Conclusion, Task
 from capim.reports.sections.leaderboard import MEAN, cost_columns
 from capim.reports.sections.slices import part_label, slice_cell
+from capim.store.current import figure_of
 from capim.store.schema import Slice
 from capim.store.schema import texts as texts_of
 from capim.tasks.analyses.table import headings, looks_of
