@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import groupby
 
 from capim.reports.rows.standing import chance_of, counted_once, not_counted, with_chance
@@ -169,23 +170,34 @@ def rank_suite(evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resamp
     ranking, the reference says why; but not for a single corpus, where nobody expects one.
     """
     store, n_corpora = EmbeddingStore.open(store_uri), len(by_corpus(evaluations))
-    ranked = derive(store, ranking(store, evaluations, resampling, run), run=run)
+    headlines = cache(lambda: named_once(_headlines(store, evaluations)))
+    ranked = derive(store, ranking(store, evaluations, resampling, run, headlines), run=run)
     if ranked.n_rows or n_corpora == 1:
         return ranked
     if n_corpora < LEAST_CORPORA:
         return replace(ranked, lines=(f"a ranking over corpora needs {LEAST_CORPORA} of them, got {n_corpora}",))
-    once = named_once(_headlines(store, evaluations))
+    once = headlines()
     copies = [counted_once([each.corpus, *each.copies]) for each in once if each.copies]
     copies += not_counted(counted_headlines(once)[1])
     why = "; ".join([f"no ranking: no two encoders have {LEAST_CORPORA} corpora in common", *copies])
     return replace(ranked, lines=(why,))
 
 
-def ranking(store: EmbeddingStore, evaluations: Sequence[EvaluationRef], resampling: Resampling, run: str = "") -> Work:
-    """Return the ranking of these encoders over their corpora; no derivation where these are too few."""
+def ranking(
+    store: EmbeddingStore,
+    evaluations: Sequence[EvaluationRef],
+    resampling: Resampling,
+    run: str = "",
+    headlines: Callable[[], Sequence[CorpusHeadline]] | None = None,
+) -> Work:
+    """Return the ranking of these encoders over their corpora; no derivation where these are too few.
+
+    ``headlines`` gives those of every corpus, each named once; None: they are read from the store.
+    """
 
     def rows_of(_: Derivation) -> list[Ranking]:
-        return ranking_rows(named_once(_headlines(store, evaluations)), run=run, resampling=resampling)
+        once = headlines() if headlines else named_once(_headlines(store, evaluations))
+        return ranking_rows(once, run=run, resampling=resampling)
 
     wanted = []
     if len(by_corpus(evaluations)) >= LEAST_CORPORA:
