@@ -119,6 +119,7 @@ _PROGRAM = {
     "verbose": "show log lines of the libraries",
     "quiet": "show no progress",
 }
+_HELP = {"--help", "-h"}
 _NOT_GIVEN: tuple[object, ...] = (None, False, ())
 
 
@@ -156,11 +157,14 @@ def build_app(words: Collection[str] | None = None) -> App:
         suppress_keyboard_interrupt=False,
     )
     store = App("store", help=_STORE)
+    names = {name.rpartition(" ")[2] for commands in COMMANDS.values() for name in commands}
+    lists_all = words is None or names.isdisjoint(words) or not _HELP.isdisjoint(words)  # else no page lists commands
     for title, commands in COMMANDS.items():
         group = Group.create_ordered(title)
         for place, (name, where) in enumerate(commands.items()):
             module, _, attribute = where.partition(":")
-            command = App(name.rpartition(" ")[2], help=_first_lines(module)[attribute], sort_key=place)
+            line = _first_lines(module)[attribute] if lists_all else ""  # reading them all takes 50 ms
+            command = App(name.rpartition(" ")[2], help=line, sort_key=place)
             if words is None or command.name[0] in words:
                 function = getattr(import_module(f"capim.flows.{module}"), attribute)
                 command.help = _without_sections(inspect.getdoc(function) or "")
@@ -415,7 +419,7 @@ def parse(words: Sequence[str]) -> Call:
         chain, apps, _ = app.parse_commands([*words])
         faults = _no_options(" ".join(chain), unused, apps[-1].assemble_argument_collection())
         raise _misused(chain, faults or [f"unexpected argument {unused[0]!r}"])
-    return Call(function, arguments, function == app.help_print and not {"--help", "-h"} & {*words})
+    return Call(function, arguments, function == app.help_print and _HELP.isdisjoint(words))
 
 
 def _misused(chain: Sequence[str], faults: list[str]) -> RequestError:
