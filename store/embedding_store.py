@@ -474,7 +474,7 @@ class EmbeddingStore:
         """Writes rows of an analysis in one commit.
 
         Args:
-            table: One of ``store.schema``: outcomes, results, comparisons, slices, batches, metrics, runs, watched …
+            table: One of ``store.schema``: outcomes, results, comparisons, slices, batches, runs, watched …
             rows: The columns of the table (``store.schema``) in any order; nullable ones may be left out.
             replace: A column: stored rows with a value of these rows in it are deleted in the same commit. Without it,
                 rows whose primary key is stored already are left as they are.
@@ -518,7 +518,7 @@ class EmbeddingStore:
 
     def _write_entries(self, table: str, made: Mapping[str, Made], entries: Iterable[LedgerEntry]) -> None:
         listed = [entry_of(table, entry, made.get(entry.key, Made(0, 0))) for entry in entries]
-        self.write_rows("derived", table_of(LedgerEntry, listed), replace="key")
+        self.write(listed, replace="key")
 
     def stored_outcomes(self, evaluations: Sequence[str]) -> dict[str, int]:
         """Evaluation -> number of its stored outcomes; -1 where it is not the number that was written."""

@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from capim.store.types import Corpus
+from capim.store.vectors import unit_vectors
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.table import Analysis
 from capim.tasks.corpora.images.decode import decode_image, image_sha
@@ -138,8 +139,7 @@ def _inputs(analysis: Analysis, corpus: Corpus, dim: int) -> Iterator[AnalysisIn
     from capim.tasks.ranking.protocols import build_tasks, protocols_of
 
     rng = np.random.default_rng(0)
-    sides = [rng.standard_normal((len(items), dim)).astype(np.float32) for items in (corpus.images, corpus.captions)]
-    images, captions = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
+    images, captions = (unit_vectors(rng.standard_normal((len(of), dim))) for of in (corpus.images, corpus.captions))
     chosen = [protocol for protocol in protocols_of(corpus) if analysis.applies(protocol)]
     for protocol, outcomes in score_dense(images, captions, build_tasks(corpus, chosen)).items() if chosen else ():
         [of] = [each for each in chosen if each.id == protocol]

@@ -334,6 +334,7 @@ def slice_rows(
     for each in slices:
         interval: Interval = each.interval
         detail: dict[str, Any] = dict(each.detail or {})
+        seconds = detail.pop("seconds_per_query", None)
         of_sets = fingerprints[each.encoder], corpus.fingerprint
         row = SliceRow(
             encoder=each.encoder,
@@ -355,7 +356,7 @@ def slice_rows(
             n_queries=each.n_queries,
             n_clusters=each.n_clusters,
             reason=interval.reason,
-            seconds_per_query=detail.pop("seconds_per_query", None),
+            seconds_per_query=seconds,
             detail=None if each.detail is None else canonical_json(detail),
             run=run,
             created=datetime.now(UTC),
