@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from capim.flows.config import RunConfig
-from capim.flows.embed import check_request, embed_step, evaluations_of, paired
+from capim.flows.embed import check_request, device_faults, embed_step, evaluations_of, paired, say_changes
 from capim.flows.execution import (
     IncompleteError,
     after,
@@ -29,10 +29,9 @@ from capim.flows.execution import (
     run_flow,
     task_settings,
 )
-from capim.flows.inspection import device_faults
 from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, WorkError, without_credentials
+from capim.store.errors import RequestError, WorkError, noted, without_credentials
 from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
@@ -62,12 +61,19 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    sets = call(scoring.find_sets, config.store_uri, **config.selection)
-    outcomes = call(scoring.find_outcomes, config.store_uri, **config.selection)
-    if faults := device_faults(config):
-        raise RequestError(faults)
+    faults = device_faults(config)
+    sets: tuple[SetsRef, ...] = ()
+    outcomes: tuple[EvaluationRef, ...] = ()
+    with noted(faults):
+        sets = call(scoring.find_sets, config.store_uri, **config.selection)
+    with noted(faults):
+        outcomes = call(scoring.find_outcomes, config.store_uri, **config.selection)
     if config.protocols or config.distractors:
-        _check_scoring(config, (*sets, *(each.sets for each in outcomes)))
+        with noted(faults):
+            _check_scoring(config, (*sets, *(each.sets for each in outcomes)))
+    if faults:
+        raise RequestError(list(dict.fromkeys(faults)))
+    say_changes(config)
     with recorded_run(config, "evaluate") as run:
         evaluated, missing = evaluate_step(config, run, sets)
         settings = _settings(config, run)
@@ -159,7 +165,6 @@ def compare(config: RunConfig) -> list[Derived]:
     Returns:
         Lines about results that were computed again; the comparisons, in several parts; and the ranking.
     """
-    check_analyses(config.analyses)
     evaluations = evaluations_of(config)
     with recorded_run(config, "compare") as run:
         outdated: tuple[EvaluationRef, ...] = call(scoring.find_outdated, config.store_uri, evaluations)
@@ -176,7 +181,6 @@ def compare(config: RunConfig) -> list[Derived]:
 @run_flow("analyse", hours=24)
 def analyse(config: RunConfig) -> dict[str, int]:
     """Analyse the outcomes of the run's encoders on its corpora; returns corpus -> number of slices stored."""
-    check_analyses(config.analyses)
     evaluations = evaluations_of(config)
     with recorded_run(config, "analyse") as run:
         done = analyse_step(config, run, evaluations)

@@ -15,21 +15,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from capim.flows import execution
 from capim.flows.config import RunConfig, located, missing_names
-from capim.flows.inspection import device_faults
+from capim.flows.execution import (
+    TAG,
+    IncompleteError,
+    announce,
+    call,
+    map_collecting_failures,
+    reason_of,
+    recorded_run,
+    refuse_all,
+    run_flow,
+)
 from capim.flows.terminal import say
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted
 from capim.store.sets.columns_read import told
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
+from capim.tasks.corpora.naming import CorpusToRead, stored_corpora
 from capim.tasks.encoders import entry_named, entry_of
 from capim.tasks.evaluate import find_evaluations
-from capim.tasks.hub.progress import track
 from capim.tasks.runtime.encoding import Encoded, EncodeSettings, EncodeWork
-from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.runtime.open_corpora import OpenCorpora, change_since
 from capim.tasks.runtime.prefects import PREFECT_API_URL, ObjectNotFound, run_deployment
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, encoder_name
 
@@ -64,7 +74,7 @@ def check_request(
     with noted(faults):
         check_analyses(config.analyses)
     with noted(faults), told() as columns:
-        unreadable: list[str] = execution.call(
+        unreadable: list[str] = call(
             encoding.check_corpora,
             config.corpora,
             opened,
@@ -85,16 +95,46 @@ def check_request(
 
 def missing_encoder(name: str, error: Exception) -> Missing:
     """An encoder that failed, with the reason without its name."""
-    return Missing(subject=name, reason=execution.reason_of(error).removeprefix(f"encoder {name!r}: "))
+    return Missing(subject=name, reason=reason_of(error).removeprefix(f"encoder {name!r}: "))
 
 
 def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
     """Return the stored evaluations of the run's corpora and protocols by its encoders; all where none is named.
 
     Raises:
-        RequestError: A name is unknown, or there are none.
+        RequestError: A name is unknown, a device does not exist, or there are no evaluations; all faults together.
     """
-    return execution.call(find_evaluations, config.store_uri, protocols=config.protocols, **config.selection)
+    faults = device_faults(config)
+    found: tuple[EvaluationRef, ...] = ()
+    with noted(faults):
+        check_analyses(config.analyses)
+    with noted(faults):
+        found = call(find_evaluations, config.store_uri, protocols=config.protocols, **config.selection)
+    if faults:
+        raise RequestError(faults)
+    say_changes(config)
+    return found
+
+
+def say_changes(config: RunConfig) -> None:
+    """Say which folders and files of the run's corpora are no longer what the store has."""
+    store = EmbeddingStore.open(config.store_uri)
+    stored = stored_corpora(config.corpora, store.corpora(), sample=config.sample, seed=config.seed, uri=store.uri)
+    given = [CorpusToRead(what, config.sample, config.seed) for what in config.corpora]
+    say(*filter(None, map(partial(change_since, store), given, stored)))
+
+
+def device_faults(config: RunConfig) -> list[str]:
+    """Return the devices of a run that this machine lacks; shards run on machines of their own and are not checked."""
+    wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
+    faults: list[str] = []
+    if wanted and config.shards == 1:
+        from capim.tasks.encoders.device import check_device  # with torch
+
+        for device in sorted(wanted):
+            with noted(faults):
+                check_device(device)
+    return faults
 
 
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, WorkError], list[str]]:
@@ -119,7 +159,7 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
     spec = entry_of(entry).spec
     spec = replace(spec, precision=config.precision or spec.precision, storage=config.storage or spec.storage)
-    return execution.call(encoding.resolve_encoder, spec)
+    return call(encoding.resolve_encoder, spec)
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
@@ -144,7 +184,7 @@ def _title(config: RunConfig, shard: int | None = None, **_: object) -> str:
     return config.title if shard is None else f"{config.title}, shard {shard} of {config.shards}"
 
 
-@execution.run_flow("embed", hours=72, title=_title)
+@run_flow("embed", hours=72, title=_title)
 def embed(
     config: RunConfig, shard: int | None = None, only: Literal["images", "captions"] | None = None
 ) -> tuple[EmbedRef, ...]:
@@ -169,14 +209,14 @@ def embed(
     request = check_request(config, opened, modalities)
     embedded: tuple[EmbedRef, ...] = ()
     try:
-        with execution.recorded_run(config, "embed") as run:
+        with recorded_run(config, "embed") as run:
             embedded, missing = embed_step(config, run, request, opened, shard, modalities)
             if missing:
-                raise execution.IncompleteError(embedded, missing)
+                raise IncompleteError(embedded, missing)
     finally:
         if embedded:
             n_encoded = sum(reference.n_encoded for reference in embedded)
-            execution.announce("capim.embedded", config.workspace, n_encoded=n_encoded)
+            announce("capim.embedded", config.workspace, n_encoded=n_encoded)
     return embedded
 
 
@@ -200,9 +240,7 @@ def submit_shards(config: RunConfig, only: Literal["images", "captions"] | None 
     try:
         for shard in range(1, config.shards + 1):
             parameters = {"config": fields, "shard": shard, "only": only}
-            run = run_deployment(
-                SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[execution.TAG, "encode"]
-            )
+            run = run_deployment(SHARDS, parameters=parameters, timeout=0, as_subflow=False, tags=[TAG, "encode"])
             started.append(f"{_title(config, shard)}: {cast('Any', run).id}")
     except ObjectNotFound as error:
         raise RequestError(f"the server has no deployment {SHARDS}; run `make deploy`") from error
@@ -227,9 +265,7 @@ def embed_step(
         WorkError: All encoders failed.
     """
     corpora = tuple(
-        execution.call(
-            encoding.register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed
-        )
+        call(encoding.register_corpus, what, opened, store_uri=config.store_uri, sample=config.sample, seed=config.seed)
         for what in config.corpora
     )
     works = [
@@ -246,21 +282,18 @@ def embed_step(
     ]
     encoded, failed = _encode_shards(config, works, shard)
     done: list[EmbedRef] = []
-    specs = tuple(work.spec for work in works if work.spec.name not in failed)
-    if shard is None or execution.call(encoding.is_complete, specs, corpora, modalities, store_uri=config.store_uri):
-        with track(encoding.embed_corpora.name, total=len(works), unit="tasks", step=True) as advance:
-            for work in works:
-                if work.spec.name not in failed:
-                    parts = encoded.get(work.spec.fingerprint, [])
-                    references = execution.attempt(partial(execution.call, encoding.embed_corpora, work, parts))
-                    if isinstance(references, Exception):
-                        failed[work.spec.name] = references
-                    else:
-                        done += references
-                if len(failed) < len(works):  # else nothing is said to be encoded
-                    advance(1)
+    left = [work for work in works if work.spec.name not in failed]
+    specs = tuple(work.spec for work in left)
+    if shard is None or call(encoding.is_complete, specs, corpora, modalities, store_uri=config.store_uri):
+        calls = [{"work": work, "shards": encoded.get(work.spec.fingerprint, [])} for work in left]
+        embedded = map_collecting_failures(encoding.embed_corpora, calls, in_turn=True)
+        for work, one in zip(left, embedded, strict=True):
+            if isinstance(one, Exception):
+                failed[work.spec.name] = one
+            else:
+                done += one
     if failed and len(failed) == len(works):
-        execution.refuse_all(list(failed.values()))
+        refuse_all(list(failed.values()))
     return tuple(done), (*request.missing, *(missing_encoder(name, error) for name, error in failed.items()))
 
 
@@ -299,20 +332,20 @@ def _encode_shards(
         for work in works
         for k in numbers
     ]
-    if config.shards > 1:
-        attempts = execution.map_collecting_failures(encoding.embed_shard, [{"work": part} for part in shards])
-        ended = [
-            (part, one if isinstance(one, Exception) else [one]) for part, one in zip(shards, attempts, strict=True)
-        ]
-    else:
-        of_works = [[part for part in shards if part.spec == work.spec] for work in works]
-        ended = [
-            (parts[0], execution.attempt(partial(execution.call, encoding.embed_on_devices, parts)))
-            for parts in of_works
-        ]
-    for work, done in ended:
+
+    def end(work: EncodeWork, done: list[Encoded] | Exception) -> None:
         if isinstance(done, Exception):
             failed[work.spec.name] = done
         else:
             encoded.setdefault(work.spec.fingerprint, []).extend(done)
+
+    if config.shards > 1:
+        of_shards = map_collecting_failures(encoding.embed_shard, [{"work": part} for part in shards])
+        for part, one in zip(shards, of_shards, strict=True):
+            end(part, one if isinstance(one, Exception) else [one])
+    else:
+        parts = [{"works": [part for part in shards if part.spec == work.spec]} for work in works]
+        of_works = map_collecting_failures(encoding.embed_on_devices, parts, in_turn=True)
+        for work, each in zip(works, of_works, strict=True):
+            end(work, each)
     return encoded, failed

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
@@ -32,6 +32,7 @@ import httpx
 
 from capim.flows import HEARTBEAT_SECONDS
 from capim.flows.config import RunConfig, run_config
+from capim.flows.terminal import bars
 from capim.reports.destination import folders_of, remove_folder, unused_pages
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
@@ -205,30 +206,34 @@ def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     """Run a task once per set of arguments: on the task runner inside a flow run, else one after the other."""
-    return _each(task, calls, lambda finish: finish())
+    return [finish() for finish in _begin_each(task, calls)]
 
 
-def map_collecting_failures(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R | Exception]:
-    """As :func:`call_each`, but a call that fails gives its error, and the others go on."""
-    return _each(task, calls, attempt)
+def map_collecting_failures(
+    task: Task[P, R], calls: Sequence[Mapping[str, Any]], *, in_turn: bool = False
+) -> list[R | Exception]:
+    """As :func:`call_each`, but a call that fails gives its error, and the others go on.
+
+    ``in_turn`` runs one after the other on every task runner.
+    """
+    return [attempt(finish) for finish in _begin_each(task, calls, in_turn=in_turn)]
 
 
-def _each(task: Task[P, R], calls: Sequence[Mapping[str, Any]], end: Callable[[Callable[[], R]], T]) -> list[T]:
-    """Begin all calls, then return what ``end`` makes of each; it takes the function that waits for the result."""
-    done = []
+def _begin_each(
+    task: Task[P, R], calls: Sequence[Mapping[str, Any]], *, in_turn: bool = False
+) -> Iterator[Callable[[], R]]:
+    """Begin all calls, then yield for each the function that waits for its result."""
     with track(task.name, total=len(calls), unit="tasks", step=True) as advance:
-        begun = [_begun(task, arguments) for arguments in calls]
-        for finish in begun:
-            done.append(end(finish))
+        for finish in [_begun(task, arguments, in_turn=in_turn) for arguments in calls]:
+            yield finish
             advance(1)
-    return done
 
 
-def _begun(task: Task[P, R], arguments: Mapping[str, Any]) -> Callable[[], R]:
+def _begun(task: Task[P, R], arguments: Mapping[str, Any], *, in_turn: bool) -> Callable[[], R]:
     """Hand a task to the task runner and return the function that waits for it; without a runner, one that runs it."""
     context = FlowRunContext.get()
     # the pool's only thread would hear of neither a cancel, nor the time limit, nor Ctrl-C
-    if context is None or context.task_runner == ThreadPoolTaskRunner(max_workers=1):
+    if context is None or in_turn or context.task_runner == ThreadPoolTaskRunner(max_workers=1):
         return lambda: call(cast("Task[..., R]", task), **arguments)
     begin, words = _task_run(cast("Task[..., R]", task), **arguments)
     future = begin.submit(**words)
@@ -384,24 +389,54 @@ def announce(event: str, workspace: str, **payload: str | int | float) -> None:
         emit_event(event, resource=resource, payload={"workspace": workspace, **payload})
 
 
-def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+def start(
+    flow: Flow[..., R],
+    config: RunConfig,
+    *args: object,
+    quiet: bool = True,
+    show: Callable[[R], None] | None = None,
+    **options: object,
+) -> R:
     """Run a flow from the command line: as a Prefect run where an API is configured, else as plain functions.
+
+    Args:
+        flow: The flow.
+        config: What to run.
+        args: Other parameters of the flow.
+        quiet: Show no progress.
+        show: Gets what the flow returns, also if some encoders failed, which the error then names.
+        options: Other parameters of the flow.
 
     Raises:
         Exception: The exception of the flow, as it was raised.
         WorkError: The time limit was reached, or the Prefect server does not answer.
     """
-    address = PREFECT_API_URL.value()
-    if address is None:
-        if runner := os.environ.get(RUNNER_VARIABLE):
-            log.warning("%s=%s has no effect without a Prefect server (PREFECT_API_URL)", RUNNER_VARIABLE, runner)
-        return flow.fn(*args, **kwargs)
+    plain = PREFECT_API_URL.value() is None
+    if plain and (runner := os.environ.get(RUNNER_VARIABLE)):
+        log.warning("%s=%s has no effect without a Prefect server (PREFECT_API_URL)", RUNNER_VARIABLE, runner)
+    run = flow.fn if plain else partial(_run_on_server, flow)
+    incomplete: IncompleteError | None = None
+    title = f"{flow.name} {config.title}"
+    with bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora), title=title):
+        try:
+            done = run(config, *args, **options)
+        except IncompleteError as error:
+            done, incomplete = cast("R", error.done), error
+    if show is not None:
+        show(done)
+    if incomplete is not None:
+        raise incomplete
+    return done
+
+
+def _run_on_server(flow: Flow[..., R], *args: object, **options: object) -> R:
+    """Run a flow as a Prefect run and return its result, or raise its exception as it was raised."""
     hide_prefects_lines()
     # a program that imported Prefect before capim has not read the variable that capim sets
     heartbeat = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: HEARTBEAT_SECONDS}
     try:
         with tags(TAG, "from-a-shell"), temporary_settings(set_defaults=heartbeat):
-            state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
+            state = cast("Callable[..., Any]", flow)(*args, **options, return_state=True)
         if state.name == "TimedOut":
             raise WorkError(LATE)  # Prefect may have kept no exception of it
         return cast("R", state.result(raise_on_failure=True))
@@ -409,7 +444,7 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if isinstance(error, WorkError) or not _is_lost(error):
             raise
         raise WorkError(
-            f"the Prefect server at {address} does not answer; what was stored is kept",
+            f"the Prefect server at {PREFECT_API_URL.value()} does not answer; what was stored is kept",
             remedy="Start the server and run the same command to continue, or run it without a server: "
             "unset PREFECT_API_URL",
         ) from error
