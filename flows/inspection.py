@@ -519,7 +519,7 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
 def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     """Encoders and corpora are in the store; of what is not evaluated now, encoders and protocols have results."""
     from capim.tasks.corpora.naming import CorpusToRead, stored_corpora
-    from capim.tasks.runtime.open_corpora import change_since
+    from capim.tasks.corpora.opened import change_since
 
     store = EmbeddingStore.open(config.store_uri)
     register = store.corpora()
