@@ -35,12 +35,12 @@ from capim.store.errors import RequestError, WorkError, noted, without_credentia
 from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
+from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.derive import Derived
 from capim.tasks.metrics import Metric
 from capim.tasks.metrics.custom import load_metric
 from capim.tasks.reference.changes import Verdict, WatchedFigures, WatchFinding, WatchRule
 from capim.tasks.report import diagnose_corpus, publish_report
-from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, SetsRef, by_corpus, encoder_name
 from capim.tasks.runtime.task import artifact_key, show_table
 

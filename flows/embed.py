@@ -36,10 +36,10 @@ from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
 from capim.tasks.corpora.naming import CorpusToRead, stored_corpora
+from capim.tasks.corpora.opened import OpenCorpora, change_since
 from capim.tasks.encoders import entry_named, entry_of
+from capim.tasks.encoding import Encoded, EncodeSettings, EncodeWork
 from capim.tasks.evaluate import find_evaluations
-from capim.tasks.runtime.encoding import Encoded, EncodeSettings, EncodeWork
-from capim.tasks.runtime.open_corpora import OpenCorpora, change_since
 from capim.tasks.runtime.prefects import PREFECT_API_URL, ObjectNotFound, run_deployment
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, encoder_name
 

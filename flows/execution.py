@@ -41,8 +41,8 @@ from capim.store.schema import Run
 from capim.store.upkeep.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.upkeep.removal import prune as remove
 from capim.tasks.derive import Derived
+from capim.tasks.encoding import EncodedSet
 from capim.tasks.hub.progress import Overall, track
-from capim.tasks.runtime.encoding import EncodedSet
 from capim.tasks.runtime.prefects import (
     PREFECT_API_URL,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,

@@ -29,13 +29,13 @@ from capim.store.upkeep.inventory import bytes_of_rows
 from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.corpora.naming import corpus_to_read
+from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.derive import Derivation, Work, stored_rows
 from capim.tasks.encoders.checkpoint import downloads_of
 from capim.tasks.evaluate import OfEvaluation, evaluated_rows, newest_evaluations
 from capim.tasks.hub import disk, size
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.report import analyses_of, devices_of, gate_of, page_of
-from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EvaluationRef, Missing, SetsRef, by_corpus, this_host
 from capim.tasks.runtime.results import figures_of
 from capim.tasks.runtime.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations

@@ -193,7 +193,7 @@ class StoreServices:
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """Of every pair (position of a caption and of an image), where they match."""
-        from capim.tasks.runtime.stored import explain_pairs
+        from capim.tasks.analyses.vectors import explain_pairs
 
         return explain_pairs(self.store, encoder=encoder, corpus=corpus, pairs=pairs)
 

@@ -239,7 +239,7 @@ def evaluate(
 def _of_judgements(config: RunConfig, file: str) -> tuple[RunConfig, Metric]:
     """The metric of a file of judgements; one of judged misses is of some encoders, one corpus and one protocol."""
     from capim.tasks.metrics.custom import with_judgements
-    from capim.tasks.runtime.judged_misses import corrected_metric, read_judged_misses
+    from capim.tasks.results.judged_misses import corrected_metric, read_judged_misses
 
     if (judged := read_judged_misses(file)) is None:
         return config, with_judgements(file)

@@ -353,7 +353,7 @@ def duplicates(
         bits: also compare perceptual hashes of the stored thumbnails, of which at most N of 64 bits differ (4 or fewer
             do in another size or compression of a picture)
     """
-    from capim.tasks.duplicates import duplicates
+    from capim.tasks.analyses.duplicates import duplicates
 
     store = open_store(workspace)
     rows = [corpus_in(store, each) for each in corpus]
@@ -392,7 +392,7 @@ def explain(
         to: write maps over the image: a picture (.png) or all values (.json)
     """
     from capim.reports.explanations import token_words, write_explanation
-    from capim.tasks.runtime.stored import explain_pair
+    from capim.tasks.analyses.vectors import explain_pair
 
     if to:
         form.refuse("with --to")
@@ -533,13 +533,13 @@ def export(
 
             count = export_embeddings(store, path, encoder=encoder[0], **of)
         else:
-            from capim.tasks.runtime.exports import export_atlas
+            from capim.tasks.results.exports import export_atlas
 
             of["protocols"] = wanted_rows(store, "outcomes", protocol=protocol).get("protocol", ())
             count = export_atlas(store, path, encoders=encoder, **of)
         say(f"{count:,} rows written to {to}")
     elif what == "misses":
-        from capim.tasks.runtime.judged_misses import export_misses
+        from capim.tasks.results.judged_misses import export_misses
 
         if not encoder or len(corpus) != 1 or len(protocol) > 1 or path.suffix != ".csv":
             raise RequestError("export misses needs --encoders, one --corpus and --to FILE.csv, at most one --protocol")
@@ -562,7 +562,7 @@ def _exported(
     """Export figures or lists; returns the files that were written, or what a tracker says."""
     wanted = wanted_rows(store, "outcomes" if what == "trec" else "results", **named)
     if what == "trec":
-        from capim.tasks.runtime.exports import export_trec
+        from capim.tasks.results.exports import export_trec
 
         return export_trec(store, Path(to), wanted, note=say)
     if by_fingerprint := [name for name in wanted if name.endswith("_fingerprint")]:
@@ -577,9 +577,9 @@ def _exported(
 
         more: Iterable[ShownResult] = ()
         if kind == "mteb":
-            from capim.tasks.runtime.exports import ndcg_rows
+            from capim.tasks.results.exports import ndcg_rows
 
-            more = ndcg_rows(store, data)
+            more = ndcg_rows(store, data.results)
         kind = "paper" if what == "paper" else kind
         return export_results(replace(data, results=(*data.results, *more)), to, kind=kind)
     from capim.reports.exports.tracking import TRACKERS

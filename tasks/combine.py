@@ -13,6 +13,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import in_order
 from capim.store.schema import Result
+from capim.store.sets.reading import vectors_of
 from capim.store.types import FUSION, MODALITIES, TWO_STAGE, Corpus, EncoderSpec, Modality, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.analysis import Slice, slice_rows
@@ -42,11 +43,11 @@ from capim.tasks.ranking.two_stage import (
     weighted_sum,
 )
 from capim.tasks.ranking.vectors import Blocks
+from capim.tasks.results.stored import read_outcomes
 from capim.tasks.results.summary import Evaluated, Source, result_rows
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import missing_sets, open_sets, stored_evaluations
-from capim.tasks.runtime.stored import read_outcomes, vectors_of
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval

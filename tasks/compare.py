@@ -23,6 +23,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import ComparedFigure, compared_figures, compared_metrics, encoder_key, figure_rows
+from capim.tasks.results.stored import read_all_outcomes, read_outcomes
 from capim.tasks.results.suite import (
     CorpusHeadline,
     EncoderId,
@@ -35,7 +36,6 @@ from capim.tasks.results.suite import (
     ranking_rows,
 )
 from capim.tasks.runtime.references import EvaluationRef, by_corpus, corpus_of, inputs_of
-from capim.tasks.runtime.stored import read_all_outcomes, read_outcomes
 from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues

@@ -19,6 +19,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import delete
 from capim.store.schema import TABLE_OF, TABLES, Comparison, Replicates, Result, Slice
+from capim.store.sets.reading import vectors_of
 from capim.store.types import MODALITIES, Corpus
 from capim.tasks.analyses.table import of_parts
 from capim.tasks.compare import comparisons
@@ -36,10 +37,10 @@ from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.report import analyses_of
 from capim.tasks.results.comparison import PAIR
+from capim.tasks.results.stored import has_vectors, read_outcomes
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import stored_evaluations
-from capim.tasks.runtime.stored import has_vectors, read_outcomes, vectors_of
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.clusters import known_queries
 from capim.tasks.statistics.draws import Resampling

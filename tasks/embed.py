@@ -13,12 +13,12 @@ from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.schema import StoredCorpus
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.vectors import Rounding
+from capim.tasks import encoding
 from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
 from capim.tasks.corpora.naming import corpus_to_read
+from capim.tasks.corpora.opened import OpenCorpora, store_at
 from capim.tasks.encoders import identity_gap, resolve
 from capim.tasks.ranking.protocols import select_protocols
-from capim.tasks.runtime import encoding
-from capim.tasks.runtime.open_corpora import OpenCorpora, store_at
 from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
 from capim.tasks.runtime.task import asset, may_pass, task
 

@@ -19,6 +19,7 @@ from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.ranking.resources import Resources
+from capim.tasks.results.stored import outcome_encoders
 from capim.tasks.runtime.references import EvaluationRef, SetsRef, encoder_name
 from capim.tasks.runtime.results import derive_figures, outdated_results
 from capim.tasks.runtime.scoring import (
@@ -29,7 +30,6 @@ from capim.tasks.runtime.scoring import (
     stored_evaluations,
     write_score_part,
 )
-from capim.tasks.runtime.stored import outcome_encoders
 from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 

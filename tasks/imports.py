@@ -17,6 +17,7 @@ from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, impo
 from capim.store.types import Corpus, EncoderSpec, Storage
 from capim.store.upkeep.removal import drop_evaluations
 from capim.tasks.corpora.files import corpus_name
+from capim.tasks.corpora.opened import corpus_for_import
 from capim.tasks.derive import Derived
 from capim.tasks.encoders import catalog
 from capim.tasks.metrics import metrics_of
@@ -31,7 +32,6 @@ from capim.tasks.results.imported.sources import (
     outcomes_of_source,
 )
 from capim.tasks.results.imported.tables import FoundRows
-from capim.tasks.runtime.open_corpora import corpus_for_import
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.runtime.results import derive_figures
 from capim.tasks.runtime.scoring import stored_evaluations

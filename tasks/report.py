@@ -22,6 +22,7 @@ from capim.store.schema import Batch, Result, Slice
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, HARDWARE, Analysis, applying, slices_of
+from capim.tasks.analyses.vectors import explain_pairs, item_reader, read_truncated, vector_reader
 from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one, page_key
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import Metric
@@ -29,9 +30,9 @@ from capim.tasks.metrics.table import RSUM, on_leaderboard, planned_figures, ver
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
+from capim.tasks.results.stored import read_all_outcomes
 from capim.tasks.runtime.prefects import create_markdown_artifact
 from capim.tasks.runtime.references import EvaluationRef, corpus_of, inputs_of
-from capim.tasks.runtime.stored import explain_pairs, item_reader, read_all_outcomes, read_truncated, vector_reader
 from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, task
 from capim.tasks.statistics.draws import Resampling
 

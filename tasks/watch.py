@@ -20,10 +20,14 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import Result, Run, Watched, texts
+from capim.store.sets.reading import vectors_of
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
+from capim.tasks.analyses.vectors import chosen
 from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.device import device_identity
+from capim.tasks.encoding import device_for, hardware_of, held, probe_cosines
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.protocols import Protocol
@@ -45,10 +49,8 @@ from capim.tasks.reference.changes import (
     tested_changes,
     units_needed,
 )
-from capim.tasks.runtime.encoding import device_for, hardware_of, held, probe_cosines
-from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.results.stored import read_outcomes
 from capim.tasks.runtime.references import EmbedRef, EvaluationRef, SetsRef, library_versions
-from capim.tasks.runtime.stored import chosen, read_outcomes, vectors_of
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
@@ -116,7 +118,7 @@ def watch_vectors(
         encoder = load_encoder(spec, device=device, trust_remote_code=trust_remote_code)
         findings += changed_probes(store, encoder, rule, run=run)
         for reference in stored:
-            corpus = opened.get(store, reference.corpus)
+            corpus = reference.corpus.read(opened, store)
             subject = f"{spec.name} on {corpus.name}"
             for modality, n_items in zip(MODALITIES, (len(corpus.images), len(corpus.captions)), strict=True):
                 ords = chosen(n_items, rule.sample, seed)

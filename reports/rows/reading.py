@@ -58,7 +58,7 @@ def read_report_data(
         protocols: Only the results under these protocols, ids or shell patterns; by default under all.
         describe: Gives the features of English captions (``tasks.analyses.content.caption_features``)
             for the filter of the gallery; reports import no analyses.
-        explain: Gives the maps of late-interaction encoders (``tasks.runtime.stored.explain_pairs``).
+        explain: Gives the maps of late-interaction encoders (``tasks.analyses.vectors.explain_pairs``).
         gallery: Whether to select queries for the gallery, which reads outcomes and thumbnails.
 
     Returns:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from capim.store.schema import OfStates
 from capim.store.types import Modality, SetKey, digest16
+from capim.tasks.corpora.naming import CorpusToRead
 
 if TYPE_CHECKING:
     from capim.store import EmbeddingStore
     from capim.store.types import Corpus
+    from capim.tasks.corpora.opened import OpenCorpora
     from capim.tasks.derive import Derived
 
 T = TypeVar("T")
@@ -49,6 +51,10 @@ class CorpusRef:
     encodable: tuple[Modality, ...]  # of which every item has a file or a text
     note: str = ""  # why it has another name than its folder or file
 
+    def read(self, opened: OpenCorpora, store: EmbeddingStore) -> Corpus:
+        """Return the corpus, with a source for its image bytes."""
+        return opened.get(store, CorpusToRead(self.what, self.sample, self.seed), self.name, self.fingerprint)
+
     @property
     def facts(self) -> dict[str, int | str]:
         """Numbers for the log of a run."""
@@ -56,13 +62,8 @@ class CorpusRef:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetsRef:
+class SetsRef(OfStates):
     """The two sealed embedding sets of one encoder on one corpus."""
-
-    encoder: str
-    encoder_fingerprint: str
-    corpus: str
-    corpus_fingerprint: str
 
     @classmethod
     def of(cls, row: OfStates | SetKey) -> SetsRef:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import RequestError
 from capim.store.rows import drop_parts, in_order, read_parts, stored_parts, write_part
+from capim.store.sets.reading import vectors_of
 from capim.store.types import MODALITIES, Corpus, Modality, SetKey, VectorKind, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
@@ -23,8 +24,8 @@ from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.outcomes import SCORER_VERSION, Outcomes
 from capim.tasks.ranking.protocols import query_counts, select_protocols
 from capim.tasks.ranking.resources import Advance, Resources, ignore
+from capim.tasks.results.stored import read_outcomes
 from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.stored import read_outcomes, vectors_of
 
 _ROWS_AT_ONCE = 50_000  # of outcomes that are written in one commit, about
 PARTS_VERSION = 2  # raised whenever what is stored of a part changes

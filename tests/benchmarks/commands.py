@@ -26,10 +26,10 @@ EVERY_SECONDS = 0.05
 
 # function -> step; the time of a step excludes the steps inside it
 STEPS = {
-    "capim.tasks.runtime.open_corpora:open_corpus": "reading the corpus",
-    "capim.tasks.runtime.open_corpora:index_images": "reading the corpus",
-    "capim.tasks.runtime.encoding:load_encoder": "loading the model",
-    "capim.tasks.runtime.encoding:SetEncoder.encode": "encoding",
+    "capim.tasks.corpora.opened:open_corpus": "reading the corpus",
+    "capim.tasks.corpora.opened:index_images": "reading the corpus",
+    "capim.tasks.encoding:load_encoder": "loading the model",
+    "capim.tasks.encoding:SetEncoder.encode": "encoding",
     "capim.tasks.ranking.evaluate:evaluate": "scoring",
     "capim.tasks.runtime.results:result_rows": "intervals",
     "capim.tasks.runtime.results:rsum_row": "intervals",

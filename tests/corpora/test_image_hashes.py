@@ -15,7 +15,7 @@ from capim.store import Corpus, EmbeddingStore
 from capim.tasks.corpora.images import source
 from capim.tasks.corpora.images.source import Folders, ImageHashes, RenderedImages
 from capim.tasks.corpora.naming import CorpusToRead
-from capim.tasks.runtime.open_corpora import OpenCorpora
+from capim.tasks.corpora.opened import OpenCorpora
 from tests.corpora.own_data import png, write
 
 PHOTOS = ("a.png", "b.png", "deep/c.png")

@@ -10,8 +10,8 @@ from capim.flows.config import RunConfig, read_suite, run_config
 from capim.flows.embed import check_request
 from capim.flows.workspace import Workspace
 from capim.store.errors import RequestError, WorkError
+from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.runtime.open_corpora import OpenCorpora
 from tests.command import command
 from tests.random_store import SPECS, random_store
 

@@ -17,8 +17,8 @@ from capim.reports.rows.gallery import map_key, match_maps
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.vectors import Ragged
+from capim.tasks.analyses.vectors import explain_pair, explain_pairs
 from capim.tasks.ranking.maxsim_products import pair_scores, token_similarities
-from capim.tasks.runtime.stored import explain_pair, explain_pairs
 from tests.benchmarks.pointing import pointing_game
 from tests.command import command
 from tests.reports.pages import blocks

@@ -15,7 +15,7 @@ from capim.store import EmbeddingStore
 from capim.store.schema import Result
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
-from capim.tasks.runtime.exports import task_of
+from capim.tasks.results.exports import task_of
 from tests.command import Printed, command
 from tests.results.thirty import thirty_images, tied_scores, unit_vectors
 

@@ -18,12 +18,12 @@ from capim.store.errors import RequestError
 from capim.store.rows import PARTS_PREFIX, delete
 from capim.store.schema import Result, Slice
 from capim.store.types import MODALITIES, digest16
+from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.embed import check_corpora
 from capim.tasks.evaluate import find_sets, score_part
 from capim.tasks.ranking.evaluate import evaluate_part
 from capim.tasks.ranking.outcomes import SCORER_VERSION
 from capim.tasks.ranking.ranker import PartOutcomes
-from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.scoring import open_sets
 
 pytestmark = pytest.mark.slow  # whole suites of commands

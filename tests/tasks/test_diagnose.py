@@ -16,10 +16,10 @@ from capim.store.schema import SHARE_OF_MISSES, LedgerEntry, Slice
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.table import ANALYSES
+from capim.tasks.analyses.vectors import chosen, read_truncated, vector_reader
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.report import diagnose_corpus
 from capim.tasks.runtime.references import EvaluationRef
-from capim.tasks.runtime.stored import chosen, read_truncated, vector_reader
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, embeddings, put_all, random_store
 from tests.tasks.conftest import N_SCENES, evaluated

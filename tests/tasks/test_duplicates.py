@@ -13,8 +13,8 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.schema import texts
 from capim.store.types import Corpus, IndexedImage
+from capim.tasks.analyses.duplicates import duplicates
 from capim.tasks.corpora.readers.labels import read_labels
-from capim.tasks.duplicates import duplicates
 from tests.command import command
 from tests.random_store import SPECS, random_store
 

@@ -17,7 +17,6 @@ from capim.tasks.corpora.images.source import ImageHashes, using
 from capim.tasks.corpora.naming import CorpusToRead, corpus_to_read, disambiguate
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.hub.progress import track
-from capim.tasks.runtime.references import CorpusRef
 
 
 class OpenCorpora:
@@ -60,20 +59,19 @@ class OpenCorpora:
         self._corpora[_key(request)] = corpus
         return corpus
 
-    def get(self, store: EmbeddingStore, reference: CorpusRef) -> Corpus:
-        """The registered corpus of a reference, with a source for its image bytes.
+    def get(self, store: EmbeddingStore, request: CorpusToRead, name: str, fingerprint: str) -> Corpus:
+        """The corpus that was registered under this name, with a source for its image bytes.
 
         Raises:
             WorkError: The files changed since the corpus was registered.
         """
-        request = CorpusToRead(reference.what, reference.sample, reference.seed)
         corpus = self._corpora.get(_key(request))
-        if corpus is None or corpus.fingerprint != reference.fingerprint:
-            corpus = replace(self._decoded(store, request), name=reference.name)
+        if corpus is None or corpus.fingerprint != fingerprint:
+            corpus = replace(self._decoded(store, request), name=name)
             self._corpora[_key(request)] = corpus
-        if corpus.fingerprint != reference.fingerprint:
+        if corpus.fingerprint != fingerprint:
             raise WorkError(
-                f"corpus {reference.name!r} changed during the run: expected fingerprint {reference.fingerprint}, got "
+                f"corpus {name!r} changed during the run: expected fingerprint {fingerprint}, got "
                 f"{corpus.fingerprint}; what was encoded is stored, run the same command again"
             )
         return corpus

@@ -25,7 +25,7 @@ from capim.tasks.metrics import Metric
 from capim.tasks.metrics.custom import QueryOutcomes, own_metric
 from capim.tasks.metrics.retrieval import RECALLS, expected_hit
 from capim.tasks.protocols import MAIN, Protocol
-from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
+from capim.tasks.results.stored import newest_evaluations, read_outcomes
 from capim.tasks.statistics.sampled import corrected_values
 
 COLUMNS = ("corpus", "protocol", "query_id", "query", "item_id", "item", "encoders", "right")

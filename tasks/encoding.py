@@ -34,12 +34,12 @@ from capim.store.upkeep.inventory import check_disk_space
 from capim.store.vectors import Rounding, rounding_of
 from capim.tasks.corpora.check import encoding_fault
 from capim.tasks.corpora.images.decode import decode_image
+from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.encoders import Encoder, adapter_named, load_encoder
 from capim.tasks.encoders.device import choose_device, device_identity, device_name
 from capim.tasks.encoders.encoder import service_of
 from capim.tasks.hub.progress import track
 from capim.tasks.reference.changes import cosines
-from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import CorpusRef, library_versions, this_host
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ def encode_work(work: EncodeWork) -> Encoded:
     with closing(SetEncoder(work.spec, store, work.settings, work.run)) as encoder:
         encoded: Encoded = [
             {
-                side: encoder.encode(work.opened.get(store, reference), side, shard=work.shard, n_shards=work.n_shards)
+                side: encoder.encode(reference.read(work.opened, store), side, shard=work.shard, n_shards=work.n_shards)
                 for side in modalities_of(reference, work.modalities)
             }
             for reference in work.corpora

@@ -1,84 +1,21 @@
-"""Stored outcomes and vectors in the form that scorers and analyses take; why a stored caption and image match."""
+"""Stored vectors, as analyses take them, and why a stored caption and image match."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.store.current import newest_rows
-from capim.store.errors import RequestError, WorkError, did_you_mean
-from capim.store.schema import Result, texts
-from capim.store.sets.reading import VectorWindows
-from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
+from capim.store.errors import RequestError, did_you_mean
+from capim.store.schema import texts
+from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.vectors import UNKNOWN, Explanation, Ragged, grids_of, tokens_of
 from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors, StoredVectors
-from capim.tasks.protocols import Protocol
-from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.runtime.references import SetsRef
-
-if TYPE_CHECKING:
-    from capim.tasks.ranking.vectors import Blocks, VectorRows
-
-
-K = TypeVar("K")
-
-
-def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) -> Outcomes:
-    """The outcomes of one evaluation.
-
-    Raises:
-        WorkError: They are not in the store, though results of them are.
-    """
-    return read_all_outcomes(store, {evaluation: evaluation}, protocol)[evaluation]
-
-
-def read_all_outcomes(store: EmbeddingStore, evaluations: Mapping[K, str], protocol: Protocol) -> dict[K, Outcomes]:
-    """The outcomes of several evaluations by the same protocol, in one pass over the table; see :func:`read_outcomes`.
-
-    ``evaluations`` are ids under any key.
-    """
-    rows = store.outcomes([*evaluations.values()])
-    for evaluation in evaluations.values():
-        if not rows[evaluation].num_rows:
-            raise WorkError(
-                f"no outcomes of evaluation {evaluation} ({protocol.id}) in {store.uri}; run `capim evaluate` again"
-            )
-    return {
-        key: replace(Outcomes.from_arrow(rows[evaluation], protocol), evaluation=evaluation)
-        for key, evaluation in evaluations.items()
-    }
-
-
-def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[Result]:
-    """A row of results for each encoder, corpus and protocol that has outcomes, of several evaluations the newest.
-
-    ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. A name means its current state, see
-    ``store.current``, unless these are fingerprints. Sorted by corpus and protocol.
-    """
-    rows = (row for row in store.evaluated(**wanted) if not Protocol.of(row.protocol).is_combined)
-    return newest_rows(rows, "results", by=("corpus", "protocol", "encoder"), uses=store.uses())
-
-
-def outcome_encoders(store: EmbeddingStore) -> set[str]:
-    """Names and fingerprints of the encoders that have outcomes only; of a name, what was last registered under it."""
-    rows = sorted(store.encoders(), key=lambda row: row.written)
-    specs: dict[str, EncoderSpec] = {}
-    for row in rows:
-        specs |= dict.fromkeys((row.fingerprint, row.name), EncoderSpec.from_json(row.spec))
-    return {encoder for encoder, spec in specs.items() if not spec.has_vectors}
-
-
-def has_vectors(store: EmbeddingStore, encoder: str, corpus: str) -> bool:
-    """Whether both sets of an encoder on a corpus are sealed: they may have been dropped, and their results kept."""
-    keys = [store.key(encoder=encoder, corpus=corpus, modality=modality) for modality in MODALITIES]
-    return all(store.sealed(key) is not None for key in keys)
-
+from capim.tasks.results.stored import has_vectors
 
 MOST_IMAGES = 1000  # of a late-interaction encoder: with a thousand vectors of 128 float32 each, half a GiB
 
@@ -160,15 +97,6 @@ def chosen(n: int, most: int | None, seed: int) -> NDArray[np.int32]:
     if most is None or n <= most:
         return np.arange(n, dtype=np.int32)
     return np.sort(np.random.default_rng(seed).choice(n, most, replace=False)).astype(np.int32)
-
-
-def vectors_of(store: EmbeddingStore, sets: SetsRef, modality: Modality) -> VectorRows | Blocks:
-    """The vectors of a sealed set, read from the store as far as they are asked for."""
-    encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
-    if store.encoder(encoder).vectors == "single":
-        return VectorWindows(store, encoder=encoder, corpus=corpus, modality=modality)
-    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-    return lambda ords=None: (rows.vectors for rows in store.stored_blocks(key, ords=ords))
 
 
 def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: str, image: str) -> Explanation:

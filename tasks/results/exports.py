@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from capim.reports.rows.report_data import ReportData, ShownResult
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.files import replacing
-from capim.store.schema import UNLISTED, texts
+from capim.store.schema import UNLISTED, Result, texts
 from capim.store.types import Corpus, Modality
 from capim.store.vectors import positions_within
 from capim.tasks.metrics import is_known
@@ -29,8 +28,9 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.runs import trec_id
-from capim.tasks.runtime.stored import newest_evaluations, read_outcomes
+from capim.tasks.results.stored import newest_evaluations, read_outcomes
 
+R = TypeVar("R", bound=Result)
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _PICTURES = 1000  # whose thumbnails are in memory at once
@@ -167,7 +167,7 @@ def _write(path: Path, table: pa.Table, shas: Sequence[str | None], store: Embed
             writer.write_table(part)
 
 
-def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[ShownResult]:
+def ndcg_rows(store: EmbeddingStore, results: Iterable[R]) -> Iterator[R]:
     """nDCG@10 where a query has one relevant item: MTEB's main score, which is not among stored results.
 
     Rows like those of R@1, without an interval, for all that have no row of nDCG@10.
@@ -175,11 +175,13 @@ def ndcg_rows(store: EmbeddingStore, data: ReportData) -> Iterator[ShownResult]:
     Raises:
         WorkError: Results have no outcomes.
     """
-    for row in data.results:
+    rows = list(results)
+    having = {(row.corpus, row.protocol, row.encoder) for row in rows if row.metric == NDCG_10.name}
+    for row in rows:
         protocol = Protocol.of(row.protocol)
         if row.metric != RECALLS[0].name or not protocol.is_retrieval:
             continue
-        if data.row(row.corpus, row.protocol, NDCG_10.name, row.encoder) is None:
+        if (row.corpus, row.protocol, row.encoder) not in having:
             outcomes = read_outcomes(store, row.evaluation, protocol)
             if is_known(NDCG_10, outcomes):
                 value = NDCG_10.value(outcomes)
