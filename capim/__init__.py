@@ -60,7 +60,7 @@ def main() -> int:
     import sys
 
     gc.set_threshold(100_000, 20, 50)  # imports make many objects and no garbage
-    from capim.tasks.runtime.without_prefect import leave_prefect_out
+    from capim.tasks.prefects import leave_prefect_out
 
     leave_prefect_out()
     from capim.flows.cli import escape_unencodable

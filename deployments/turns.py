@@ -20,7 +20,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 
 from capim.flows.config import run_config
-from capim.tasks.runtime.task import artifact_key
+from capim.tasks.prefects.task import artifact_key
 
 FILE = Path(__file__).with_name("prefect.yaml")
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from capim.flows.config import RunConfig
-from capim.flows.embed import check_request, device_faults, embed_step, evaluations_of, paired, say_changes
+from capim.flows.embed import check_request, embed_step, evaluations_of, paired
 from capim.flows.execution import (
     IncompleteError,
     after,
@@ -29,9 +29,10 @@ from capim.flows.execution import (
     run_flow,
     task_settings,
 )
+from capim.flows.inspection import device_faults
 from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, WorkError, noted, without_credentials
+from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.tasks import evaluate as scoring
 from capim.tasks.analyses.table import check_analyses, of_parts
 from capim.tasks.compare import compare_combined, compare_corpus, rank_suite
@@ -39,10 +40,10 @@ from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.derive import Derived
 from capim.tasks.metrics import Metric
 from capim.tasks.metrics.custom import load_metric
+from capim.tasks.prefects.task import artifact_key, show_table
 from capim.tasks.reference.changes import Verdict, WatchedFigures, WatchFinding, WatchRule
+from capim.tasks.references import EmbedRef, EvaluationRef, Missing, SetsRef, by_corpus, encoder_name
 from capim.tasks.report import diagnose_corpus, publish_report
-from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, SetsRef, by_corpus, encoder_name
-from capim.tasks.runtime.task import artifact_key, show_table
 
 log = logging.getLogger(__name__)
 
@@ -61,19 +62,12 @@ def evaluate(config: RunConfig) -> tuple[EvaluationRef, ...]:
     Raises:
         IncompleteError: Some encoders could not be scored; the others are.
     """
-    faults = device_faults(config)
-    sets: tuple[SetsRef, ...] = ()
-    outcomes: tuple[EvaluationRef, ...] = ()
-    with noted(faults):
-        sets = call(scoring.find_sets, config.store_uri, **config.selection)
-    with noted(faults):
-        outcomes = call(scoring.find_outcomes, config.store_uri, **config.selection)
+    sets = call(scoring.find_sets, config.store_uri, **config.selection)
+    outcomes = call(scoring.find_outcomes, config.store_uri, **config.selection)
+    if faults := device_faults(config):
+        raise RequestError(faults)
     if config.protocols or config.distractors:
-        with noted(faults):
-            _check_scoring(config, (*sets, *(each.sets for each in outcomes)))
-    if faults:
-        raise RequestError(list(dict.fromkeys(faults)))
-    say_changes(config)
+        _check_scoring(config, (*sets, *(each.sets for each in outcomes)))
     with recorded_run(config, "evaluate") as run:
         evaluated, missing = evaluate_step(config, run, sets)
         settings = _settings(config, run)
@@ -165,6 +159,7 @@ def compare(config: RunConfig) -> list[Derived]:
     Returns:
         Lines about results that were computed again; the comparisons, in several parts; and the ranking.
     """
+    check_analyses(config.analyses)
     evaluations = evaluations_of(config)
     with recorded_run(config, "compare") as run:
         outdated: tuple[EvaluationRef, ...] = call(scoring.find_outdated, config.store_uri, evaluations)
@@ -181,6 +176,7 @@ def compare(config: RunConfig) -> list[Derived]:
 @run_flow("analyse", hours=24)
 def analyse(config: RunConfig) -> dict[str, int]:
     """Analyse the outcomes of the run's encoders on its corpora; returns corpus -> number of slices stored."""
+    check_analyses(config.analyses)
     evaluations = evaluations_of(config)
     with recorded_run(config, "analyse") as run:
         done = analyse_step(config, run, evaluations)

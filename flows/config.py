@@ -35,7 +35,7 @@ from capim.store.files import resolved_address
 from capim.store.types import Precision, Storage
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
-from capim.tasks.runtime.references import encoder_name
+from capim.tasks.references import encoder_name
 from capim.tasks.statistics.draws import Resampling
 
 if TYPE_CHECKING:

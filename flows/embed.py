@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -27,21 +26,20 @@ from capim.flows.execution import (
     refuse_all,
     run_flow,
 )
+from capim.flows.inspection import device_faults
 from capim.flows.terminal import say
-from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted
 from capim.store.sets.columns_read import told
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
-from capim.tasks.corpora.naming import CorpusToRead, stored_corpora
-from capim.tasks.corpora.opened import OpenCorpora, change_since
+from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.encoders import entry_named, entry_of
 from capim.tasks.encoding import Encoded, EncodeSettings, EncodeWork
 from capim.tasks.evaluate import find_evaluations
-from capim.tasks.runtime.prefects import PREFECT_API_URL, ObjectNotFound, run_deployment
-from capim.tasks.runtime.references import EmbedRef, EvaluationRef, Missing, encoder_name
+from capim.tasks.prefects.names import PREFECT_API_URL, ObjectNotFound, run_deployment
+from capim.tasks.references import EmbedRef, EvaluationRef, Missing, encoder_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,39 +100,9 @@ def evaluations_of(config: RunConfig) -> tuple[EvaluationRef, ...]:
     """Return the stored evaluations of the run's corpora and protocols by its encoders; all where none is named.
 
     Raises:
-        RequestError: A name is unknown, a device does not exist, or there are no evaluations; all faults together.
+        RequestError: A name is unknown, or there are none.
     """
-    faults = device_faults(config)
-    found: tuple[EvaluationRef, ...] = ()
-    with noted(faults):
-        check_analyses(config.analyses)
-    with noted(faults):
-        found = call(find_evaluations, config.store_uri, protocols=config.protocols, **config.selection)
-    if faults:
-        raise RequestError(faults)
-    say_changes(config)
-    return found
-
-
-def say_changes(config: RunConfig) -> None:
-    """Say which folders and files of the run's corpora are no longer what the store has."""
-    store = EmbeddingStore.open(config.store_uri)
-    stored = stored_corpora(config.corpora, store.corpora(), sample=config.sample, seed=config.seed, uri=store.uri)
-    given = [CorpusToRead(what, config.sample, config.seed) for what in config.corpora]
-    say(*filter(None, map(partial(change_since, store), given, stored)))
-
-
-def device_faults(config: RunConfig) -> list[str]:
-    """Return the devices of a run that this machine lacks; shards run on machines of their own and are not checked."""
-    wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
-    faults: list[str] = []
-    if wanted and config.shards == 1:
-        from capim.tasks.encoders.device import check_device  # with torch
-
-        for device in sorted(wanted):
-            with noted(faults):
-                check_device(device)
-    return faults
+    return call(find_evaluations, config.store_uri, protocols=config.protocols, **config.selection)
 
 
 def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, WorkError], list[str]]:

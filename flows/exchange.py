@@ -15,8 +15,8 @@ from capim.tasks.combine import fuse, rerank
 from capim.tasks.imports import Identity, import_embedding_files, import_published
 from capim.tasks.imports import import_outcomes as import_source
 from capim.tasks.protocols import TEXT_TO_IMAGE
+from capim.tasks.references import EvaluationRef, by_corpus
 from capim.tasks.results.imported.sources import Source
-from capim.tasks.runtime.references import EvaluationRef, by_corpus
 
 
 def _title(config: RunConfig, rows: list[ImportRow], **_: object) -> str:

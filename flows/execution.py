@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial, wraps
+from functools import lru_cache, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast
@@ -32,7 +32,6 @@ import httpx
 
 from capim.flows import HEARTBEAT_SECONDS
 from capim.flows.config import RunConfig, run_config
-from capim.flows.terminal import bars
 from capim.reports.destination import folders_of, remove_folder, unused_pages
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
@@ -43,7 +42,7 @@ from capim.store.upkeep.removal import prune as remove
 from capim.tasks.derive import Derived
 from capim.tasks.encoding import EncodedSet
 from capim.tasks.hub.progress import Overall, track
-from capim.tasks.runtime.prefects import (
+from capim.tasks.prefects.names import (
     PREFECT_API_URL,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
     Flow,
@@ -63,16 +62,8 @@ from capim.tasks.runtime.prefects import (
     tags,
     temporary_settings,
 )
-from capim.tasks.runtime.references import (
-    CorpusRef,
-    EmbedRef,
-    EvaluationRef,
-    Missing,
-    SetsRef,
-    library_versions,
-    this_host,
-)
-from capim.tasks.runtime.task import hide_prefects_lines, send_logs, shown_progress, with_assets
+from capim.tasks.prefects.task import hide_prefects_lines, send_logs, shown_progress, with_assets
+from capim.tasks.references import CorpusRef, EmbedRef, EvaluationRef, Missing, SetsRef, library_versions, this_host
 
 RUNNER_VARIABLE = "CAPIM_TASK_RUNNER"
 TIMEOUT_VARIABLE = "CAPIM_TIMEOUT_HOURS"
@@ -206,7 +197,12 @@ def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     """Run a task once per set of arguments: on the task runner inside a flow run, else one after the other."""
-    return [finish() for finish in _begin_each(task, calls)]
+    done = []
+    with track(task.name, total=len(calls), unit="tasks", step=True) as advance:
+        for finish in [_begun(task, arguments) for arguments in calls]:
+            done.append(finish())
+            advance(1)
+    return done
 
 
 def map_collecting_failures(
@@ -216,20 +212,16 @@ def map_collecting_failures(
 
     ``in_turn`` runs one after the other on every task runner.
     """
-    return [attempt(finish) for finish in _begin_each(task, calls, in_turn=in_turn)]
-
-
-def _begin_each(
-    task: Task[P, R], calls: Sequence[Mapping[str, Any]], *, in_turn: bool = False
-) -> Iterator[Callable[[], R]]:
-    """Begin all calls, then yield for each the function that waits for its result."""
+    done: list[R | Exception] = []
     with track(task.name, total=len(calls), unit="tasks", step=True) as advance:
         for finish in [_begun(task, arguments, in_turn=in_turn) for arguments in calls]:
-            yield finish
-            advance(1)
+            done.append(attempt(finish))
+            if len(done) < len(calls) or not all(isinstance(one, Exception) for one in done):
+                advance(1)  # else nothing is said to be done
+    return done
 
 
-def _begun(task: Task[P, R], arguments: Mapping[str, Any], *, in_turn: bool) -> Callable[[], R]:
+def _begun(task: Task[P, R], arguments: Mapping[str, Any], *, in_turn: bool = False) -> Callable[[], R]:
     """Hand a task to the task runner and return the function that waits for it; without a runner, one that runs it."""
     context = FlowRunContext.get()
     # the pool's only thread would hear of neither a cancel, nor the time limit, nor Ctrl-C
@@ -389,54 +381,24 @@ def announce(event: str, workspace: str, **payload: str | int | float) -> None:
         emit_event(event, resource=resource, payload={"workspace": workspace, **payload})
 
 
-def start(
-    flow: Flow[..., R],
-    config: RunConfig,
-    *args: object,
-    quiet: bool = True,
-    show: Callable[[R], None] | None = None,
-    **options: object,
-) -> R:
+def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a flow from the command line: as a Prefect run where an API is configured, else as plain functions.
-
-    Args:
-        flow: The flow.
-        config: What to run.
-        args: Other parameters of the flow.
-        quiet: Show no progress.
-        show: Gets what the flow returns, also if some encoders failed, which the error then names.
-        options: Other parameters of the flow.
 
     Raises:
         Exception: The exception of the flow, as it was raised.
         WorkError: The time limit was reached, or the Prefect server does not answer.
     """
-    plain = PREFECT_API_URL.value() is None
-    if plain and (runner := os.environ.get(RUNNER_VARIABLE)):
-        log.warning("%s=%s has no effect without a Prefect server (PREFECT_API_URL)", RUNNER_VARIABLE, runner)
-    run = flow.fn if plain else partial(_run_on_server, flow)
-    incomplete: IncompleteError | None = None
-    title = f"{flow.name} {config.title}"
-    with bars(quiet=quiet, flow=flow.name, corpora=len(config.corpora), title=title):
-        try:
-            done = run(config, *args, **options)
-        except IncompleteError as error:
-            done, incomplete = cast("R", error.done), error
-    if show is not None:
-        show(done)
-    if incomplete is not None:
-        raise incomplete
-    return done
-
-
-def _run_on_server(flow: Flow[..., R], *args: object, **options: object) -> R:
-    """Run a flow as a Prefect run and return its result, or raise its exception as it was raised."""
+    address = PREFECT_API_URL.value()
+    if address is None:
+        if runner := os.environ.get(RUNNER_VARIABLE):
+            log.warning("%s=%s has no effect without a Prefect server (PREFECT_API_URL)", RUNNER_VARIABLE, runner)
+        return flow.fn(*args, **kwargs)
     hide_prefects_lines()
     # a program that imported Prefect before capim has not read the variable that capim sets
     heartbeat = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: HEARTBEAT_SECONDS}
     try:
         with tags(TAG, "from-a-shell"), temporary_settings(set_defaults=heartbeat):
-            state = cast("Callable[..., Any]", flow)(*args, **options, return_state=True)
+            state = cast("Callable[..., Any]", flow)(*args, **kwargs, return_state=True)
         if state.name == "TimedOut":
             raise WorkError(LATE)  # Prefect may have kept no exception of it
         return cast("R", state.result(raise_on_failure=True))
@@ -444,7 +406,7 @@ def _run_on_server(flow: Flow[..., R], *args: object, **options: object) -> R:
         if isinstance(error, WorkError) or not _is_lost(error):
             raise
         raise WorkError(
-            f"the Prefect server at {PREFECT_API_URL.value()} does not answer; what was stored is kept",
+            f"the Prefect server at {address} does not answer; what was stored is kept",
             remedy="Start the server and run the same command to continue, or run it without a server: "
             "unset PREFECT_API_URL",
         ) from error

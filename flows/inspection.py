@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store
 from capim.flows.terminal import Form, Rows, refuse_unused, say
-from capim.store.errors import RequestError, did_you_mean, plain, without_credentials
-from capim.store.types import Modality
-from capim.tasks.runtime.references import encoder_name
+from capim.store import EmbeddingStore
+from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
+from capim.store.rows import matching, names_with_rows
+from capim.store.schema import StoredCorpus
+from capim.store.types import Modality, is_fingerprint
+from capim.tasks.references import encoder_name
 
 SHOWN_FIRST = {
     "encoders": ("name", "licence", "millions", "published", "needs"),
@@ -407,9 +411,10 @@ def prune(*, workspace: str | None, form: Form, keep: Annotated[int, "N"] = 30, 
         yes: remove it; without it, only list what would be removed
     """
     from capim.flows.execution import prune as flow
+    from capim.flows.execution import start
 
     open_store(workspace)
-    done = flow.fn(workspace, keep=keep, done=yes)
+    done = start(flow, workspace, keep=keep, done=yes)
     rows: list[dict[str, object]] = [{"what": table, "rows": n} for table, n in done.rows.items()]
     rows += [{"what": name, "rows": None} for name in (*done.tables, *done.reports)]
     Rows(rows=rows, none=lambda: "nothing to remove").print(form)
@@ -452,3 +457,92 @@ def drop(
     verb = "dropped" if yes else "would drop"
     hint = "" if yes else "; nothing was changed: add --yes to drop them"
     sys.stderr.write(f"{verb} {len(plan.tables)} tables, {plan.n_rows:,} rows, {plan.n_bytes / 1e6:,.1f} MB{hint}\n")
+
+
+# --- The names of a run, checked before what runs it is imported: Prefect alone takes a second or more. The flows check
+# the same again, and more: what stands in the data, and what a hub answers.
+
+ENCODING = ("benchmark", "embed", "watch")  # flows that read corpora and load models; others use what is stored
+
+
+def check_names(config: RunConfig, flow: str) -> None:
+    """Check the encoders, corpora, analyses and devices that a run of this flow names, and protocols with results.
+
+    Raises:
+        RequestError: Nobody has one of these names, or there is no store to read; all such faults together.
+    """
+    faults: list[str] = []
+    if config.analyses:
+        from capim.tasks.analyses.table import check_analyses
+
+        with noted(faults):
+            check_analyses(config.analyses)
+    if flow in ENCODING:
+        _check_new(config, faults)
+    else:
+        _check_stored(config, flow, faults)
+    if faults := [*dict.fromkeys(faults), *device_faults(config)]:
+        raise RequestError(faults)
+
+
+def device_faults(config: RunConfig) -> list[str]:
+    """Devices of a run that do not exist on this machine; shards run on machines of their own and are not checked."""
+    wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
+    faults: list[str] = []
+    if wanted and config.shards == 1:
+        from capim.tasks.encoders.device import check_device
+
+        for device in sorted(wanted):
+            with noted(faults):
+                check_device(device)
+    return faults
+
+
+def _check_new(config: RunConfig, faults: list[str]) -> None:
+    """Encoders are in the catalog or described by a table; corpora are known, stored, or a folder or file."""
+    from capim.tasks.corpora.description import reader_call
+    from capim.tasks.corpora.naming import corpus_to_read
+    from capim.tasks.encoders.catalog import entry_of
+
+    try:
+        register = EmbeddingStore.open(config.store_uri).corpora()
+    except MissingStoreError:
+        register = []
+    for entry in config.encoders:
+        with noted(faults):
+            entry_of(entry)
+    for what in config.corpora:
+        with noted(faults):
+            reader_call(corpus_to_read(what, register, sample=config.sample, seed=config.seed).what)
+
+
+def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
+    """Encoders and corpora are in the store; of what is not evaluated now, encoders and protocols have results."""
+    from capim.tasks.corpora.naming import CorpusToRead, stored_corpora
+    from capim.tasks.corpora.opened import change_since
+
+    store = EmbeddingStore.open(config.store_uri)
+    register = store.corpora()
+    corpora: Sequence[StoredCorpus] = ()
+    with noted(faults):
+        found = stored_corpora(config.corpora, register, sample=config.sample, seed=config.seed, uri=store.uri)
+        corpora = found or register
+        given = [CorpusToRead(what, config.sample, config.seed) for what in config.corpora]
+        say(*filter(None, map(partial(change_since, store), given, found)))
+    names = [encoder_name(each) for each in config.encoders]
+    if flow != "evaluate":
+        with noted(faults):
+            by_name = [name for name in names if not is_fingerprint(name)]
+            names_with_rows(store, "results", {"encoder": by_name, "protocol": config.protocols})
+        return
+    for name in names:
+        with noted(faults):
+            store.encoder(name)
+    known = [*store.counts("results", "protocol")]
+    if all(matching(name, known) for name in config.protocols):
+        return  # without a look at the corpora
+    from capim.tasks.ranking.protocols import select_protocols
+
+    with noted(faults):
+        for row in corpora:
+            select_protocols(store.corpus(row.name, row.fingerprint), config.protocols)

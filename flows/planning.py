@@ -35,10 +35,10 @@ from capim.tasks.encoders.checkpoint import downloads_of
 from capim.tasks.evaluate import OfEvaluation, evaluated_rows, newest_evaluations
 from capim.tasks.hub import disk, size
 from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.references import EvaluationRef, Missing, SetsRef, by_corpus, this_host
 from capim.tasks.report import analyses_of, devices_of, gate_of, page_of
-from capim.tasks.runtime.references import EvaluationRef, Missing, SetsRef, by_corpus, this_host
-from capim.tasks.runtime.results import figures_of
-from capim.tasks.runtime.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
+from capim.tasks.results.figures import figures_of
+from capim.tasks.results.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
 from capim.tasks.why import NEW_INPUT, Earlier
 
 DOWNLOADS = "files to download"

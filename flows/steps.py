@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
@@ -29,13 +30,14 @@ from capim.flows.config import (
     missing_names,
     run_config,
 )
+from capim.flows.inspection import check_names
 from capim.flows.stored import in_order
 from capim.flows.terminal import TABLE, Form, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, plain
 from capim.store.schema import Comparison, Ranking, Result
-from capim.tasks.runtime.references import encoder_name, rows_of
+from capim.tasks.references import encoder_name, rows_of
 
 if TYPE_CHECKING:
     from capim.flows.benchmark import Benchmarked
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from capim.reports.rows.standing import AgainstBest
     from capim.tasks.derive import Derived
     from capim.tasks.metrics import Metric
-    from capim.tasks.runtime.references import EmbedRef, EvaluationRef
+    from capim.tasks.references import EmbedRef, EvaluationRef
 
 T = TypeVar("T")
 
@@ -121,13 +123,13 @@ def run(
         if done.report:
             show(done.report)
 
-    from capim.flows import benchmark, execution
-
-    return execution.start(benchmark.benchmark, config, quiet=quiet, show=finish, report=report)
+    done: Benchmarked = _run("benchmark:benchmark", config, quiet=quiet, show=finish, report=report)
+    return done
 
 
 def _planned(config: RunConfig, *, quiet: bool) -> Rows:
     """What a run would do, as rows; its sum on standard error."""
+    check_names(config, "benchmark")
     from capim.flows.planning import plan_run
 
     with terminal.bars(quiet=quiet):
@@ -174,10 +176,8 @@ def embed(
             say(f"shard {shard} of {config.shards} is encoded; the sets are sealed when all shards are stored")
         terminal.print_embedded(done)
 
-    from capim.flows import execution
-    from capim.flows.embed import embed as flow
-
-    return execution.start(flow, config, quiet=quiet, show=show, shard=shard, only=only)
+    done: tuple[EmbedRef, ...] = _run("embed:embed", config, quiet=quiet, show=show, shard=shard, only=only)
+    return done
 
 
 def evaluate(
@@ -226,9 +226,7 @@ def evaluate(
         added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
         say(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}")
 
-    from capim.flows import benchmark, execution
-
-    done = execution.start(benchmark.evaluate, config, quiet=quiet, show=show)
+    done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
 
     def figures() -> list[ShownResult]:
         return in_order(rows_of(EmbeddingStore.open(config.store_uri), Result, done))
@@ -264,12 +262,11 @@ def _evaluate_metric(
     Raises:
         RequestError: There is no figure because every encoder was left out, or the metric fails.
     """
-    from capim.flows import benchmark, execution
     from capim.tasks.metrics.custom import load_metric
 
     loaded = load_metric(metric)
     given = metric if isinstance(metric, str) else loaded  # a text can be a parameter of a Prefect run
-    done = execution.start(benchmark.evaluate_custom, config, given, quiet=quiet, results=results)
+    done: list[Derived] = _run("benchmark:evaluate_custom", config, given, quiet=quiet, results=results)
     from capim.reports.rows.standing import against_best, pair_columns, pair_rows
 
     left_out = [line for reference in done for line in reference.lines]
@@ -322,9 +319,7 @@ def compare(
         from capim.reports.rows.standing import PAIR_COLUMNS
 
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
-    from capim.flows import benchmark, execution
-
-    done = execution.start(benchmark.compare, config, quiet=quiet)
+    done: list[Derived] = _run("benchmark:compare", config, quiet=quiet)
     recomputed, *_, ranking = done
     from capim.reports.elements.words import settled
     from capim.reports.rows.standing import PAIR_COLUMNS, headline_pairs, pair_columns, pair_rows, summary
@@ -426,9 +421,7 @@ def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Row
     Returns:
         Corpus and number of slices stored for it; `capim query "SELECT * FROM slices"` reads them.
     """
-    from capim.flows import benchmark, execution
-
-    stored = execution.start(benchmark.analyse, config, quiet=quiet)
+    stored: dict[str, int] = _run("benchmark:analyse", config, quiet=quiet)
     return Rows(rows=[{"corpus": corpus, "slices": n} for corpus, n in stored.items()])
 
 
@@ -447,18 +440,22 @@ def watch(
         strict: also fail where there is nothing to compare with, and on a drop of a point or more where there are too
             few images for any drop to be significant
     """
-    from capim.flows import benchmark, execution
-    from capim.tasks.reference.changes import WatchedFigures, WatchRule
+    check_names(config, "watch")
+    from capim.tasks.reference.changes import WatchRule
 
-    done: WatchedFigures | benchmark.RegressionError
+    regression: Any = None
     try:
-        done = execution.start(benchmark.watch, config, quiet=quiet, rule=WatchRule(strict=strict))
-    except benchmark.RegressionError as error:
-        done = error
+        done: Any = _run("benchmark:watch", config, quiet=quiet, rule=WatchRule(strict=strict))
+    except WorkError as error:
+        from capim.flows.benchmark import RegressionError
+
+        if not isinstance(error, RegressionError):
+            raise
+        done = regression = error
     found = [finding._asdict() for finding in done.findings]
     Rows(rows=found, columns=("verdict", "subject", "message"), none=lambda: "no findings").print(form)
-    if isinstance(done, benchmark.RegressionError):
-        raise WorkError(done.short) from done
+    if regression is not None:
+        raise WorkError(regression.short) from regression
     say(*done.summary)
 
 
@@ -493,12 +490,40 @@ def report(
         terminal.refuse_unused("with --compare", **unused, **{"--all": everything})
         page = write_comparison(*compare, f"{config.reports_uri}/compared")
     else:
-        from capim.flows import benchmark, execution
-
-        page = execution.start(benchmark.publish, config, quiet=True, everything=everything)
+        page = _run("benchmark:publish", config, quiet=True, everything=everything)
     if show:
         show(page)
     return page
+
+
+def _run(
+    place: str,
+    config: RunConfig,
+    *args: object,
+    quiet: bool,
+    show: Callable[[Any], None] | None = None,
+    **options: object,
+) -> Any:
+    """Run the flow ``module:name`` and show what it returns, also if some encoders failed, which the error then names.
+
+    Names are checked before the flow is imported, which takes seconds.
+    """
+    module, _, name = place.partition(":")
+    with one_connection():
+        check_names(config, name)
+        with terminal.bars(quiet=quiet, flow=name, corpora=len(config.corpora), title=f"{name} {config.title}"):
+            from capim.flows.execution import IncompleteError, start
+
+            flow = getattr(import_module(f"capim.flows.{module}"), name)
+            try:
+                done, incomplete = start(flow, config, *args, **options), None
+            except IncompleteError as error:
+                done, incomplete = error.done, error
+    if show:
+        show(done)
+    if incomplete is not None:
+        raise incomplete
+    return done
 
 
 # --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
@@ -580,7 +605,9 @@ def import_(
         raise RequestError(faults)
     given |= _usual_corpus(kind, given, config)
 
-    from capim.flows import exchange, execution
+    from capim.flows.exchange import import_ as flow
+    from capim.flows.exchange import import_outcomes
+    from capim.flows.execution import start
     from capim.store.sets.importing import ImportRow
     from capim.tasks.imports import Identity
     from capim.tasks.results.imported.runs import tag_of
@@ -590,7 +617,7 @@ def import_(
         columns = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
         of_row = {name: given[name] for name in columns if name in given}
         row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)
-        say(*execution.start(exchange.import_, config, [row], replace=replace, by_position=by_position, plan=dry_run))
+        say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=dry_run))
         return
     option = {"runs": "qrels" if "qrels" in given else "run", "published figures": "published"}.get(kind, kind)
     path, *more = [given[option]] if isinstance(given[option], str) else given[option]
@@ -601,7 +628,7 @@ def import_(
     source = Source(cast("Kind", option), path, name, protocol, by_position, runs)
     identity = Identity(given.get("encoder"), revision, note, same_as)
     how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": dry_run}
-    say(*execution.start(exchange.import_outcomes, config, given.get("corpus"), source, **how))
+    say(*start(import_outcomes, config, given.get("corpus"), source, **how))
 
 
 def _recognised(paths: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
@@ -699,9 +726,8 @@ def rerank(
         raise RequestError(
             f"--depths must be between 1 and 100, the length of stored result lists, got {', '.join(depths)}"
         )
-    from capim.flows import exchange, execution
-
-    done = execution.start(exchange.rerank_flow, config, first, second, numbers, quiet=quiet)
+    check_names(replace(config, encoders=(first, second)), "rerank")
+    done = _run("exchange:rerank_flow", config, first, second, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 
@@ -727,9 +753,7 @@ def fuse(
     numbers = _numbers("--weights", [given[name] for name in encoders if weights], float, "numbers")
     if numbers and not (all(0 <= weight < float("inf") for weight in numbers) and any(numbers)):
         raise RequestError(f"--weights must be finite, at least 0 and not all 0, got {', '.join(weights)}")
-    from capim.flows import exchange, execution
-
-    done = execution.start(exchange.fuse_flow, config, numbers, quiet=quiet)
+    done = _run("exchange:fuse_flow", config, numbers, quiet=quiet)
     sys.stdout.writelines(f"{name}\n" for name in done)
 
 

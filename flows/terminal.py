@@ -24,7 +24,7 @@ from capim.tasks.hub.progress import DOWNLOADED, QUIET_SECONDS, Overall, Progres
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from capim.tasks.runtime.references import EmbedRef
+    from capim.tasks.references import EmbedRef
 
 Row = Mapping[str, Any]
 

@@ -44,7 +44,7 @@ from capim.store.vectors import Ragged
 if TYPE_CHECKING:  # reading needs no torch and no Prefect: what runs flows and makes pages is imported where it is used
     from capim.flows.benchmark import Benchmarked
     from capim.reports.app import application
-    from capim.tasks.runtime.references import EmbedRef
+    from capim.tasks.references import EmbedRef
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -64,6 +64,7 @@ from capim.store.schema import (
     TABLES,
     Encoder,
     LedgerEntry,
+    OfStates,
     Result,
     Run,
     StoredCorpus,
@@ -71,7 +72,7 @@ from capim.store.schema import (
     StoredSet,
     texts,
 )
-from capim.store.sets.reading import SetReader, Vectors, read_matrix
+from capim.store.sets.reading import SetReader, Vectors, VectorWindows, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
 from capim.store.sets.seal import SealedSet, seal
 from capim.store.sets.writing import Block, SetWriter
@@ -459,6 +460,18 @@ class EmbeddingStore:
         items = self.item_index(key)
         reader = SetReader(self.connection, key, items, self._sealed(key))
         return reader.blocks(np.arange(len(items), dtype=np.int32) if ords is None else ords, window)
+
+    def windows(self, sets: OfStates, modality: Modality) -> VectorWindows | Callable[..., Iterator[Ragged]]:
+        """Return the vectors of a sealed set, read as far as they are asked for: a matrix, or a function of positions.
+
+        Args:
+            sets: The encoder and the corpus, by their fingerprints.
+            modality: ``image`` or ``caption``.
+        """
+        key = self.key(encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint, modality=modality)
+        if key.vectors == "single":
+            return VectorWindows(self, key)
+        return lambda ords=None: (rows.vectors for rows in self.stored_blocks(key, ords=ords))
 
     def _sealed(self, key: SetKey) -> SealedSet:
         state = self.sealed(key)

@@ -13,7 +13,6 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import in_order
 from capim.store.schema import Result
-from capim.store.sets.reading import vectors_of
 from capim.store.types import FUSION, MODALITIES, TWO_STAGE, Corpus, EncoderSpec, Modality, digest16
 from capim.store.vectors import Ragged
 from capim.tasks.analyses.analysis import Slice, slice_rows
@@ -23,6 +22,7 @@ from capim.tasks.encoders.device import choose_device
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import metrics_of
 from capim.tasks.metrics.retrieval import JUDGED_RECALLS, NDCG_5, NDCG_10, RECALLS
+from capim.tasks.prefects.task import task
 from capim.tasks.protocols import TEXT_TO_IMAGE, Protocol
 from capim.tasks.ranking.cosine import dense_score_rows
 from capim.tasks.ranking.evaluate import Side, by_gallery_size
@@ -43,12 +43,11 @@ from capim.tasks.ranking.two_stage import (
     weighted_sum,
 )
 from capim.tasks.ranking.vectors import Blocks
+from capim.tasks.references import EvaluationRef, SetsRef
+from capim.tasks.results.figures import derive_figures
+from capim.tasks.results.scoring import missing_sets, open_sets, stored_evaluations
 from capim.tasks.results.stored import read_outcomes
 from capim.tasks.results.summary import Evaluated, Source, result_rows
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.results import derive_figures
-from capim.tasks.runtime.scoring import missing_sets, open_sets, stored_evaluations
-from capim.tasks.runtime.task import task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval
 
@@ -150,7 +149,7 @@ def score_distractors(
             raise RequestError(missing_sets(store, key, ["image"]))
         digests.append(sealed.digest)
         others = replace(sets, corpus=key.corpus, corpus_fingerprint=key.corpus_fingerprint)
-        return Side(vectors_of(store, others, "image"), sealed.n_rows)
+        return Side(store.windows(others, "image"), sealed.n_rows)
 
     own, *more = [side(each) for each in (sets.corpus_fingerprint, *corpora)]
     evaluations = open_sets(store, sets, [retrieval.protocol.id]).evaluations
@@ -158,7 +157,7 @@ def score_distractors(
     subject = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
     if any(curve in str(detail) for detail in store.rows("slices", analysis=DISTRACTORS, **subject)["detail"]):
         return 0  # nothing has changed since it was drawn
-    captions, resources = vectors_of(store, sets, "caption"), Resources(choose_device(device), memory_bytes)
+    captions, resources = store.windows(sets, "caption"), Resources(choose_device(device), memory_bytes)
     slices: list[Slice] = []
     for _, outcomes in by_gallery_size(own, more, captions, retrieval.task, seed=resampling.seed, resources=resources):
         results, n = retrieval.results(outcomes, spec, resampling), int(outcomes.n_gallery.max())
@@ -219,7 +218,7 @@ class TextToImage:
         """The images and the captions of a late-interaction encoder; None for another one."""
         if self.store.encoder(member.sets.encoder_fingerprint).vectors == "single":
             return None
-        images, captions = (vectors_of(self.store, member.sets, modality) for modality in MODALITIES)
+        images, captions = (self.store.windows(member.sets, modality) for modality in MODALITIES)
         return (images, gather(captions())) if callable(images) and callable(captions) else None
 
     def results(

@@ -17,10 +17,12 @@ from capim.tasks.derive import Derivation, Derived, Made, Work, derive, one_by_o
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import Metric
 from capim.tasks.metrics.table import METRICS, RSUM, Figure, headline_of, planned_figures, version_of
+from capim.tasks.prefects.task import asset, task
 from capim.tasks.protocols import MAIN, Protocol
 from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.references import EvaluationRef, by_corpus, corpus_of, inputs_of
 from capim.tasks.results.combined import SUMMARISED, Values, combined_figures, language_values, part_of, rsum_values
 from capim.tasks.results.comparison import ComparedFigure, compared_figures, compared_metrics, encoder_key, figure_rows
 from capim.tasks.results.stored import read_all_outcomes, read_outcomes
@@ -35,8 +37,6 @@ from capim.tasks.results.suite import (
     photographs_of,
     ranking_rows,
 )
-from capim.tasks.runtime.references import EvaluationRef, by_corpus, corpus_of, inputs_of
-from capim.tasks.runtime.task import asset, task
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import ClusteredValues
 from capim.tasks.statistics.ranking import LEAST_CORPORA

@@ -19,7 +19,6 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import delete
 from capim.store.schema import TABLE_OF, TABLES, Comparison, Replicates, Result, Slice
-from capim.store.sets.reading import vectors_of
 from capim.store.types import MODALITIES, Corpus
 from capim.tasks.analyses.table import of_parts
 from capim.tasks.compare import comparisons
@@ -29,19 +28,19 @@ from capim.tasks.hub.progress import track
 from capim.tasks.metrics import Metric, is_known
 from capim.tasks.metrics.custom import OwnValues, bound, load_metric
 from capim.tasks.metrics.metric import GivenValues, Ties
+from capim.tasks.prefects.task import task
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.evaluate import ScoreBlock, score_blocks
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
+from capim.tasks.references import EvaluationRef, SetsRef
 from capim.tasks.report import analyses_of
 from capim.tasks.results.comparison import PAIR
+from capim.tasks.results.figures import derive_figures
+from capim.tasks.results.scoring import stored_evaluations
 from capim.tasks.results.stored import has_vectors, read_outcomes
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.results import derive_figures
-from capim.tasks.runtime.scoring import stored_evaluations
-from capim.tasks.runtime.task import task
 from capim.tasks.statistics.clusters import known_queries
 from capim.tasks.statistics.draws import Resampling
 
@@ -187,7 +186,7 @@ class _Reading:
         task = build_task(self.corpus, outcomes.protocol)
         if not isinstance(task, RetrievalTask):
             raise TypeError(f"protocol {outcomes.protocol.id!r} has no gallery")
-        images, captions = (vectors_of(self.store, sets, modality) for modality in MODALITIES)
+        images, captions = (self.store.windows(sets, modality) for modality in MODALITIES)
         position = {query: row for row, query in enumerate(outcomes.query_ids)}
         rows = np.array([position[query] for query in task.query_ids], dtype=np.int64)
         for block in score_blocks(images, captions, task, resources=Resources(self.device)):

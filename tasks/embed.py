@@ -18,9 +18,9 @@ from capim.tasks.corpora.check import describe_change, encodable, encoding_fault
 from capim.tasks.corpora.naming import corpus_to_read
 from capim.tasks.corpora.opened import OpenCorpora, store_at
 from capim.tasks.encoders import identity_gap, resolve
+from capim.tasks.prefects.task import asset, may_pass, task
 from capim.tasks.ranking.protocols import select_protocols
-from capim.tasks.runtime.references import CorpusRef, EmbedRef, SetsRef
-from capim.tasks.runtime.task import asset, may_pass, task
+from capim.tasks.references import CorpusRef, EmbedRef, SetsRef
 
 SHOWN = 5  # images that were skipped
 

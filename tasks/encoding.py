@@ -40,7 +40,7 @@ from capim.tasks.encoders.device import choose_device, device_identity, device_n
 from capim.tasks.encoders.encoder import service_of
 from capim.tasks.hub.progress import track
 from capim.tasks.reference.changes import cosines
-from capim.tasks.runtime.references import CorpusRef, library_versions, this_host
+from capim.tasks.references import CorpusRef, library_versions, this_host
 
 if TYPE_CHECKING:
     from capim.tasks.encoders.pipeline import CaptionWork, EncodedBatch, ImageWork

@@ -11,18 +11,18 @@ from capim.store import EmbeddingStore
 from capim.store.current import States, age
 from capim.store.errors import RequestError, noted
 from capim.store.rows import names_with_rows
-from capim.store.schema import OfProtocol, Result, StoredCorpus
+from capim.store.schema import OfProtocol, Result
 from capim.store.upkeep.removal import drop_superseded
 from capim.tasks.corpora.naming import stored_corpora
 from capim.tasks.hub.progress import track
+from capim.tasks.prefects.task import asset, task
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import select_protocols
 from capim.tasks.ranking.resources import Resources
-from capim.tasks.results.stored import outcome_encoders
-from capim.tasks.runtime.references import EvaluationRef, SetsRef, encoder_name
-from capim.tasks.runtime.results import derive_figures, outdated_results
-from capim.tasks.runtime.scoring import (
+from capim.tasks.references import EvaluationRef, SetsRef, encoder_name
+from capim.tasks.results.figures import derive_figures, outdated_results
+from capim.tasks.results.scoring import (
     incomplete,
     missing_sets,
     open_sets,
@@ -30,7 +30,7 @@ from capim.tasks.runtime.scoring import (
     stored_evaluations,
     write_score_part,
 )
-from capim.tasks.runtime.task import asset, task
+from capim.tasks.results.stored import outcome_encoders
 from capim.tasks.statistics.draws import Resampling
 
 Named = str | dict[str, Any]
@@ -179,19 +179,12 @@ def find_sets(
     sealed = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
     encoder_names = [encoder_name(e) for e in encoders] or sorted({row.name for row in store.encoders()})
     register = store.corpora()
-    rows: list[StoredCorpus] = []
-    faults: list[str] = []
-    with noted(faults):
-        rows = stored_corpora(corpora, register, sample=sample, seed=seed, uri=store.uri)
-    for name in encoder_names:
-        with noted(faults):
-            store.encoder(name)
-    if faults:
-        raise RequestError(faults)
+    rows = stored_corpora(corpora, register, sample=sample, seed=seed, uri=store.uri)
     states = [row.fingerprint for row in rows] or sorted({row.name for row in register})
     without_embeddings = outcome_encoders(store)
     encoded = [name for name in encoder_names if name not in without_embeddings]
     found: list[SetsRef] = []
+    faults: list[str] = []
     parts: list[str] = []
     for state in states:
         for encoder in encoded:
@@ -227,18 +220,12 @@ def find_evaluations(
     Raises:
         RequestError: A name or protocol has no results, or these have none together.
     """
-    store, faults = EmbeddingStore.open(store_uri), list[str]()
-    rows: list[StoredCorpus] = []
-    with noted(faults):
-        rows = stored_corpora(corpora, store.corpora(), sample=sample, seed=seed, uri=store.uri)
+    store = EmbeddingStore.open(store_uri)
+    rows = stored_corpora(corpora, store.corpora(), sample=sample, seed=seed, uri=store.uri)
     states = {row.fingerprint: row.name for row in store.encoders()}
     named = [encoder_name(e) for e in encoders]
     wanted = {"corpus": [row.name for row in rows], "encoder": [states.get(name, name) for name in named]}
-    chosen: dict[str, list[str]] = {}
-    with noted(faults):
-        chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
-    if faults:
-        raise RequestError(faults)
+    chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
     present = [row.fingerprint for row in store.corpora()]  # others were dropped
     found = States.asked(evaluated_rows(store, **chosen, corpus_fingerprint=present), [*corpora, *named])
     newest = newest_evaluations(found, **wanted)

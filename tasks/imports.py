@@ -21,8 +21,11 @@ from capim.tasks.corpora.opened import corpus_for_import
 from capim.tasks.derive import Derived
 from capim.tasks.encoders import catalog
 from capim.tasks.metrics import metrics_of
+from capim.tasks.prefects.task import task
 from capim.tasks.protocols import Protocol
 from capim.tasks.published import read_published
+from capim.tasks.references import EvaluationRef, SetsRef
+from capim.tasks.results.figures import derive_figures
 from capim.tasks.results.imported.runs import corpus_of_qrels, outcomes_of_run, read_qrels, read_run, tag_of
 from capim.tasks.results.imported.sources import (
     Imported,
@@ -32,10 +35,7 @@ from capim.tasks.results.imported.sources import (
     outcomes_of_source,
 )
 from capim.tasks.results.imported.tables import FoundRows
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
-from capim.tasks.runtime.results import derive_figures
-from capim.tasks.runtime.scoring import stored_evaluations
-from capim.tasks.runtime.task import task
+from capim.tasks.results.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
 
 

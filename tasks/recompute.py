@@ -28,10 +28,10 @@ from capim.tasks.compare import combined, comparisons, ranking
 from capim.tasks.derive import derive
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
+from capim.tasks.references import EvaluationRef, SetsRef, corpus_of
 from capim.tasks.report import analyses_of, gate_of
-from capim.tasks.runtime.references import EvaluationRef, SetsRef, corpus_of
-from capim.tasks.runtime.results import derive_figures
-from capim.tasks.runtime.scoring import stored_evaluations
+from capim.tasks.results.figures import derive_figures
+from capim.tasks.results.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
 
 Identity: TypeAlias = Mapping[str, Any]  # of a derivation, as the ledger has it

@@ -27,13 +27,13 @@ from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one, pa
 from capim.tasks.hub.progress import track
 from capim.tasks.metrics import Metric
 from capim.tasks.metrics.table import RSUM, on_leaderboard, planned_figures, version_of
+from capim.tasks.prefects.names import create_markdown_artifact
+from capim.tasks.prefects.task import artifact_key, asset, in_a_run, show_table, task
 from capim.tasks.protocols import BALANCED, Protocol, by_language
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.reference.published import ANALYSIS, gate_rows, gated, judge_results, published
+from capim.tasks.references import EvaluationRef, corpus_of, inputs_of
 from capim.tasks.results.stored import read_all_outcomes
-from capim.tasks.runtime.prefects import create_markdown_artifact
-from capim.tasks.runtime.references import EvaluationRef, corpus_of, inputs_of
-from capim.tasks.runtime.task import artifact_key, asset, in_a_run, show_table, task
 from capim.tasks.statistics.draws import Resampling
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import Result, Run, Watched, texts
-from capim.store.sets.reading import vectors_of
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.tasks.analyses.vectors import chosen
 from capim.tasks.corpora.images.decode import decode_image
@@ -30,6 +29,7 @@ from capim.tasks.encoders.device import device_identity
 from capim.tasks.encoding import device_for, hardware_of, held, probe_cosines
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
+from capim.tasks.prefects.task import task
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.protocols import select_protocols
@@ -49,9 +49,8 @@ from capim.tasks.reference.changes import (
     tested_changes,
     units_needed,
 )
+from capim.tasks.references import EmbedRef, EvaluationRef, SetsRef, library_versions
 from capim.tasks.results.stored import read_outcomes
-from capim.tasks.runtime.references import EmbedRef, EvaluationRef, SetsRef, library_versions
-from capim.tasks.runtime.task import task
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
 
@@ -122,7 +121,7 @@ def watch_vectors(
             subject = f"{spec.name} on {corpus.name}"
             for modality, n_items in zip(MODALITIES, (len(corpus.images), len(corpus.captions)), strict=True):
                 ords = chosen(n_items, rule.sample, seed)
-                vectors = vectors_of(store, reference.sets, modality)
+                vectors = store.windows(reference.sets, modality)
                 if callable(vectors):
                     before = [item.astype(np.float32) for block in vectors(ords) for item in block]
                 else:

@@ -71,7 +71,7 @@ def put_all(store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, modality: 
 def scored(store: EmbeddingStore, corpus: Corpus, specs: Sequence[EncoderSpec], **how: Any) -> tuple[Any, ...]:
     """Evaluations of these encoders on a corpus."""
     from capim.tasks.evaluate import score
-    from capim.tasks.runtime.references import SetsRef
+    from capim.tasks.references import SetsRef
 
     of_corpus = {"corpus": corpus.name, "corpus_fingerprint": corpus.fingerprint}
     sets = [SetsRef(encoder=spec.name, encoder_fingerprint=spec.fingerprint, **of_corpus) for spec in specs]

@@ -15,7 +15,7 @@ import grimp
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rooms.md"
 PACKAGES = ("deployments", "flows", "tasks", "reports", "store")
-PLAIN = {"derive", "protocols"}  # files in `tasks/` that are no Prefect tasks
+PLAIN = {"derive", "protocols", "references"}  # files in `tasks/` that are no Prefect tasks
 MOST_FILES = 15
 TABLES = {"tasks/corpora/readers", "reports/sections"}  # one file per row of a table
 INTRODUCTION = """# Rooms

@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 from capim.tasks.encoders.device import choose_device, device_name
-from capim.tasks.runtime.references import library_versions, versions_of
+from capim.tasks.references import library_versions, versions_of
 from tests.benchmarks.cost import write_cost
 from tests.benchmarks.own_process import alone
 from tests.benchmarks.rows import Row, measured

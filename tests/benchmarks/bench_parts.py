@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from capim.store import EmbeddingStore
-from capim.tasks.runtime.references import SetsRef
+from capim.tasks.references import SetsRef
 from capim.tasks.statistics.draws import Resampling
 from tests.benchmarks.made import BOTH, as_block, by_number, unit
 from tests.benchmarks.own_process import alone, peak_gib

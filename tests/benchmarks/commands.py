@@ -31,8 +31,8 @@ STEPS = {
     "capim.tasks.encoding:load_encoder": "loading the model",
     "capim.tasks.encoding:SetEncoder.encode": "encoding",
     "capim.tasks.ranking.evaluate:evaluate": "scoring",
-    "capim.tasks.runtime.results:result_rows": "intervals",
-    "capim.tasks.runtime.results:rsum_row": "intervals",
+    "capim.tasks.results.figures:result_rows": "intervals",
+    "capim.tasks.results.figures:rsum_row": "intervals",
     "capim.tasks.compare:figure_rows": "comparisons",
     "capim.tasks.report:slices_of": "diagnosis",
     "capim.tasks.report:judge_results": "diagnosis",
@@ -49,7 +49,7 @@ STEPS = {
 
 # command -> modules of its steps, so that timing imports no others; a command that is not listed uses all
 STEPS_OF = {
-    "evaluate": ("capim.tasks.ranking.evaluate", "capim.tasks.runtime.results", "capim.store."),
+    "evaluate": ("capim.tasks.ranking.evaluate", "capim.tasks.results.figures", "capim.store."),
     "compare": ("capim.tasks.compare", "capim.tasks.report", "capim.store."),
     "analyse": ("capim.tasks.report", "capim.store."),
     "report": ("capim.reports.write", "capim.tasks.report", "capim.store."),

@@ -29,7 +29,7 @@ from capim.deployments.serve import main as serve_everything
 from capim.store import EmbeddingStore
 from capim.store.schema import Run
 from capim.store.types import Modality
-from capim.tasks.runtime.task import ENCODE_LIMIT, artifact_key, asset
+from capim.tasks.prefects.task import ENCODE_LIMIT, artifact_key, asset
 from tests.deployments.test_deployments import DEPLOYMENTS
 from tests.encoders.own_module import encoder_table, own_encoder
 

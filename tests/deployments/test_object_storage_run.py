@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from capim.store import EmbeddingStore
-from capim.tasks.runtime.references import this_host
+from capim.tasks.references import this_host
 from tests.deployments.object_storage import WORKSPACE, bucket, run_at_once
 from tests.encoders.own_module import encoder_table, own_encoder
 

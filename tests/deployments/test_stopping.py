@@ -50,7 +50,7 @@ import functools, os, signal, time
 
 if "HELD" in os.environ:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
-    import capim.tasks.runtime.task as module
+    import capim.tasks.prefects.task as module
 
     declare = module.task
 

@@ -18,7 +18,7 @@ from capim.store.upkeep.inventory import disk_bytes
 from capim.tasks import compare, report
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import sample_corpus
-from capim.tasks.runtime import results
+from capim.tasks.results import figures
 from tests.command import command, json_rows
 from tests.flows.conftest import RUN, empty_pages
 from tests.random_store import random_store
@@ -47,7 +47,7 @@ def test_a_run_that_changes_nothing_computes_nothing_and_writes_its_record_alone
     own_demo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, size = versions(own_demo), disk_bytes(own_demo)
-    for module, name in ((results, "result_rows"), (compare, "figure_rows"), (report, "slices_of")):
+    for module, name in ((figures, "result_rows"), (compare, "figure_rows"), (report, "slices_of")):
         monkeypatch.setattr(module, name, None)
     for module, name in ((compare, "read_outcomes"), (compare, "read_all_outcomes"), (report, "read_all_outcomes")):
         monkeypatch.setattr(module, name, None)  # no outcomes are read

@@ -23,7 +23,7 @@ from capim.flows.terminal import Form, Rows, link
 from capim.store import EmbeddingStore
 from capim.store.errors import WorkError, plain
 from capim.store.schema import Run
-from capim.tasks.runtime.task import CONSOLE_LEVEL, hide_prefects_lines
+from capim.tasks.prefects.task import CONSOLE_LEVEL, hide_prefects_lines
 from tests.command import command
 
 

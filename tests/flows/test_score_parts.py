@@ -24,7 +24,7 @@ from capim.tasks.evaluate import find_sets, score_part
 from capim.tasks.ranking.evaluate import evaluate_part
 from capim.tasks.ranking.outcomes import SCORER_VERSION
 from capim.tasks.ranking.ranker import PartOutcomes
-from capim.tasks.runtime.scoring import open_sets
+from capim.tasks.results.scoring import open_sets
 
 pytestmark = pytest.mark.slow  # whole suites of commands
 

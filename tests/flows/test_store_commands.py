@@ -12,8 +12,8 @@ import pytest
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.store.schema import Result
 from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.results import figures
 from capim.tasks.results.summary import result_rows
-from capim.tasks.runtime import results
 from tests.command import command
 from tests.flows.conftest import Made
 from tests.random_store import random_store
@@ -78,7 +78,7 @@ def test_prune_leaves_the_outcomes_of_a_step_that_is_at_work(embedded: Path, mon
         said.append(command("store prune --keep 1 --yes", embedded).err)
         return result_rows(*args)
 
-    monkeypatch.setattr(results, "result_rows", after_a_prune)
+    monkeypatch.setattr(figures, "result_rows", after_a_prune)
     command("evaluate --replicates 100 --quiet", embedded)
     assert said
     assert all("-evaluate-" in pruned and "is running" in pruned for pruned in said), "it says which run is not over"

@@ -11,7 +11,7 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, random_store, scored
 

@@ -15,7 +15,7 @@ from capim.store.schema import LedgerEntry, Slice
 from capim.tasks import compare
 from capim.tasks.derive import Compute, Derivation, Derived, Work, derive, one_by_one, page_key, stored_rows
 from capim.tasks.metrics.table import METRICS
-from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.why import reasons
 from tests.random_store import row_of

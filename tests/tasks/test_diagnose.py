@@ -18,8 +18,8 @@ from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.analyses.vectors import chosen, read_truncated, vector_reader
 from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.references import EvaluationRef
 from capim.tasks.report import diagnose_corpus
-from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, embeddings, put_all, random_store
 from tests.tasks.conftest import N_SCENES, evaluated

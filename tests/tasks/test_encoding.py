@@ -18,7 +18,7 @@ from capim.store.types import Corpus, SetKey
 from capim.tasks.corpora import open_corpus
 from capim.tasks.encoders import entry_from, load_encoder, pipeline, resolve, spec_of
 from capim.tasks.encoding import EncodeSettings, EncodeWork, SetEncoder, encode_work
-from capim.tasks.runtime.references import CorpusRef
+from capim.tasks.references import CorpusRef
 
 OWN = {"name": "own", "adapter": "hf_dual", "checkpoint": "package:tiny/clip", "dim": 64}
 

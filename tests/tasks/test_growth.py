@@ -14,7 +14,7 @@ from capim.store.schema import Comparison
 from capim.store.types import EncoderSpec
 from capim.tasks import compare
 from capim.tasks.corpora.readers.shapes import read_shapes
-from capim.tasks.runtime.references import EvaluationRef, rows_of
+from capim.tasks.references import EvaluationRef, rows_of
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import random_store
 from tests.tasks.conftest import evaluated

@@ -29,8 +29,8 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
 from capim.tasks.corpora.check import check_corpus
 from capim.tasks.protocols import MAIN, MEANS, Protocol
 from capim.tasks.ranking.protocols import protocols_of
+from capim.tasks.references import EvaluationRef, SetsRef
 from capim.tasks.report import diagnose_corpus
-from capim.tasks.runtime.references import EvaluationRef, SetsRef
 from capim.tasks.statistics.draws import Resampling
 from tests.command import json_rows
 from tests.random_store import embeddings, put_all, scored

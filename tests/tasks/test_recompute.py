@@ -17,8 +17,8 @@ from capim.store.upkeep.integrity import StoreCheck, verify
 from capim.tasks.compare import compare_corpus, rank_suite
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.recompute import recompute
+from capim.tasks.references import EvaluationRef
 from capim.tasks.report import diagnose_corpus
-from capim.tasks.runtime.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from tests.command import command
 from tests.random_store import OTHER, SPECS, random_store, scored

@@ -11,7 +11,7 @@ from prefect.states import Failed
 from prefect.task_engine import TaskRunTimeoutError
 
 from capim.store.errors import RequestError, WorkError
-from capim.tasks.runtime.task import may_help
+from capim.tasks.prefects.task import may_help
 
 
 def answer(status: int) -> httpx.Response:

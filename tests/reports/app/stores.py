@@ -30,7 +30,7 @@ from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.encoders import resolve, spec_of
 from capim.tasks.encoding import EncodeSettings, SetEncoder
-from capim.tasks.runtime.references import EvaluationRef
+from capim.tasks.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import OTHER, SPECS, random_store, scored
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from capim.tasks.runtime import without_prefect
+from capim.tasks import prefects
 
-if TYPE_CHECKING or not without_prefect.left_out:
+if TYPE_CHECKING or not prefects.left_out:
     from prefect import Flow as Flow
     from prefect import State as State
     from prefect import Task as Task

@@ -25,7 +25,7 @@ from capim.reports.rows.report_data import without_paths
 from capim.store.errors import without_credentials
 from capim.store.types import digest16
 from capim.tasks.hub.progress import Overall, Progress, current_listener, listening
-from capim.tasks.runtime.prefects import (
+from capim.tasks.prefects.names import (
     NO_CACHE,
     APILogHandler,
     FlowRunContext,

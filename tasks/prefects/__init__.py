@@ -1,4 +1,7 @@
-"""Decides if a command does without Prefect; `tasks.runtime.prefects` follows it when it is imported."""
+"""What capim takes from Prefect: its `names`, and the decorator of all `task`s. Decides if a command does without.
+
+The names follow this decision when they are imported.
+"""
 
 from __future__ import annotations
 

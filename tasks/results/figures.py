@@ -17,8 +17,8 @@ from capim.tasks.ranking.drawn import drawn_clusters, drawn_images
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import protocols_of, select_protocols
 from capim.tasks.results.combined import SUMMARISED, LanguagePart, language_rows, part_of, rsum_row
+from capim.tasks.results.scoring import ScoredSets
 from capim.tasks.results.summary import Evaluated, Source, replicate_rows, result_key, result_rows
-from capim.tasks.runtime.scoring import ScoredSets
 from capim.tasks.statistics.draws import Resampling
 
 

@@ -1,1 +1,0 @@
-"""What all Prefect tasks share: how a task is declared, retried, referred to and shown."""
