@@ -14,8 +14,8 @@ from capim.reports.elements import tables, words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Report, Section, Table, Text
 from capim.reports.elements.tables import estimate, numbers, pivot, texts, value
 from capim.reports.render import render_html, render_markdown
-from capim.reports.rows.report_data import grouped
 from capim.reports.rows.snapshot import Snapshot, changed_figures, changed_settings, load_snapshot
+from capim.store.current import grouped
 from capim.store.types import MetricFacts, digest16
 from capim.tasks.protocols import MEANS, Protocol
 from capim.tasks.reference.changes import FigureChange
@@ -127,9 +127,7 @@ def _table(old: Snapshot, new: Snapshot, metrics: Metrics, moved: list[FigureCha
         "changes",
         "Changed figures, smallest p-value first",
         sorted(moved, key=lambda c: (c.p is None, c.p or 0.0, c.key)),
-        texts("Encoder", lambda c: c.key[3]),
-        texts("corpus", lambda c: c.key[0]),
-        texts("protocol", lambda c: c.key[1]),
+        *tables.names(lambda c: (c.key[3], *c.key[:2])),
         tables.metrics(lambda c: metrics[c.key[2]]),
         numbers("old", lambda c: estimate(metrics[c.key[2]], old.results[c.key])),
         numbers("new", lambda c: estimate(metrics[c.key[2]], new.results[c.key])),
@@ -173,6 +171,8 @@ def _coverage(metrics: Metrics, old: Snapshot, new: Snapshot) -> Section:
         "only-one",
         "Figures without a counterpart",
         rows,
-        *(texts(name, itemgetter(i)) for i, name in enumerate(("Encoder", "corpus", "protocol", "metrics", "where"))),
+        *tables.names(lambda row: row[:3]),
+        texts("metrics", itemgetter(3)),
+        texts("where", itemgetter(4)),
     )
     return Section(id="coverage", title="Figures of only one report", blocks=(table,) if rows else ())

@@ -44,14 +44,14 @@ def write_explanation(target: Path, explanations: Sequence[Explanation], picture
 
 def as_data(explanation: Explanation) -> dict[str, object]:
     """An explanation as plain values: of every token its share, its best box and its similarity with every patch."""
-    facts = ("encoder", "corpus", "caption_id", "image_id", "text", "score")
+    facts = {name: part for name, part in vars(explanation).items() if isinstance(part, str) and name != "sha"}
     of_tokens = (explanation.tokens, explanation.shares, explanation.best_boxes(), explanation.similarities)
     tokens = []
     for token, share, box, row in zip(*of_tokens, strict=True):
         best_box = None if np.isnan(box).any() else box.tolist()
         tokens.append({"token": token, "share": float(share), "best_box": best_box, "similarities": row.tolist()})
     grids = [grid._asdict() for grid in explanation.grids]
-    return {**{name: getattr(explanation, name) for name in facts}, "grids": grids, "tokens": tokens}
+    return {**facts, "score": explanation.score, "grids": grids, "tokens": tokens}
 
 
 def token_words(token: str) -> str:

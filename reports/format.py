@@ -206,6 +206,11 @@ def encoders(n: int) -> str:
     return count(n, "encoder")
 
 
+def corpora(n: int) -> str:
+    """A number of corpora."""
+    return count(n, "corpus", "corpora")
+
+
 def some(names: list[str] | tuple[str, ...], word: str = "and", most: int = 4) -> str:
     """At most ``most`` names in a sentence, and the number of the others.
 

@@ -30,11 +30,11 @@ from capim.store.errors import plain
 
 TEMPLATES = Path(__file__).parent / "templates"
 IN_THE_PAGE = (  # sections that markdown can do without: those before the gap always, then as many as are too long
-    *("slices", "ablations", "throughput"),
-    *("directions", "multilingual", "compositional", "provenance", "skipped", "differences", "gate"),
+    *("slices", "ablations", "throughput", "differences"),
+    *("multilingual", "compositional", "provenance", "skipped", "gate"),
     *("ranking", "leaderboard", "failures"),
 )
-ALWAYS_IN_THE_PAGE = 3
+ALWAYS_IN_THE_PAGE = 4
 MOST_ROWS = (40, 20, 10, 5)  # of a table in markdown, from the most to the fewest
 MOST_BYTES = 29_500  # of markdown beside a page
 LONGEST_ALT = 400

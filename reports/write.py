@@ -50,7 +50,6 @@ _OWN: dict[str, Build] = {  # in reading order
     "failures": failures.section,
     "leaderboard": leaderboard.section,
     "differences": differences.section,
-    "directions": leaderboard.directions_section,
     "compositional": leaderboard.compositional_section,
     "multilingual": languages.section,
     "slices": slices.section,
@@ -96,7 +95,7 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     strip, explained = glossary.explained(data, "\n".join(said), made)
     return Report(
         title="Image–caption retrieval",
-        subtitle=f"{_named(encoders, 'encoder')} on {_named(corpora, 'corpus', 'corpora')}",
+        subtitle=f"{_named(encoders, show.encoders)} on {_named(corpora, show.corpora)}",
         facts=(
             ("Results", show.number(len(data.results), 0)),
             ("Newest result", show.moment(newest)),
@@ -111,9 +110,9 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     )
 
 
-def _named(names: list[str], one: str, many: str = "") -> str:
+def _named(names: list[str], counted: Callable[[int], str]) -> str:
     """The names if they fit on a line, else their number."""
-    return show.listing(names) if len(names) <= 4 else show.count(len(names), one, many)
+    return show.listing(names) if len(names) <= 4 else counted(len(names))
 
 
 STORED = ("results", "comparisons", "rankings", "slices", "runs")  # tables of ``ReportData`` in ``results.json``

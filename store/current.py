@@ -31,6 +31,7 @@ from capim.store.schema import (
 from capim.store.types import SetKey
 
 R = TypeVar("R")
+K = TypeVar("K")
 S = TypeVar("S", bound=OfStates)
 FIGURE_OF_STATES = ("corpus", "protocol", "metric", "encoder", "encoder_fingerprint", "corpus_fingerprint")
 
@@ -217,10 +218,10 @@ def current_families(
     outdated, shown = is_outdated(results, uses), defaultdict(set)
     for row in results:
         shown[figure_of(row)].add(row.encoder)
-    figures = _grouped((row for row in rows if not outdated(row)), figure_of)
+    figures = grouped((row for row in rows if not outdated(row)), figure_of)
     found = {}
     for figure in sorted(figures):
-        families = _grouped(figures[figure], lambda row: row.derived or row.run)
+        families = grouped(figures[figure], lambda row: row.derived or row.run)
         fitting = {key: list(filter(states.has, family)) for key, family in families.items()}
 
         ranks = {
@@ -255,15 +256,16 @@ def current_ranking(rows: Iterable[Ranking], states: States, uses: Uses = NO_USE
         size = (first.n_encoders + weak) * (first.n_corpora + len(corpora[0].get("not_counted", ())))
         return size, len({row.encoder for row in group}), age(first, uses), first.ranking
 
-    groups = _grouped(rows, lambda row: row.ranking).values()
+    groups = grouped(rows, lambda row: row.ranking).values()
     chosen: list[Ranking] = max((group for group in groups if all(map(states.has, group))), key=rank, default=[])
     return sorted(chosen, key=lambda row: (row.estimand, row.encoder))
 
 
-def _grouped(rows: Iterable[R], key: Callable[[R], Any]) -> dict[Any, list[R]]:
-    groups: dict[Any, list[R]] = defaultdict(list)
+def grouped(rows: Iterable[R], key: Callable[[R], K]) -> dict[K, list[R]]:
+    """Return the rows by a key, each group in their order."""
+    groups: dict[K, list[R]] = {}
     for row in rows:
-        groups[key(row)].append(row)
+        groups.setdefault(key(row), []).append(row)
     return groups
 
 

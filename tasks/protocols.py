@@ -121,8 +121,6 @@ _RETRIEVAL = {
     f"i2i/{SIMILARITY}": ("rated pairs", "Cosines of pairs of images, compared with how alike people found them"),
     "t2t/own": ("same image", "Every caption searches all others; right are those of the same image"),
 }
-READING_ORDER = {id_: place for place, id_ in enumerate(_RETRIEVAL)}
-"""The protocols of retrieval that are the same on every corpus, in the order in which pages show them."""
 
 
 def language_id(direction: str, language: str = EVERY, translator: str = EVERY, weights: str = "") -> str:

@@ -28,18 +28,18 @@ from capim.reports.app.state import (
     StoreSnapshot,
     Values,
     View,
-    link,
     respond,
     state_of,
 )
 from capim.reports.elements.page import Cell, Section, Table
-from capim.reports.elements.tables import numbers, only, pivot, texts
+from capim.reports.elements.tables import link, names, numbers, only, pivot, texts
 from capim.reports.render import packs, render_html
-from capim.reports.rows.report_data import ReportData, grouped
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.snapshot import state_after
 from capim.reports.sections import differences
 from capim.reports.write import report_of
 from capim.store import EmbeddingStore
+from capim.store.current import grouped
 from capim.store.errors import RequestError, unknown
 from capim.store.schema import Comparison, LedgerEntry, Run
 from capim.tasks.protocols import Protocol
@@ -256,9 +256,7 @@ def _counted(state: State, again: dict[tuple[str, str, str], tuple[str, str]], o
         "again",
         "Tasks that were evaluated again: queries of the later run against the earlier one",
         [(task, counts[pair]) for task, pair in again.items() if pair in counts],
-        texts("Encoder", lambda of: of[0][2]),
-        texts("corpus", lambda of: of[0][0]),
-        texts("protocol", lambda of: of[0][1]),
+        *names(lambda of: (of[0][2], *of[0][:2])),
         numbers("queries", lambda of: f"{of[1]['n']}"),
         numbers("another rank", changed),
         numbers("newly found", lambda of: f"{of[1]['found']}"),

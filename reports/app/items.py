@@ -17,8 +17,9 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from capim.reports.app.state import Answer, State, Values, View, data_uri, link, names_in, respond, state_of
-from capim.reports.rows.report_data import grouped
+from capim.reports.app.state import Answer, State, Values, View, data_uri, names_in, respond, state_of
+from capim.reports.elements.tables import link
+from capim.store.current import grouped
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.types import Modality
 

@@ -29,15 +29,15 @@ from capim.reports.app.state import (
     Values,
     View,
     data_uri,
-    link,
     respond,
     state_of,
 )
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
+from capim.reports.elements.tables import link
 from capim.reports.explanations import token_words
 from capim.reports.rows.gallery import RankedList, SelectedQuery, relevant_documents
-from capim.reports.rows.report_data import grouped
 from capim.reports.sections.failures import case_of
+from capim.store.current import grouped
 from capim.store.errors import RequestError, unknown
 from capim.store.files import Judgement, add_judgement
 from capim.store.row_types import rows_in

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 from typing import Protocol as Interface
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import parse_qs, urlencode
 
 import pyarrow as pa
 from markupsafe import Markup
@@ -292,13 +292,6 @@ def address(request: Request, **changed: object) -> str:
     given |= {key: [] if value in (None, "") else [str(value)] for key, value in changed.items()}
     query = urlencode([(key, value) for key, values in given.items() for value in values if value], safe="/*,: ")
     return request.url.path + (f"?{query}" if query else "")
-
-
-def link(path: str, **parameters: object) -> str:
-    """An address of the application; empty parameters are left out."""
-    given = [(key, str(value)) for key, value in parameters.items() if value not in (None, "", ())]
-    query = urlencode(given, safe="/*,:")
-    return quote(path) + (f"?{query}" if query else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from capim.reports.elements.page import Chart, Table
 from capim.reports.rows.report_data import ends
 from capim.store.errors import RequestError
 from capim.store.files import json_value
-from capim.store.schema import Comparison, Result, Slice
+from capim.store.schema import Result, Slice
 
 # Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
 # and with four more hues that stay apart from it under deuteranopia and protanopia.
@@ -44,9 +44,7 @@ Point: TypeAlias = dict[str, Any]
 """The data of one value of a chart: field to value."""
 
 
-def by_name(
-    names: Sequence[str], everyone: Sequence[str], field: str = ENCODER, **options: Any
-) -> tuple[alt.Color, alt.Shape]:
+def by_name(names: Sequence[str], everyone: Sequence[str], **options: Any) -> tuple[alt.Color, alt.Shape]:
     """Colour and shape of every encoder of a chart; the same in all charts that are given the same ``everyone``.
 
     The legend stands above the picture, to fit narrow screens.
@@ -56,8 +54,8 @@ def by_name(
     def scale(kinds: Sequence[str]) -> alt.Scale:
         return alt.Scale(domain=list(names), range=[kinds[everyone.index(name) % len(kinds)] for name in names])
 
-    colour = alt.Color(f"{field}:N", scale=scale(PALETTE), **options)
-    return colour, alt.Shape(f"{field}:N", scale=scale(SHAPES), **options)
+    colour = alt.Color(f"{ENCODER}:N", scale=scale(PALETTE), **options)
+    return colour, alt.Shape(f"{ENCODER}:N", scale=scale(SHAPES), **options)
 
 
 def tooltips(*fields: str) -> list[alt.Tooltip]:
@@ -66,21 +64,18 @@ def tooltips(*fields: str) -> list[alt.Tooltip]:
 
 
 def interval_point(
-    row: Result | Slice | Comparison, *, fraction: bool = True, unit: str = "percent", text: str = "", **fields: Any
+    row: Result | Slice, *, fraction: bool = True, unit: str = "percent", text: str = "", **fields: Any
 ) -> Point:
     """The data of one stored value with its interval in a chart; without an interval, both ends are the value.
-
-    Of a comparison it is the difference of the first encoder to the second.
 
     A ``fraction`` is drawn in percent or percentage points, its ``unit``; other numbers as they are, in no named unit.
     ``text`` is the value as displayed, by default in percent.
     """
     scale = 100.0 if fraction else 1.0
-    name, size = (row.encoder_a, row.difference) if isinstance(row, Comparison) else (row.encoder, row.value)
-    value = math.nan if size is None else size
+    value = math.nan if row.value is None else row.value
     low, high = ends(value, row.ci_low, row.ci_high)
     return {
-        ENCODER: name,
+        ENCODER: row.encoder,
         "value": scale * value,
         "ci_low": scale * low,
         "ci_high": scale * high,
@@ -115,8 +110,7 @@ def strips(
     order: Sequence[str] = (),
     size: int = 80,
     opacity: float = 0.75,
-    within: float | None = None,
-    words: str = "",
+    zero: bool = False,
     shape: alt.Shape | alt.Undefined = alt.Undefined,
     **encodings: Any,
 ) -> alt.LayerChart:
@@ -131,40 +125,26 @@ def strips(
         order: Of the rows; by default that of the points.
         size: Of a dot, in square pixels.
         opacity: Of the intervals.
-        within: Draws a line at zero and a shade so far to both of its sides.
-        words: A field that is written beside the dots.
+        zero: Whether to draw a line at zero.
         shape: Of the dots.
         encodings: Of dots and intervals.
     """
     y = alt.Y(f"{row}:N", sort=[*order] or [point[row] for point in points], title=None)
     base = alt.Chart(alt.Data(values=points)).encode(y=y, **encodings)
     layers = [*intervals(base, along, size=size, opacity=opacity, shape=shape)]
-    if within is not None:
-        zero = alt.Chart(alt.Data(values=[{"low": -within, "high": within, "zero": 0}]))
-        shade = zero.mark_rect(opacity=0.15, color="currentColor").encode(x="low:Q", x2="high:Q")
-        layers = [*([shade] if within else []), zero.mark_rule(opacity=0.5).encode(x="zero:Q"), *layers]
-    if words:
-        text = base.mark_text(align="left", dx=10, dy=-9, fontSize=11)
-        layers.append(text.encode(x="value:Q", text=f"{words}:N", color=alt.value("currentColor")))
+    if zero:
+        line = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(opacity=0.5)
+        layers.insert(0, line.encode(x="zero:Q"))
     return alt.layer(*layers).properties(width=width, height=height)
 
 
-def finish(
-    chart: alt.TopLevelMixin,
-    *,
-    name: str,
-    title: str,
-    alt_text: str,
-    data: Table,
-    note: str = "",
-    right_margin: int = 0,
-) -> Chart:
-    """A chart in the style of the report, with its static picture; ``right_margin`` pixels for labels over the edge."""
+def finish(chart: alt.TopLevelMixin, *, name: str, title: str, alt_text: str, data: Table, note: str = "") -> Chart:
+    """A chart in the style of the report, with its static picture."""
     # the tests check charts: for each of every report, it would take a sixth of the time
     spec = {key: value for key, value in chart.to_dict(validate=False).items() if key != "$schema"}
     spec["config"] = _style()
     spec["background"] = None
-    spec["padding"] = {"left": 16, "top": 5, "bottom": 5, "right": 5 + right_margin}
+    spec["padding"] = {"left": 16, "top": 5, "bottom": 5, "right": 5}
     return Chart(
         id=name,
         title=title,
@@ -249,5 +229,5 @@ def interval_chart(rows: Sequence[Mapping[Any, Any]], *, title: str = "") -> alt
     ]
     axis = alt.X("ci_low:Q", title=figure, scale=alt.Scale(zero=False))
     look = {"height": 20 * len(points), "width": 420, "size": 60, "color": alt.value(PALETTE[0])}
-    made = strips(points, axis, row="label", within=0.0 if figure == "difference" else None, **look)
+    made = strips(points, axis, row="label", zero=figure == "difference", **look)
     return made.properties(title=title).configure_axisY(labelLimit=400)

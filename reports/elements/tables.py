@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
-from urllib.parse import urlencode
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
 
 from capim.reports import format as show
 from capim.reports.elements import words
@@ -39,6 +39,15 @@ def numbers(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", e
 def metrics(facts: Callable[[T], MetricFacts]) -> ColumnOf[T]:
     """A column with the name of the metric of a row."""
     return texts("metric", lambda row: facts(row).label)
+
+
+def names(key: Callable[[Any], tuple[str, str, str]]) -> list[ColumnOf[Any]]:
+    """Columns with the encoder, the corpus and the protocol of a row."""
+    return [
+        texts("Encoder", lambda row: key(row)[0]),
+        texts("corpus", lambda row: key(row)[1]),
+        texts("protocol", lambda row: key(row)[2]),
+    ]
 
 
 def measures(
@@ -200,13 +209,19 @@ def result_cell(
     return replace(made, bar=interval_bar(row, axis) if axis else None, link=failures_address(data, row))
 
 
+def link(path: str, **parameters: object) -> str:
+    """An address of a page of `capim serve`; empty parameters are left out."""
+    given = [(key, str(value)) for key, value in parameters.items() if value not in (None, "", ())]
+    query = urlencode(given, safe="/*,:")
+    return quote(path) + (f"?{query}" if query else "")
+
+
 def failures_address(data: ReportData, row: Result) -> str:
     """Where the queries are that an encoder misses under a protocol; empty where there are none to look at."""
     of = Protocol.of(row.protocol)
     if data.live:
         known = of.kind != "mean" and not of.is_combined and with_outcomes([of.id])
-        given = {"corpus": row.corpus, "protocol": of.id, "wrong": row.encoder}
-        return f"/queries?{urlencode(given, safe='/*,:')}" if known else ""
+        return link("/queries", corpus=row.corpus, protocol=of.id, wrong=row.encoder) if known else ""
     if not any((total.corpus, total.direction) == (row.corpus, of.direction) for total in data.totals):
         return ""
     given = {"corpus": row.corpus, "direction": DIRECTION_TITLES[of.direction], "missed": row.encoder}

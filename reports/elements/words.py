@@ -122,7 +122,7 @@ def budgets(data: ReportData) -> list[str]:
     n_chance = sum(row.against_chance is not None for row in data.results)
     parts = []
     if figures:
-        over = show.count(len(figures), "planned figure") + f" of {show.count(len(corpora), 'corpus', 'corpora')}"
+        over = show.count(len(figures), "planned figure") + f" of {show.corpora(len(corpora))}"
         parts += [f"better and worse, over all pairs of {over}", "equivalent, over the pairs of each figure"]
     if data.rankings:
         parts.append("ranks over corpora, of each kind" + " (few images)" * standing.rests_on_few(data.rankings))

@@ -22,9 +22,10 @@ from capim.reports.elements import charts
 from capim.reports.elements.tables import only
 from capim.reports.exports.latex import PACKAGES, breakable, column_table, figures_tables, printed
 from capim.reports.rows import standing
-from capim.reports.rows.report_data import ReportData, grouped
+from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import claimed, contenders, decision, headline_tasks
 from capim.reports.sections import differences, provenance
+from capim.store.current import grouped
 from capim.store.errors import WorkError
 from capim.store.schema import Comparison, Result
 from capim.tasks.metrics.table import RSUM

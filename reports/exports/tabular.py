@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import R1, ReportData, grouped
+from capim.reports.rows.report_data import R1, ReportData
 from capim.reports.rows.speed import qps_v28
 from capim.reports.rows.standing import MEASURES, NDCG
 from capim.reports.sections import languages
+from capim.store.current import grouped
 from capim.store.files import json_value, write_csv
 from capim.store.row_types import columns_of, table_of
 from capim.store.schema import Result

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.reports.elements.pictures import draw_map, encoded, opened, patch_map
-from capim.reports.rows.report_data import detail_of, grouped
+from capim.reports.rows.report_data import detail_of
 from capim.store import EmbeddingStore
+from capim.store.current import grouped
 from capim.store.row_types import rows_in
 from capim.store.schema import ERRORS, LABEL, Outcome, Result, Slice, is_found, is_missed
 from capim.store.types import Corpus, EncoderSpec

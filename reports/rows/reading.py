@@ -84,12 +84,9 @@ def read_report_data(
     results = States.asked(results, asked)
     gone = source.dropped_corpora(row.corpus_fingerprint for row in results)
     meant = States.of((row for row in results if row.corpus_fingerprint not in gone), uses)
-    newest, current = (
-        newest_rows(filter(meant.has, results), "results", uses=uses),
-        current_results(results, meant, uses),
-    )
-    for column, names in (("corpus", corpora), ("encoder", encoders), ("protocol", protocols)):
-        results, every = (_named(rows, column, names) for rows in (results, every))
+    newest = newest_rows(filter(meant.has, results), "results", uses=uses)
+    current = current_results(results, meant, uses)
+    results, every = (_named(rows, corpus=corpora, encoder=encoders, protocol=protocols) for rows in (results, every))
     dropped = Counter(row.corpus for row in results if row.corpus_fingerprint in gone)
     results = [row for row in results if row.corpus_fingerprint not in gone]
     left_out = [f"{n} results on corpus {name}, which was dropped" for name, n in sorted(dropped.items())]
@@ -173,22 +170,24 @@ def facts_of_metrics(source: EmbeddingStore, results: Iterable[Result]) -> dict[
     return {name: facts or MetricFacts(name=name, title=name) for name, facts in found.items()}
 
 
-def _named(rows: list[Result], column: str, names: Sequence[str]) -> list[Result]:
-    """The rows of these names or shell patterns; all where none is named.
+def _named(rows: list[Result], **wanted: Sequence[str]) -> list[Result]:
+    """The rows of these names or shell patterns in some columns; all where none is named.
 
     Raises:
         RequestError: A name has no row.
     """
-    known = sorted({getattr(row, column) for row in rows})
-    states = {getattr(row, f"{column}_fingerprint", None): [getattr(row, column)] for row in rows}
-    meant = {name: states.get(name) or matching(name, known) for name in names}
-    if faults := [
-        f"{column} {name!r} has no results; {did_you_mean(name, known)}those with results: {', '.join(known)}"
-        for name, found in meant.items()
-        if not found
-    ]:
-        raise RequestError(faults)
-    return [row for row in rows if getattr(row, column) in set().union(*meant.values())] if names else rows
+    for column, names in wanted.items():
+        known = sorted({getattr(row, column) for row in rows})
+        states = {getattr(row, f"{column}_fingerprint", None): [getattr(row, column)] for row in rows}
+        meant = {name: states.get(name) or matching(name, known) for name in names}
+        if faults := [
+            f"{column} {name!r} has no results; {did_you_mean(name, known)}those with results: {', '.join(known)}"
+            for name, found in meant.items()
+            if not found
+        ]:
+            raise RequestError(faults)
+        rows = [row for row in rows if getattr(row, column) in set().union(*meant.values())] if names else rows
+    return rows
 
 
 def _features(

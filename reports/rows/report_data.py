@@ -6,14 +6,14 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from capim.store import SealedSet
-from capim.store.current import figure_of
+from capim.store.current import figure_of, grouped
 from capim.store.errors import without_credentials
 from capim.store.files import json_value
 from capim.store.schema import (
@@ -42,8 +42,6 @@ Figure: TypeAlias = tuple[str, str, str]
 """Corpus, protocol and metric."""
 Detail: TypeAlias = Mapping[str, Any]
 """What an analysis adds to a slice, from JSON."""
-K = TypeVar("K")
-T = TypeVar("T")
 M = TypeVar("M", Batch, Run)
 
 R1 = RECALLS[0].name
@@ -274,14 +272,6 @@ def ends(value: float, low: float | None, high: float | None) -> tuple[float, fl
     """
     first, last = (value if end is None or math.isnan(end) else end for end in (low, high))
     return first, last
-
-
-def grouped(rows: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The rows by a key, each group in their order."""
-    groups: dict[K, list[T]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return groups
 
 
 def reversed_comparison(row: Comparison) -> Comparison:

@@ -192,9 +192,10 @@ def changed_figures(old: Snapshot, new: Snapshot) -> list[FigureChange]:
 def changed_settings(old: Snapshot, new: Snapshot) -> list[SettingChange]:
     """Everything that differs between the two besides the figures."""
     changes: list[SettingChange] = []
-    for kind, before, after in (("encoder", old.encoders, new.encoders), ("corpus", old.corpora, new.corpora)):
-        for name in sorted(before.keys() & after.keys()):
-            changes += setting_changes(f"{kind} {name}", before[name], after[name])
+    for name in sorted(old.encoders.keys() & new.encoders.keys()):
+        changes += setting_changes(f"encoder {name}", old.encoders[name], new.encoders[name])
+    for name in sorted(old.corpora.keys() & new.corpora.keys()):
+        changes += setting_changes(f"corpus {name}", old.corpora[name], new.corpora[name])
     changes += setting_changes("library", old.versions, new.versions)
     changes += setting_changes("device", {"name": ", ".join(old.devices)}, {"name": ", ".join(new.devices)})
     return changes + setting_changes("statistics", _statistics(old), _statistics(new))

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from capim.reports.rows.report_data import ReportData, grouped
+from capim.reports.rows.report_data import ReportData
+from capim.store.current import grouped
 
 STAGES = ("decode", "preprocess", "forward", "write")
 LEAST_CORPORA = 3  # that say which of two encoders is faster

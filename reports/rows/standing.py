@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from capim.reports.format import count, listing
-from capim.reports.rows.report_data import R1, Detail, ReportData, ShownResult, goodness, grouped, reversed_comparison
-from capim.store.current import compared_encoders, figure_of
+from capim.reports.rows.report_data import R1, Detail, ReportData, ShownResult, goodness, reversed_comparison
+from capim.store.current import compared_encoders, figure_of, grouped
 from capim.store.schema import Comparison, Ranking, Result
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.retrieval import RECALLS

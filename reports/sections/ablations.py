@@ -1,13 +1,13 @@
 """Ablations computed from stored embeddings: precision, truncation, re-ranking, compression and others.
 
 An ablation is a slice whose ``detail`` names its cost (``bytes_per_item``, ``seconds_per_query``, ``n`` or the setting
-itself as ``x``). Ablations over a numeric setting are drawn as curves, compressions over bytes and over seconds.
+itself as ``x``). Ablations over a numeric setting are drawn as curves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import altair as alt
@@ -16,9 +16,10 @@ from capim.reports import format as show
 from capim.reports.elements import charts
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table
 from capim.reports.elements.tables import UNITS, ColumnOf, anchor, measures, numbers, pivot, texts, value
-from capim.reports.rows.report_data import R1, Detail, ReportData, detail_of, grouped, of_package
+from capim.reports.rows.report_data import R1, ReportData, detail_of, of_package
 from capim.reports.sections.leaderboard import mains, retrieval_corpora
 from capim.reports.sections.slices import encoder_order, part_label, slice_cell
+from capim.store.current import grouped
 from capim.store.schema import Slice
 from capim.tasks.analyses.table import headings, looks_of
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
@@ -33,14 +34,11 @@ COSTS = {
     "x": "setting",
 }
 SHARES = {"tie_share": "tied queries", **{f"equal_at_{n}": f"exact if {n} are re-ranked" for n in (10, 20, 50, 100)}}
+TIMED = (
+    "Seconds per query: all queries at once, in one process; LanceDB answers queries of several vectors one by one. "
+    "Bytes do not count the vectors that re-ranking reads."
+)
 LOGARITHMIC = 20.0  # ratio of the largest to the smallest cost above which the axis is logarithmic
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ablation(Slice):
-    """A slice with its details."""
-
-    own: Detail = field(default_factory=dict)
 
 
 def section(data: ReportData) -> Section:
@@ -49,15 +47,12 @@ def section(data: ReportData) -> Section:
     known, elsewhere = headings("ablations"), {*headings("slices"), *headings("failures"), REFERENCE}
     titles = [*known, *sorted({r.analysis for r in data.slices} - known.keys())]  # of packages that are gone, last
     for corpus in retrieval_corpora(data):
-        shown = (r for r in _of_corpus(data, corpus) if r.analysis not in elsewhere)
+        first = mains(data, corpus)[:1]
+        of_corpus = (r for r in data.slices if r.corpus == corpus and r.protocol in first)
+        shown = (r for r in of_corpus if r.analysis not in elsewhere)
         groups = grouped(shown, lambda r: (r.analysis, r.protocol, r.metric))
         for analysis, protocol, metric in sorted(groups, key=lambda key: (titles.index(key[0]), key)):
             rows, looks = groups[analysis, protocol, metric], looks_of(analysis)
-            if "points" in looks:
-                order = encoder_order(data, corpus, protocol, metric, rows)
-                for name in order:
-                    blocks += _compression(data, corpus, [r for r in rows if r.encoder == name])
-                continue
             table = _table(data, corpus, rows)
             if "R@1 first" in looks and metric != R1:
                 blocks.append(replace(table, folded=table.caption))
@@ -72,52 +67,40 @@ def section(data: ReportData) -> Section:
     )
 
 
-def _of_corpus(data: ReportData, corpus: str) -> list[Ablation]:
-    """The slices of a corpus under its first headline."""
-    first = mains(data, corpus)[:1]
-    rows = (r for r in data.slices if r.corpus == corpus and r.protocol in first)
-    return [Ablation(**vars(r), own=detail_of(r)) for r in rows]
-
-
-def _label(row: Ablation) -> str:
+def _label(row: Slice) -> str:
     return part_label(row.feature, row.level_name)
 
 
-def _change(row: Ablation) -> str:
-    own = row.own
-    span = show.percent_range(own.get("change_low"), own.get("change_high"))
-    return show.bracketed(f"{show.points(own.get('change'))} points", span)
-
-
-def _table(data: ReportData, corpus: str, rows: Sequence[Ablation]) -> Table:
+def _table(data: ReportData, corpus: str, rows: Sequence[Slice]) -> Table:
     """The rows of one analysis, protocol and metric."""
     analysis, protocol, metric = rows[0].analysis, rows[0].protocol, rows[0].metric
     names, label = encoder_order(data, corpus, protocol, metric, rows), data.metric(metric).label
 
-    def change(r: Ablation) -> Cell:
-        own = r.own
+    def change(r: Slice) -> Cell:
+        own = detail_of(r)
         note = show.percent_range(own.get("change_low"), own.get("change_high"))
         return value(own.get("change"), show.points(own.get("change")), note=note, unit=UNITS[show.points])
 
-    def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Ablation]:
-        return measures(heading, lambda r: r.own.get(key), text, explain=explain)
+    def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Slice]:
+        return measures(heading, lambda r: detail_of(r).get(key), text, explain=explain)
 
-    def queries(r: Ablation) -> Cell:
-        every = r.own.get("n_all_queries", r.n_queries)
+    def queries(r: Slice) -> Cell:
+        every = detail_of(r).get("n_all_queries", r.n_queries)
         sampled = f" of {show.number(every, 0)}" if every > r.n_queries else ""
         return Cell(text=show.number(r.n_queries, 0) + sampled, sort=str(r.n_queries))
 
-    columns = [numbers("change", change)] if any(r.own.get("change") is not None for r in rows) else []
+    columns = [numbers("change", change)] if any(detail_of(r).get("change") is not None for r in rows) else []
     for key, heading in SHARES.items():
-        if any(r.own.get(key) for r in rows):
+        if any(detail_of(r).get(key) for r in rows):
             columns.append(detail(key, heading, show.percent, "Percent"))
     whole = partial(show.number, decimals=0)
     for key, heading in COSTS.items():
-        if key != "x" and any(key in r.own for r in rows):
+        if key != "x" and any(key in detail_of(r) for r in rows):
             columns.append(detail(key, heading, whole if key == "depth" else show.significant))
-    fitted = {_label(r): on for r in rows if (on := r.own.get("fitted_on"))}
+    fitted = {_label(r): on for r in rows if (on := detail_of(r).get("fitted_on"))}
     notes = [f"A sample of the queries: {text}." for text in {queries(r).text: None for r in rows} if " of " in text]
     notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
+    notes += [TIMED] if any("bytes_per_item" in detail_of(r) and r.seconds_per_query is not None for r in rows) else []
     title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize()) + of_package(rows)
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
@@ -132,72 +115,42 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Ablation]) -> Table:
     )
 
 
-def _curve(
-    data: ReportData,
-    table: Table,
-    rows: Sequence[Ablation],
-    costs: Sequence[str] = (*COSTS,),
-    series: str = charts.ENCODER,
-) -> Chart | None:
-    """The value over the first cost that a series has at two settings or more; of methods, the change of the value."""
+def _curve(data: ReportData, table: Table, rows: Sequence[Slice]) -> Chart | None:
+    """The value over the first cost that an encoder has at two settings or more."""
     metric = data.metric(rows[0].metric)
-    for cost in costs:
-        costly = [r for r in rows if r.value is not None and isinstance(r.own.get(cost), int | float)]
-        if len({(r.encoder, r.own[cost]) for r in costly}) > len({r.encoder for r in costly}):
+    for cost in COSTS:
+        costly = [r for r in rows if r.value is not None and isinstance(detail_of(r).get(cost), int | float)]
+        if len({(r.encoder, detail_of(r)[cost]) for r in costly}) > len({r.encoder for r in costly}):
             break
     else:
         return None
-    changes, fraction = series == "method", metric.unit == "percent"
+    fraction = metric.unit == "percent"
 
-    def point(r: Ablation) -> charts.Point:
-        cell, own = slice_cell(data, r), r.own
-        more: charts.Point = {"setting": _label(r), "method": r.feature, "cost": float(own[cost])}
-        if changes:
-            moved = replace(r, value=own["change"], ci_low=own["change_low"], ci_high=own["change_high"])
-            return charts.interval_point(moved, unit="points", text=_change(r), **more)
+    def point(r: Slice) -> charts.Point:
+        cell = slice_cell(data, r)
+        more: charts.Point = {"setting": _label(r), "method": r.feature, "cost": float(detail_of(r)[cost])}
         return charts.interval_point(r, fraction=fraction, text=f"{cell.text} ({cell.note})", **more)
 
-    points = [point(r) for r in costly if not changes or r.own.get("change") is not None]
-    if len(points) < 2:
-        return None
-    names = list(dict.fromkeys(p[series] for p in points))
+    points = [point(r) for r in costly]
+    names = list(dict.fromkeys(r.encoder for r in costly))
     ends = [p["cost"] for p in points]
     logarithmic = min(ends) > 0 and max(ends) / min(ends) > LOGARITHMIC
     kind: charts.Point = {"type": "log"} if logarithmic else {"zero": False}
     of = data.protocol(rows[0].corpus, rows[0].protocol)
     y_title = f"{metric.label}{', percent' * fraction}, {of.titled}"
-    y_title = f"change of {metric.label}, percentage points" if changes else y_title
-    colour, shape = charts.by_name(names, names if changes else data.encoder_names(), series)
+    colour, shape = charts.by_name(names, data.encoder_names())
     x_title, scale = f"{COSTS[cost]}{' (logarithmic)' * logarithmic}", alt.Scale(nice=False, padding=20, **kind)
     x, tooltip = alt.X("cost:Q", title=x_title, scale=scale), charts.tooltips("setting", "text")
     base = alt.Chart(alt.Data(values=points)).encode(x=x, color=colour, tooltip=tooltip)
     y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
-    lines = [] if changes else [base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q")]
-    layers = (*lines, *charts.intervals(base, y, size=60, opacity=0.6, shape=shape))
+    line = base.mark_line(strokeWidth=1.5, opacity=0.7).encode(y="value:Q")
+    layers = (line, *charts.intervals(base, y, size=60, opacity=0.6, shape=shape))
     by_point = [f"{p[charts.ENCODER]}, {p['setting']}: {p['text']} at {show.significant(p['cost'])}" for p in points]
     return charts.finish(
         alt.layer(*layers).properties(width=charts.WIDTH, height=260),
-        name=f"{table.id}-{cost.replace('_', '-') if changes else 'curve'}",
-        title=f"{table.caption}: change over {COSTS[cost]}" if changes else table.caption,
+        name=f"{table.id}-curve",
+        title=table.caption,
         alt_text=f"{y_title} over {COSTS[cost]}. {'; '.join(by_point)}.",
         data=replace(table, note=""),
         note=table.note,
     )
-
-
-def _compression(data: ReportData, corpus: str, rows: Sequence[Ablation]) -> list[Chart] | list[Table]:
-    """The methods of one encoder over bytes and over seconds, or their table where fewer than two were measured."""
-    # the exact search first, then from many bytes to few
-    rows = sorted(rows, key=lambda r: (r.feature != "exact", -r.own.get("bytes_per_item", 0.0)))
-    table, encoder = _table(data, corpus, rows), rows[0].encoder
-    missing = [f"{_label(r)}: {r.reason}" for r in rows if r.value is None]
-    table = replace(
-        table,
-        id=anchor(table.id, encoder),
-        caption=f"{table.caption} · {encoder}",
-        note=f"{table.note} Seconds per query: all queries at once, in one process; LanceDB answers queries of "
-        "several vectors one by one. Bytes do not count the vectors that re-ranking reads. "
-        f"{'. '.join(missing)}".strip(),
-    )
-    made = [_curve(data, table, rows, [cost], "method") for cost in ("bytes_per_item", "seconds_per_query")]
-    return [chart for chart in made if chart is not None] or [table]

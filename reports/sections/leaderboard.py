@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from capim.reports import format as show
 from capim.reports.elements import tables, words
 from capim.reports.elements.page import Block, Cell, Section, Table, Text
-from capim.reports.rows.report_data import R1, ReportData, without_paths
+from capim.reports.rows.report_data import ReportData, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks, intervals_of, planned_of
 from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell
@@ -22,7 +22,7 @@ from capim.store.sets.matching import NOT_VERIFIED, POSITION
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND, WINOGROUND_GROUP
 from capim.tasks.metrics.retrieval import UNJUDGED
 from capim.tasks.metrics.table import RSUM, headline_of, on_leaderboard, placed
-from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MEANS, MICRO, READING_ORDER, Protocol, by_language
+from capim.tasks.protocols import MACRO, MAIN, MEANS, MICRO, Protocol, by_language
 
 PAIRS = PAIR_ACCURACY.name
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
@@ -44,7 +44,7 @@ def section(data: ReportData) -> Section:
             blocks += [chart] if chart is not None and corpus in retrieval else []
             blocks += _not_verified(data, corpus)
         of_users = {r.metric for r in data.results if r.corpus == corpus and data.metric(r.metric).has_table}
-        blocks += [_own_table(data, corpus, metric) for metric in sorted(of_users)]
+        blocks += [*(_own_table(data, corpus, metric) for metric in sorted(of_users)), *_further(data, corpus)]
     return Section(
         id="leaderboard",
         title="Leaderboard",
@@ -163,12 +163,20 @@ def _tie_column(data: ReportData, corpus: str, protocol: str, metric: str) -> li
     return [tables.numbers("ties", cell, group=data.titled(corpus, protocol), explain=explain)]
 
 
-def _figures(data: ReportData, corpus: str, id_: str, caption: str, figures: Sequence[Figure], **options: Any) -> Table:
+def _figures(
+    data: ReportData,
+    corpus: str,
+    id_: str,
+    caption: str,
+    figures: Sequence[Figure],
+    *more: tables.ColumnOf[str],
+    **options: Any,
+) -> Table:
     """The encoders with any of some figures, best first by the earliest one, and a column for each figure."""
     ranked = [row.encoder for protocol, metric, _ in figures for row in data.ranked(corpus, protocol, metric)]
     columns = (tables.result_column(data, corpus, protocol, metric, **how) for protocol, metric, how in figures)
     names = tables.texts("Encoder", str)
-    return tables.pivot(tables.anchor(id_), caption, dict.fromkeys(ranked), names, *columns, **options)
+    return tables.pivot(tables.anchor(id_), caption, dict.fromkeys(ranked), names, *columns, *more, **options)
 
 
 def _judged_languages(data: ReportData, corpus: str) -> list[Table]:
@@ -195,6 +203,19 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
     figures = [(p, metric, {"heading": data.titled(corpus, p), "tested": True}) for p in protocols[:MOST_PROTOCOLS]]
     note = f"A metric of your own, in its own unit. Bold: {best} value; {tests}"
     return _figures(data, corpus, f"own-{corpus}-{metric}", f"{corpus} · {words.described(facts)}", figures, note=note)
+
+
+def _further(data: ReportData, corpus: str) -> list[Table]:
+    """The metrics that stand in no other table, under all protocols of retrieval, folded."""
+    figures = [
+        (of.id, metric, {"group": of.titled, "plain": True})
+        for of in (data.protocol(corpus, id_) for id_ in data.protocols(corpus))
+        if of.is_retrieval and not of.language
+        for metric in placed("further")
+        if data.ranked(corpus, of.id, metric)
+    ]
+    title, folded = f"{corpus} · further metrics", f"Further metrics on {corpus}"
+    return [_figures(data, corpus, f"further-{corpus}", title, figures, folded=folded)] if figures else []
 
 
 def cost_columns(data: ReportData) -> list[tables.ColumnOf[str]]:
@@ -245,7 +266,7 @@ def _ranking(data: ReportData) -> Table:
     ranked = show.encoders(first.n_encoders)
     return tables.pivot(
         "ranking-corpora",
-        f"{ranked} over {show.count(first.n_corpora, 'corpus', 'corpora')}",
+        f"{ranked} over {show.corpora(first.n_corpora)}",
         order,
         *columns,
         note=" ".join(_ranking_note(data, first)),
@@ -301,42 +322,6 @@ def _ranking_note(data: ReportData, first: Ranking) -> Iterator[str]:
         yield f"Not in the ranking, because not all of its encoders have them: {show.listing(others)}."
 
 
-def directions_section(data: ReportData) -> Section:
-    """Both directions under every protocol, of the corpora with more protocols than the leaderboard shows."""
-    blocks: list[Block] = []
-    for corpus in data.corpus_names():
-        every = [data.protocol(corpus, p) for p in data.protocols(corpus)]
-        known = [of for of in every if of.without_orientation.id in READING_ORDER]
-        shown = [of for of in known if data.ranked(corpus, of.id, R1)]
-        shown.sort(key=lambda of: READING_ORDER[of.without_orientation.id])
-        if {of.id for of in shown} <= set(MAIN):
-            continue
-        for direction in ("t2i", "i2t"):
-            same = [of for of in shown if of.direction == direction]
-            figures: list[Figure] = [(of.id, R1, {"heading": of.titled, "explain": of.description}) for of in same]
-            title = f"{corpus} · {DIRECTION_TITLES[direction]} · R@1"
-            if same:
-                blocks.append(_figures(data, corpus, f"directions-{corpus}-{direction}", title, figures))
-        figures = [
-            (of.id, metric, {"group": of.titled, "plain": True})
-            for of in every
-            if of.is_retrieval and not of.language
-            for metric in placed("further")
-            if data.ranked(corpus, of.id, metric)
-        ]
-        if figures:
-            folded = f"Further metrics on {corpus}"
-            title = f"{corpus} · further metrics"
-            blocks.append(_figures(data, corpus, f"directions-{corpus}-extra", title, figures, folded=folded))
-    return Section(
-        id="directions",
-        title="Directions and protocols",
-        lead="The same embeddings under every protocol. Text-to-image and image-to-text results are comparable only "
-        "with first captions or means over positions, where each query has one right item.",
-        blocks=tuple(blocks),
-    )
-
-
 def compositional_section(data: ReportData) -> Section:
     """Compositional reasoning: Winoground's three scores and the accuracy on hard negatives, beside chance."""
     blocks: list[Block] = []
@@ -361,21 +346,19 @@ def _chance_row(data: ReportData, corpus: str, figures: Sequence[Figure]) -> lis
 
 
 def _winoground(data: ReportData, corpus: str, protocol: Protocol) -> Table:
-    metrics = [m.name for m in WINOGROUND if data.ranked(corpus, protocol.id, m.name)]
-    rows = {r.encoder: r for r in data.ranked(corpus, protocol.id, metrics[-1])}
+    how = {"group": protocol.titled}
+    figures = [(protocol.id, m.name, how) for m in WINOGROUND if data.ranked(corpus, protocol.id, m.name)]
+    rows = {r.encoder: r for r in data.ranked(corpus, *figures[-1][:2])}
     examples = show.count(next(iter(rows.values())).n_queries, "example")
     explain = "Share of examples with a tied score, percent"
-    return tables.pivot(
-        f"winoground-{corpus}",
-        f"{corpus} · binding (winoground) · percent of {examples}",
-        rows,
-        tables.texts("Encoder", str),
-        *(tables.result_column(data, corpus, protocol.id, m, group=protocol.titled) for m in metrics),
-        tables.measures("ties", lambda name: rows[name].tie_share, show.percent, explain=explain),
-        extra_rows=[[*_chance_row(data, corpus, [(protocol.id, m, {}) for m in metrics]), tables.absent()]],
-        note="Text: for both images the right caption wins. Image: for both captions the right image wins. "
-        "Group: both. Some published tables have text and image exchanged.",
+    ties = tables.measures("ties", lambda name: rows[str(name)].tie_share, show.percent, explain=explain)
+    title = f"{corpus} · binding (winoground) · percent of {examples}"
+    note = (
+        "Text: for both images the right caption wins. Image: for both captions the right image wins. "
+        "Group: both. Some published tables have text and image exchanged."
     )
+    chance = [[*_chance_row(data, corpus, figures), tables.absent()]]
+    return _figures(data, corpus, f"winoground-{corpus}", title, figures, ties, extra_rows=chance, note=note)
 
 
 def _by_tag(data: ReportData, corpus: str, tags: list[Protocol]) -> Table:

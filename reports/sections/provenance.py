@@ -11,8 +11,8 @@ from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table, Text
 from capim.reports.elements.tables import estimate, measures, metrics, numbers, pivot, texts
-from capim.reports.rows.report_data import ReportData, detail_of, goodness, grouped, without_paths
-from capim.store.current import figure_of
+from capim.reports.rows.report_data import ReportData, detail_of, goodness, without_paths
+from capim.store.current import figure_of, grouped
 from capim.store.row_types import rows_in
 from capim.store.schema import Published, Run, Skipped, Slice
 from capim.store.sets.importing import matched_text

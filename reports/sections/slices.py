@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,11 +18,12 @@ import altair as alt
 from capim.reports import format as show
 from capim.reports.elements import charts, words
 from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
-from capim.reports.elements.tables import ColumnOf, absent, anchor, counted, estimate, numbers, pivot, texts
-from capim.reports.rows.report_data import R1, WITHOUT, Detail, ReportData, detail_of, grouped, of_package
+from capim.reports.elements.tables import ColumnOf, absent, anchor, estimate, numbers, pivot, texts
+from capim.reports.rows.report_data import R1, WITHOUT, ReportData, of_package
 from capim.reports.sections.leaderboard import pair_protocols, sliced
+from capim.store.current import grouped
 from capim.store.schema import ERRORS, Slice
-from capim.tasks.analyses.table import ANALYSES, Look, headings, looks_of
+from capim.tasks.analyses.table import ANALYSES, headings, looks_of
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.statistics.decision import ALPHA
 
@@ -78,20 +79,6 @@ class SliceGroup(NamedTuple):
     def where(self) -> str:
         """Corpus and protocol."""
         return f"{self.corpus} · {self.data.titled(self.corpus, self.protocol)}"
-
-    def encoders(self, metric: str = R1) -> list[str]:
-        """The encoders of the rows, in the order of the leaderboard by a metric."""
-        return encoder_order(self.data, self.corpus, self.protocol, metric, self.rows)
-
-    def columns(self, *features: str) -> list[ColumnOf[str]]:
-        """Of the features that there are, a column with their value for every encoder."""
-        by_key = {(r.encoder, r.feature): r for r in self.rows}
-        shown = (feature for feature in features if any(key[1] == feature for key in by_key))
-
-        def cell(name: str, feature: str) -> Cell:
-            return slice_cell(self.data, by_key.get((name, feature)))
-
-        return [numbers(feature, partial(cell, feature=feature)) for feature in shown]
 
 
 def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Slice]) -> list[str]:
@@ -163,7 +150,7 @@ def _contrast(group: SliceGroup, kept: list[Slice]) -> list[Chart] | list[Table]
     look = {"color": colour, "shape": shape, "yOffset": alt.YOffset("encoder:N", sort=names)}
     tooltip = charts.tooltips("feature", "text")
     picture = charts.strips(
-        points, x, height=height, row="feature", order=features, size=55, within=0.0, tooltip=tooltip, **look
+        points, x, height=height, row="feature", order=features, size=55, zero=True, tooltip=tooltip, **look
     )
     clear = [f"{p['feature']}, {p[charts.ENCODER]}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
     chart = charts.finish(
@@ -215,16 +202,15 @@ def _parts_of(data: ReportData, corpus: str, rows: Sequence[Slice]) -> list[Tabl
         looks, own = looks_of(analysis), (r for r in rows if r.analysis == analysis)
         groups = grouped(own, lambda r: (r.protocol, "" if "joined" in looks_of(r.analysis) else r.metric))
         for protocol, metric in sorted(groups, key=lambda key: (Protocol.of(key[0]).direction == "i2t", key)):
-            group = SliceGroup(data, corpus, analysis, protocol, metric, groups[protocol, metric])
-            made = next((SPECIAL[look] for look in looks if look in SPECIAL), _parts)(group)
+            made = _parts(SliceGroup(data, corpus, analysis, protocol, metric, groups[protocol, metric]))
             opened = "folded" not in looks and (protocol in first or Protocol.of(protocol).is_all_quadruples)
-            tables += made if opened else [replace(t, folded=t.folded or t.caption) for t in made]
+            tables.append(made if opened else replace(made, folded=made.caption))
     return tables
 
 
-def _parts(group: SliceGroup) -> list[Table]:
+def _parts(group: SliceGroup) -> Table:
     """One row per part, one column per encoder."""
-    names = group.encoders(group.rows[0].metric)
+    names = encoder_order(group.data, group.corpus, group.protocol, group.rows[0].metric, group.rows)
     of_corpus = "of the corpus" in looks_of(group.analysis)
     columns = {"all encoders": names[0]} if of_corpus else {name: name for name in names}
     by_key = {(r.encoder, r.metric, r.feature, r.level_name): r for r in group.rows}
@@ -257,72 +243,4 @@ def _parts(group: SliceGroup) -> list[Table]:
     metric = group.data.metric(group.metric)
     about = f" · {words.described(metric)}" + ", percent" * (metric.unit == "percent") if group.metric else ""
     title = f"{headings('slices')[group.analysis]}{of_package(group.rows)} · {group.where}{about}"
-    return [pivot(group.id("parts"), title, parts, *shown)]
-
-
-def _disagreement(group: SliceGroup) -> list[Table]:
-    """Share of queries where the row is correct and the column wrong; then where one alone is, and where all miss."""
-    names = group.encoders()
-    pairs = {(r.encoder, r.level_name): r for r in group.rows if r.feature == "right where wrong"}
-
-    def against(a: str, b: str) -> Cell:
-        return Cell(text="·", mark="muted") if a == b else slice_cell(group.data, pairs.get((a, b)))
-
-    table = pivot(
-        group.id("matrix"),
-        f"{group.where} · percent of queries that the row finds and the column misses",
-        names,
-        texts("Encoder", str),
-        *(numbers(b, partial(against, b=b), group="wrong") for b in names),
-        *group.columns("alone right", "alone wrong", "missed by all"),
-        note="Large shares in both directions mean that the two encoders make different errors: "
-        "re-ranking or fusion may help.",
-    )
-    return [table] if len(names) > 1 else []
-
-
-def _hubs(group: SliceGroup) -> list[Table]:
-    """Skewness and shares per encoder, and the worst hubs by name."""
-    shares = pivot(
-        group.id(),
-        f"Hubs · {group.where}",
-        group.encoders(),
-        texts("Encoder", str),
-        *group.columns("skewness", "share of hubs", "share never found"),
-        note="Skewness of how often an item is among the first ten, then shares of items in percent.",
-    )
-    named = {"item": "id"}, {"wrongly first": "wrongly_first", "among the first ten": "n_10"}
-    skewness = [r for r in group.rows if r.feature == shares.columns[1].heading]
-    return [shares, *_listed(group._replace(rows=skewness), "Worst hubs", "worst", 3, *named)]
-
-
-def _families(group: SliceGroup) -> list[Table]:
-    """The pairs of images that each encoder confuses most often."""
-    named = {"image A": "a", "image B": "b"}, {"A for B": "a_for_b", "B for A": "b_for_a"}
-    return _listed(group, "Confused images", "pairs", 5, *named)
-
-
-def _listed(
-    group: SliceGroup, what: str, key: str, most: int, named: Mapping[str, str], counts: Mapping[str, str]
-) -> list[Table]:
-    """What each encoder has most of, as its details list it under a key: at most so many each, by name with counts."""
-    of = {r.encoder: detail_of(r) for r in group.rows}
-    rows = [(name, item) for name in group.encoders() for item in of[name].get(key, [])[:most]]
-    title = f"{what} of {group.where}"
-
-    def of_item(column: str, made: Callable[[Any], Cell | str]) -> Callable[[tuple[str, Detail]], Cell | str]:
-        return lambda row: made(row[1][column])
-
-    table = pivot(
-        group.id("worst" * (key == "worst")),
-        title,
-        rows,
-        texts("Encoder", lambda row: row[0]),
-        *(texts(heading, of_item(column, str)) for heading, column in named.items()),
-        *(numbers(heading, of_item(column, counted)) for heading, column in counts.items()),
-        folded=title,
-    )
-    return [table] if rows else []
-
-
-SPECIAL: dict[Look, Callable[[SliceGroup], list[Table]]] = {"matrix": _disagreement, "hubs": _hubs, "pairs": _families}
+    return pivot(group.id("parts"), title, parts, *shown)

@@ -75,7 +75,7 @@ def rate_cell(speed: Speed | None) -> Cell:
         return absent("no batch was timed apart from the warm-up")
     rate, batches = speed.stages["forward"], show.count(speed.n_batches, "batch", "batches")
     setting = f"{speed.device}, {speed.precision}, batch size {speed.batch_size}"
-    corpora = show.count(len(rate.by_corpus), "corpus", "corpora")
+    corpora = show.corpora(len(rate.by_corpus))
     return value(rate.mean, show.significant(rate.mean), note=batches, title=f"{setting}; {batches} of {corpora}")
 
 

@@ -20,9 +20,7 @@ from capim.store.types import FUSION, TWO_STAGE
 from capim.tasks.protocols import Direction, Kind, Protocol
 
 Section: TypeAlias = Literal["slices", "ablations", "failures"]
-Look: TypeAlias = Literal[
-    "folded", "of the corpus", "joined", "curve", "points", "R@1 first", "part", "absence", "matrix", "hubs", "pairs"
-]
+Look: TypeAlias = Literal["folded", "of the corpus", "joined", "curve", "R@1 first", "part", "absence"]
 Need: TypeAlias = Literal["vectors", "specs", "truncated"]
 
 HARDWARE, DISTRACTORS = "hardware", "distractors"
@@ -47,10 +45,9 @@ class Analysis:
             without the ambiguous misses; these depend on all encoders.
         section: Where the report shows it.
         looks: Name of a table -> how the report shows it. ``folded``; ``of the corpus``: equal for all encoders, and
-            stored under one; ``joined``: several metrics in one table; ``curve``: over a numeric setting; ``points``:
-            over bytes and seconds; ``R@1 first``: the other metrics folded; ``part``: may be among the worst slices of
-            the first screen, ``absence`` also without the feature; ``matrix``, ``hubs``, ``pairs``: in a form of its
-            own.
+            stored under one; ``joined``: several metrics in one table; ``curve``: over a numeric setting;
+            ``R@1 first``: the other metrics folded; ``part``: may be among the worst slices of the first screen,
+            ``absence`` also without the feature.
         labels: Feature of its slices -> its words for readers, in the order of the page; empty: the features, by name.
         on_request: Whether it runs only when it is named.
         part_of: The analysis whose name asks for this one too.
@@ -138,14 +135,12 @@ _LOOKS: Mapping[str, tuple[Look, ...]] = {
     "category": ("part", "folded"),
     "agreement": ("folded", "of the corpus"),
     "truncated-captions": ("part",),
-    "disagreement": ("matrix",),
     "tags": ("part",),
     "baseline": ("folded", "of the corpus", "joined"),
-    "hubs": ("joined", "hubs"),
-    "families": ("pairs",),
+    "hubs": ("joined",),
+    "families": ("folded",),
     "margin": ("folded",),
     "gap": ("folded", "joined"),
-    "approximate-search": ("points",),
     TWO_STAGE: ("curve", "R@1 first"),
     FUSION: ("R@1 first",),
     **dict.fromkeys((DISTRACTORS, "truncation", "pca", "pooling", "temperature", "threshold"), ("curve",)),

@@ -24,7 +24,7 @@ LIMIT = 8_000_000  # kilobytes: enough for Arrow and torch, too few for V8
 def test_a_report_that_may_not_reserve_memory_has_no_charts_and_the_record_of_its_run_says_so(tmp_path: Path) -> None:
     random_store(tmp_path / "store", read_shapes(n_scenes=24), (SPECS[0], OTHER), signal=5.0)
     command("evaluate --replicates 100", tmp_path)
-    command("compare --replicates 100", tmp_path)
+    command("analyse --analyses complexity --replicates 100", tmp_path)
     words = shlex.join([sys.executable, "-m", "capim", "report", "--workspace", str(tmp_path)])
     done = subprocess.run(
         ["bash", "-c", f"ulimit -v {LIMIT}; exec {words}"],

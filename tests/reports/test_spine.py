@@ -22,7 +22,7 @@ def test_stand_in_store_and_store_opened_anew_give_the_same_bytes(demo_store: St
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for folder in (Path(write_report(of, tmp_path / name)).parent for name, of in sources.items())
     )
-    assert len(first) > 10
+    assert {path.suffix for path in first} >= {".html", ".md", ".json", ".csv", ".svg"}
     for files in others:
         assert [path for path in {**first, **files} if first.get(path) != files.get(path)] == []
 
