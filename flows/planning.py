@@ -59,8 +59,8 @@ class Part:
     what: str
     corpus: str = ""
     encoder: str = ""
-    stored: int
-    to_do: int
+    stored: int = 0
+    to_do: int = 0
     seconds: float | None = None
     n_bytes: int | None = None
     reason: str = ""
@@ -155,7 +155,8 @@ class _Planning:
         """
         pairs, advice = [], []
         for spec in encoders:
-            for corpus in list(self.corpora.values()):
+            n_before = len(self.parts)
+            for corpus in self.corpora.values():
                 sealed: dict[Modality, SealedSet] = {}
                 lacking = []
                 for modality in MODALITIES:
@@ -170,52 +171,35 @@ class _Planning:
                 if lacking:
                     advice += lacking[:1]
                     continue
-                sets = SetsRef.of(key)
                 protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
-                pairs.append(scored_sets(self.store, sets, corpus, protocols, sealed, spec.vectors))
-            if any(part.to_do for part in self.parts if part.encoder == spec.name) and (files := downloads_of(spec)):
-                downloads = Part(
-                    step="embed",
-                    what=DOWNLOADS,
-                    encoder=spec.name,
-                    stored=0,
-                    to_do=len(files),
-                    n_bytes=sum(files.values()),
+                pairs.append(scored_sets(self.store, SetsRef.of(key), corpus, protocols, sealed, spec.vectors))
+            to_do = any(part.to_do for part in self.parts[n_before:])
+            if to_do and (files := downloads_of(spec)):
+                n_bytes = sum(files.values())
+                self.parts.append(
+                    Part(step="embed", what=DOWNLOADS, encoder=spec.name, to_do=len(files), n_bytes=n_bytes)
                 )
-                self.parts.append(downloads)
         if advice and not pairs:
             raise RequestError(advice)
         return pairs
 
     def _encode(self, spec: EncoderSpec, corpus: Corpus, key: SetKey) -> int:
         """Adds the part of one set; returns how many of its items are to be encoded."""
-        n_items = len(corpus.items(key.modality))
-        n = 0
-        if corpus.fingerprint not in self._registered:
-            n = n_items
-        elif not self.store.intact(key):
-            n = len(self.store.missing(key, n_items))
+        n_items = n = len(corpus.items(key.modality))
+        if corpus.fingerprint in self._registered:
+            n = 0 if self.store.intact(key) else len(self.store.missing(key, n_items))
+        part = Part(step="embed", what=f"{key.modality}s", corpus=corpus.name, encoder=spec.name, stored=n_items - n)
         if n:
             self.encoding.add(corpus.name)
-        self.parts.append(
-            Part(
-                step="embed",
-                what=f"{key.modality}s",
-                corpus=corpus.name,
-                encoder=spec.name,
-                stored=n_items - n,
-                to_do=n,
-                seconds=self._encoding_seconds(key, n),
-                n_bytes=bytes_of_rows(spec, n) if spec.vectors == "single" else None if n else 0,
-                reason=NEW_INPUT if n else "",
-            )
-        )
+            n_bytes = bytes_of_rows(spec, n) if spec.vectors == "single" else None
+            part = replace(part, to_do=n, n_bytes=n_bytes, seconds=self._encoding_seconds(key, n), reason=NEW_INPUT)
+        else:
+            part = replace(part, n_bytes=0, seconds=0.0)
+        self.parts.append(part)
         return n
 
     def _encoding_seconds(self, key: SetKey, n_items: int) -> float | None:
         """At the rate of earlier batches by this encoder, of this host if it has some, without first ones if others."""
-        if not n_items:
-            return 0.0
         rows = self.store.all(Batch, encoder_fingerprint=key.encoder_fingerprint, modality=key.modality)
         rows = [row for row in rows if row.host == this_host()] or rows
         rows = [row for row in rows if not row.warmup] or rows
@@ -229,7 +213,7 @@ class _Planning:
             stored = self.store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
             n = len(incomplete(scored, scored.protocols, stored))
             corpus, encoder = scored.sets.corpus, scored.sets.encoder
-            part = Part(step="evaluate", what="outcomes", corpus=corpus, encoder=encoder, stored=0, to_do=n)
+            part = Part(step="evaluate", what="outcomes", corpus=corpus, encoder=encoder, to_do=n)
             seconds, reason = (None, NEW_INPUT) if n else (0.0, "")
             self.parts.append(replace(part, stored=len(scored.protocols) - n, seconds=seconds, reason=reason))
             todo = {each.subject["protocol"] for each in self._figures(scored)}
@@ -318,8 +302,8 @@ class _Planning:
 
     def _seconds(self, todo: Sequence[Derivation]) -> float | None:
         """At the mean rates of earlier ones of the same kind and metric or analysis, or of the same kind."""
-        names = [(_measured(each.kind, each.subject), (each.kind, "")) for each in todo]
-        found = [next((self._rates[name] for name in two if name in self._rates), None) for two in names]
+        rates = self._rates
+        found = [rates.get(_measured(each.kind, each.subject)) or rates.get((each.kind, "")) for each in todo]
         return None if None in found else float(sum(filter(None, found)))
 
     @cached_property

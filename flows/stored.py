@@ -139,7 +139,7 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     Args:
         run: id of the run (table runs); last is the newest (default: last)
     """
-    from capim.tasks.why import COLUMNS, reasons
+    from capim.tasks.why import STORED, Reason, reasons
 
     store = open_store(workspace)
     runs = {row.run: row for row in sorted(store.all(Run), key=lambda row: row.started)}
@@ -147,13 +147,13 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
         raise RequestError(unknown("run", run, [*reversed(runs)]))
     row = runs[run] if run in runs else [*runs.values()][-1]
     found = reasons(store, row.run)
-    made, stored = (
-        sum(each["n"] for each in found if (each["reason"] == "stored") == is_stored) for is_stored in (False, True)
-    )
-    say(f"{row.run}, {row.state}: {made:,} items computed, {stored:,} already stored")
+    n_stored = sum(each.n for each in found if each.reason == STORED)
+    n_made = sum(each.n for each in found) - n_stored
+    say(f"{row.run}, {row.state}: {n_made:,} items computed, {n_stored:,} already stored")
     if row.uses is None and row.same_as is None:
         say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
-    return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it computed no figures and used none", code=0)
+    columns, none = Reason._fields, "it computed no figures and used none"
+    return Rows(rows=found, columns=columns, keep=columns, none=lambda: none, code=0)
 
 
 def results(
