@@ -18,8 +18,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn, TextIO
 
 from capim.flows import set_environment
@@ -33,8 +33,6 @@ _OF_THE_MACHINE = {
     *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO),
     errno.ENOMEM,
 }
-
-
 _ASCII = {"─": "-", "−": "-", "–": "-", "…": "...", "×": "x", "’": "'"}  # of what our own words use
 
 
@@ -58,10 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
     set_environment(verbose="--verbose" in words)
     try:
-        with _ended_by(signal.SIGTERM):
-            call = parse(words)
-            done = call.function(*call.arguments.args, **call.arguments.kwargs)
-            return WRONG_REQUEST if call.is_help else done if isinstance(done, int) else DONE
+        if argv is None:  # the process is ours alone
+            signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C does
+        call = parse(words)
+        done = call.function(*call.arguments.args, **call.arguments.kwargs)
+        return WRONG_REQUEST if call.is_help else done if isinstance(done, int) else DONE
     except KeyboardInterrupt as stopped:
         _print_error("interrupted; what was stored is kept, run the same command to continue")
         code = 128 + int((stopped.args or (signal.SIGINT,))[0])
@@ -77,26 +76,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exception(error)
         code, message = _explain(error)
         _print_error(message)
-        if argv is None:  # the process is ours alone
+        if argv is None:
             _end(code)
         return code
 
 
-@contextmanager
-def _ended_by(number: signal.Signals) -> Iterator[None]:
-    """A signal ends what is done in here as Ctrl-C does; in threads, signals are nobody's."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt(number)
-
-    before = signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
+def _stop(number: int, _: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
 
 
 def _end(code: int) -> NoReturn:
@@ -118,10 +104,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, ModuleNotFoundError) and (package := _of_run(error.name or "")):
         return WRONG_REQUEST, f"{package} is missing: this installation reads stores alone; pip install 'capim[run]'"
     if isinstance(error, RecursionError):
-        return (
-            WRONG_REQUEST,
-            "a file of this request is nested too deeply to be read (JSON or TOML, some thousand levels)",
-        )
+        return WRONG_REQUEST, "a file of this request is nested too deeply to be read (JSON or TOML)"
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return WRONG_REQUEST, f"a name is too long for a file: {error.filename}"
     no_memory = isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
@@ -144,9 +127,8 @@ def _of_run(module: str) -> str:
     from importlib.metadata import requires
 
     package = module.partition(".")[0].replace("_", "-")
-    named = [each for each in requires("capim") or () if re.search(r"extra *== *['\"]run['\"]", each)]
-    found = {re.split(r"[^\w-]", each.replace("_", "-"))[0].lower() for each in named}
-    return package if package.lower() in found else ""
+    of_package = re.compile(rf"{re.escape(package)}[^\w-].*extra *== *['\"]run['\"]", re.IGNORECASE)
+    return package if any(of_package.match(each.replace("_", "-")) for each in requires("capim") or ()) else ""
 
 
 def _print_error(message: str) -> None:

@@ -32,7 +32,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
-from cyclopts.exceptions import CoercionError, CycloptsError, UnknownCommandError, UnknownOptionError
+from cyclopts.exceptions import CycloptsError, UnknownCommandError, UnknownOptionError
 from cyclopts.help.formatters import DefaultFormatter
 
 from capim.store.errors import RequestError, WorkError, did_you_mean
@@ -65,15 +65,12 @@ COMMANDS: dict[str, dict[str, str]] = {
 """Group -> its commands -> the function of each, ``module:name`` in this package."""
 GONE = {
     "corpora": "`capim check ./photos`, or `capim list ids ./photos`",
-    "corpora check": "`capim check ./photos`",
-    "corpora ids": "`capim list ids ./photos`",
     "certify": "docs/statistics.md has the table of what intervals and tests keep",
     "certify-model": "`capim results --against published`",
     "ann": "`capim analyse --analyses compression`",
     "store repair": "`capim store verify --drop`, then the same run again",
     "store compact": "`capim store prune --yes`",
     "store diff": "`capim why RUN` says what a run changed; docs/recipes.md compares two embedding sets",
-    "--interval wilson": "--interval auto",
     "--isolated": "run untrusted models and metrics in a container (docs/own_model.md)",
     "--bootstrap-iterations": "--replicates N",
     "--devices": "--device cuda:0,cuda:1",
@@ -202,25 +199,14 @@ def _without_sections(docstring: str) -> str:
 # --- A command: the parameters that cyclopts reads, and the call of the function.
 
 
-class Option(NamedTuple):
-    """One option or argument: its parameter's name and type, its help, and the panel of the help page it is in."""
-
-    name: str
-    hint: Any
-    help: str
-    panel: str
-    default: Any = None
-    positional: bool = False
-    of_run: bool = False  # a field of a run, which is checked with the other fields
-
-
 def _command(name: str, function: Function) -> Callable[..., int]:
     """Return the function that cyclopts calls: it has one plain parameter for each option."""
-    options = [*_options(function)]
     from capim.flows.config import FIELDS, step_config
     from capim.flows.terminal import Form, Rows, print_report
 
-    of_run = [each.name for each in options if each.of_run]
+    of_run = _of_run(function)
+    parameters = [*(option for each, option in of_run.items() if each != "workspace"), *_own(function, of_run)]
+    signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     taken = inspect.signature(function).parameters
 
     def call(*args: object, **kwargs: object) -> int:
@@ -232,57 +218,51 @@ def _command(name: str, function: Function) -> Callable[..., int]:
             raise RequestError(f"--wide has no effect with --format {form.format}; leave it out")
         given = {name: value for name, value in values.items() if value not in _NOT_GIVEN}
         if "config" in taken:
-            fields_given = {name: values.get(name) for name in (*of_run, "workspace") if name in FIELDS}
-            values["config"] = step_config(name, of_run, fields_given, values.get("suite"))
+            options = {each: values.get(each) for each in (*of_run, "workspace") if each in FIELDS}
+            values["config"] = step_config(name, options, options, values.get("suite"))
         values |= {"form": form, "given": given, "show": print_report}
         done = function(**{name: values[name] for name in taken if name in values})
         return done.print(form) if isinstance(done, Rows) else done if isinstance(done, int) else 0
 
-    parameters = [_parameter(each) for each in options]
-    signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     call.__signature__ = signature  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     return call
 
 
-def _options(function: Function) -> Iterator[Option]:
-    """The options of a function."""
+def _of_run(function: Function) -> dict[str, inspect.Parameter]:
+    """The options for the fields of a run, and the other fields of the classes that a command names, by name."""
+    from capim.flows.config import FIELDS, RunConfig, described
+
+    found = {}
+    for source in _hints(function, ["config"])["config"].__metadata__ if "config" in function.__annotations__ else ():
+        group = RunConfig if isinstance(source, str) else source
+        hints, texts = get_type_hints(group, include_extras=True), described(group)
+        for name in [source] if isinstance(source, str) else texts:
+            [declared, *_] = [each for each in group.__mro__ if name in inspect.get_annotations(each)]
+            default = FIELDS[name].default if name in FIELDS else None
+            text = texts[name] if default in _NOT_GIVEN else f"{texts[name]} (default: {default})"
+            panel = next((title for title, classes in _PANELS.items() if declared.__name__ in classes), "Options")
+            how = {"positional": name == "suite", "is_checked": name in FIELDS}
+            found[name] = _parameter(name, hints[name], text, panel, **how)
+    return found
+
+
+def _own(function: Function, of_run: Collection[str]) -> Iterator[inspect.Parameter]:
+    """The options for the parameters of a function, and those of every command."""
     from capim.flows.config import described
     from capim.flows.terminal import Form
 
-    declared = inspect.signature(function).parameters
-    used: dict[str, Option] = {}
-    if "config" in declared:
-        for source in _hints(function, ["config"])["config"].__metadata__:
-            used |= _fields(source)
-    yield from (option for name, option in used.items() if name != "workspace")
-    own = described(function)
-    for name, hint in _hints(function, own.keys() - used.keys()).items():
+    declared, own = inspect.signature(function).parameters, described(function)
+    for name, hint in _hints(function, own.keys() - of_run).items():
         positional = declared[name].kind is not inspect.Parameter.KEYWORD_ONLY
-        yield Option(name, hint, own[name], "Options", declared[name].default, positional)
+        yield _parameter(name, hint, own[name], "Options", declared[name].default, positional=positional)
     if "form" in declared or function.__annotations__["return"] == "Rows":
         for name, hint in get_type_hints(Form, include_extras=True).items():
-            yield Option(name, hint, described(Form)[name], "Output", getattr(Form(), name))
-    if "workspace" in declared or {"workspace", "corpora"} & used.keys():
-        yield Option("workspace", Annotated[str | None, "DIR"], _WORKSPACE, "Every command")
+            yield _parameter(name, hint, described(Form)[name], "Output", getattr(Form(), name))
+    if "workspace" in declared or not {"workspace", "corpora"}.isdisjoint(of_run):
+        yield _parameter("workspace", Annotated[str | None, "DIR"], _WORKSPACE, "Every command")
     for name, text in _PROGRAM.items():
-        yield Option(name, bool, text, "Every command", False)
-
-
-def _fields(source: type | str) -> dict[str, Option]:
-    """The options for one field of a run, or for the fields of a class of options."""
-    from capim.flows.config import FIELDS, RunConfig, described
-
-    group = RunConfig if isinstance(source, str) else source
-    hints, texts = get_type_hints(group, include_extras=True), described(group)
-    found = {}
-    for name in [source] if isinstance(source, str) else texts:
-        [declared, *_] = [each for each in group.__mro__ if name in inspect.get_annotations(each)]
-        default = FIELDS[name].default if name in FIELDS else None
-        text = texts[name] if default in _NOT_GIVEN else f"{texts[name]} (default: {default})"
-        panel = next((title for title, classes in _PANELS.items() if declared.__name__ in classes), "Options")
-        found[name] = Option(name, hints[name], text, panel, None, name == "suite", name in FIELDS)
-    return found
+        yield _parameter(name, bool, text, "Every command", False)
 
 
 def _hints(function: Function, parameters: Collection[str]) -> dict[str, Any]:
@@ -291,44 +271,51 @@ def _hints(function: Function, parameters: Collection[str]) -> dict[str, Any]:
     return get_type_hints(holder, globalns=vars(sys.modules[function.__module__]), include_extras=True)
 
 
-def _parameter(option: Option) -> inspect.Parameter:
-    """Return an option as cyclopts reads it."""
-    hint: Any = option.hint
+def _parameter(
+    name: str,
+    hint: Any,
+    text: str,
+    panel: str,
+    default: Any = None,
+    *,
+    positional: bool = False,
+    is_checked: bool = False,
+) -> inspect.Parameter:
+    """Return an option as cyclopts reads it; ``is_checked``: a field of a run, which is checked with the others."""
     metadata: tuple[object, ...] = ()
     if get_origin(hint) is Annotated:
         hint, metadata = hint.__origin__, hint.__metadata__
-    kind = _kind(hint, of_run=option.of_run)
+    kind = _kind(hint, is_checked=is_checked)
     words = [each for each in metadata if isinstance(each, str)]
-    flags = [each for each in words if each.startswith("-")] or [f"--{option.name.replace('_', '-')}"]
-    metavar = next((each for each in words if not each.startswith("-")), "N" if option.of_run else None)
+    flags = [each for each in words if each.startswith("-")] or [f"--{name.replace('_', '-')}"]
+    metavar = next((each for each in words if not each.startswith("-")), "N" if is_checked else None)
     settings: dict[str, Any] = {
-        "help": option.help,
+        "help": text,
         "negative": (),
-        "group": _GROUPS[option.panel],
+        "group": _GROUPS[panel],
         "metavar": None if get_origin(kind) is Literal else metavar,
-        "converter": _names if kind == tuple[str, ...] and not option.positional else None,
+        "converter": _names if kind == tuple[str, ...] and not positional else None,
     }
     if twin := _TWINS.get(flags[0]):
         settings |= {"alias": twin, "completer": _complete, "allow_repeating": None if kind is str else True}
     return inspect.Parameter(
-        option.name,
-        inspect.Parameter.POSITIONAL_ONLY if option.positional else inspect.Parameter.KEYWORD_ONLY,
-        default=option.default,
+        name,
+        inspect.Parameter.POSITIONAL_ONLY if positional else inspect.Parameter.KEYWORD_ONLY,
+        default=default,
         annotation=Annotated[
-            kind | None if option.default is None else kind,
-            Parameter(name=[] if option.positional else flags, **settings),
+            kind | None if default is None else kind, Parameter(name=[] if positional else flags, **settings)
         ],
     )
 
 
-def _kind(hint: Any, *, of_run: bool) -> Any:
+def _kind(hint: Any, *, is_checked: bool) -> Any:
     """Return the type that cyclopts converts to: a string for all that the command or :func:`step_config` checks."""
     left = [each for each in get_args(hint) if each is not type(None)]
     if get_origin(hint) in (Union, UnionType) and len(left) == 1:
         hint = left[0]
     if get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis:
         return tuple[str, ...]
-    is_number = hint in (int, float) and not of_run
+    is_number = hint in (int, float) and not is_checked
     return hint if hint is bool or is_number or get_origin(hint) in (tuple, Literal) else str
 
 
@@ -432,11 +419,9 @@ def _faults(error: CycloptsError, words: Sequence[str]) -> list[str]:
     chain, word = " ".join(error.command_chain or ()), (error.unused_tokens or [""])[0].partition("=")[0]
     if isinstance(error, UnknownOptionError):
         return _no_options(chain, words, error.argument_collection)
-    if isinstance(error, CoercionError) and error.argument and error.token:
-        return [_now(chain, f"{error.argument.name} {error.token.value}") or str(error)]
     if isinstance(error, UnknownCommandError) and word.startswith("-"):
         return [_now(chain, word) or f"options come after the command: {f'capim {chain}'.strip()} COMMAND {word} …"]
-    return [_now("", " ".join(words[:2])) or _now(chain, word) or str(error)]
+    return [_now(chain, word) or str(error)]
 
 
 def _no_options(chain: str, words: Sequence[str], arguments: ArgumentCollection) -> list[str]:
