@@ -69,23 +69,14 @@ def _refuse_truth(value: object) -> object:
 NoTruth = BeforeValidator(_refuse_truth)
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
 _TABLES = {"corpora": "corpus", "encoders": "encoder"}  # list of a suite -> its tables, [[corpus]] and [[encoder]]
-_EXPECTED = {  # what a value should have been, by the type of pydantic's error
-    "byte_size": "a size such as 2GiB",
-    "byte_size_unit": "a size such as 2GiB",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "literal_error": "{expected}",
-    "value_error": "{error}",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "a string",
-    "dict_type": "a table",
-    "tuple_type": "a list",
+_EXPECTED = {  # what a value should have been, by the first word of the type of pydantic's error; else pydantic's words
+    "byte": "a size such as 2GiB",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a string",
+    "dict": "a table",
+    "tuple": "a list",
 }
 
 
@@ -456,10 +447,13 @@ def step_config(
     Raises:
         RequestError: Lists everything that is wrong with the options and with the suite file.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    strange = [name for name in given if name not in {*used, "workspace"}]
-    faults = [renamed(name, used) or unknown("option", name, sorted(used)) for name in strange]
-    empty = [name for name in _LISTS if listed(given.get(name)) == ()]
+    given = {name: listed(value) if name in _LISTS else value for name, value in options.items() if value is not None}
+    faults = []
+    for name in (each for each in given if each not in {*used, "workspace"}):
+        now = RENAMED.get(name, "")
+        gone = f"{name} is no longer there; instead: {now}"
+        faults.append(gone if now in used else unknown("option", name, sorted(used)))
+    empty = [name for name in _LISTS if given.get(name) == ()]
     if faults := [*faults, *(f"{name}: no name is given; without {name} all are taken" for name in empty)]:
         raise RequestError(faults)
     if suite is not None:
@@ -468,14 +462,7 @@ def step_config(
         ]
         if unused:
             sys.stderr.write(f"{suite}: {', '.join(unused)}: without effect on `capim {step}`\n")
-    given = {name: listed(value) if name in _LISTS else value for name, value in given.items() if name in FIELDS}
-    return run_config(given, suite)
-
-
-def renamed(name: str, used: Collection[str]) -> str:
-    """What to write instead of an option of an earlier release; nothing if there was none."""
-    now = RENAMED.get(name)
-    return f"{name} is no longer there; instead: {now}" if now in used else ""
+    return run_config({name: value for name, value in given.items() if name in FIELDS}, suite)
 
 
 def split(text: str) -> tuple[str, ...]:
@@ -533,8 +520,10 @@ def _faults(error: ValidationError) -> dict[str, str]:
         if fault["type"] == "unexpected_keyword_argument":
             faults[field] = unknown("field", field, [*FIELDS, "corpus", "encoder"])
             continue
-        wanted = _EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
-        expected.setdefault(field, []).append(wanted)
+        said = re.sub("^(Input should be|Value error,) ", "", fault["msg"]).replace(
+            "greater than or equal to", "at least"
+        )
+        expected.setdefault(field, []).append(_EXPECTED.get(fault["type"].partition("_")[0], said))
         faults[field] = f"{field} must be {' or '.join(dict.fromkeys(expected[field]))}, got {fault['input']!r}"
     return faults
 

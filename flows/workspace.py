@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from html import escape
-from inspect import BoundArguments, Parameter, Signature, signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
@@ -27,7 +27,6 @@ from capim.flows.config import (
     EmbedOptions,
     EvaluateOptions,
     ReportOptions,
-    RunConfig,
     RunOptions,
     Texts,
     default_workspace,
@@ -106,7 +105,7 @@ class ReportPath(str):
         return f'<p>{lines}</p><a href="{escape(self)}" target="_blank">{escape(self)}</a>'
 
 
-def _framed(rows: Rows, *_: object, wide: bool = False) -> Frame:
+def _framed(rows: Rows, wide: bool = False) -> Frame:
     """Rows as a frame, of their main columns unless ``wide``; where there are none, the reason on standard error."""
     read = rows.read()
     if not len(read) and rows.none:
@@ -136,42 +135,22 @@ def in_python(message: str) -> str:
     return "".join(parts)
 
 
-def _bound(name: str, taken: Signature, args: Sequence[object], given: Mapping[str, object]) -> BoundArguments:
-    """Return the arguments of a call by name.
-
-    Raises:
-        RequestError: They are not those of the signature.
-    """
-    try:
-        return taken.bind(*args, **given)
-    except TypeError as error:
-        names = ", ".join(f"{each}=…" for each in taken.parameters if each not in ("self", "store"))
-        raise RequestError(f"{name}: {error}; give arguments by name: {name}({names})") from None
-
-
-def _told_in_python(method: Callable[P, R]) -> Callable[P, R]:
-    """Return the method with errors that speak of arguments."""
+def _question(method: Callable[P, R]) -> Callable[P, R]:
+    """Return the method with errors that speak of arguments, also where they are not those of its signature."""
+    name, taken = method.__name__, signature(method)
 
     @wraps(method)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            taken.bind(*args, **kwargs)
+        except TypeError as error:
+            names = ", ".join(f"{each}=…" for each in taken.parameters if each not in ("self", "store"))
+            raise RequestError(f"{name}: {error}; give arguments by name: {name}({names})") from None
         try:
             return method(*args, **kwargs)
         except (RequestError, WorkError) as error:
             error.args = tuple(in_python(text) if isinstance(text, str) else text for text in error.args)
             raise
-
-    return told
-
-
-def _question(method: Callable[P, R]) -> Callable[P, R]:
-    """Return the method with errors that speak of arguments, also where the arguments are wrong."""
-    name, taken = method.__name__, signature(method)
-
-    @_told_in_python
-    @wraps(method)
-    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
-        _bound(name, taken, args, kwargs)
-        return method(*args, **kwargs)
 
     return asked
 
@@ -188,32 +167,31 @@ def _found(function: Callable[Concatenate[EmbeddingStore, P], Found]) -> Callabl
 
 
 def _step(
-    options: Callable[P, object], function: Callable[..., T], give: Callable[[T, RunConfig, dict[str, Any]], R]
+    options: Callable[P, object], function: Callable[..., T], give: Callable[[T], R]
 ) -> Callable[Concatenate[Workspace, P], R]:
     """A step as a method with the options of its class, and with what it gives in Python."""
     known: Any = {each.name: each for each in fields(options)}  # type: ignore[arg-type]
     taken = signature(options)
 
-    @_told_in_python
-    @wraps(function)
     def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> R:
-        given: dict[str, Any] = {**_bound(function.__name__, taken, args, {}).arguments, **kwargs}
+        given: dict[str, Any] = {**taken.bind(*args).arguments, **kwargs}
         suite = given.pop("suite", None)
         config = step_config(function.__name__, known, {"workspace": self.workspace, **given}, suite)
         own = {name: value for name, value in given.items() if name not in FIELDS}
         quiet = {"quiet": self.quiet} if "quiet" in signature(function).parameters else {}
-        return give(function(config, **own, **quiet), config, own)
+        return give(function(config, **own, **quiet))
 
     itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-    vars(method)["__signature__"] = taken.replace(parameters=[itself, *taken.parameters.values()])
-    return cast("Callable[Concatenate[Workspace, P], R]", method)
+    step = wraps(function)(_question(method))
+    vars(step)["__signature__"] = taken.replace(parameters=[itself, *taken.parameters.values()])
+    return cast("Callable[Concatenate[Workspace, P], R]", step)
 
 
-def _ran(done: Rows | Benchmarked, *_: object) -> Any:  # a path; with ``dry_run`` a frame
+def _ran(done: Rows | Benchmarked) -> Any:  # a path; with ``dry_run`` a frame
     return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
 
 
-def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
+def _embedded(done: tuple[EmbedRef, ...]) -> Frame:
     columns = ("n_items", "n_encoded", "n_truncated")
     rows = [
         {"encoder": each.sets.encoder, "corpus": each.sets.corpus} | {name: getattr(each, name) for name in columns}
@@ -246,7 +224,7 @@ class Workspace:
     run = _step(RunOptions, steps.run, _ran)
     embed = _step(EmbedOptions, steps.embed, _embedded)
     evaluate = _step(EvaluateOptions, steps.evaluate, _framed)
-    report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
+    report = _step(ReportOptions, steps.report, ReportPath)
     analyse = _step(AnalyseOptions, steps.analyse, _framed)
     compare = _step(CompareOptions, steps.compare, _framed)
 
