@@ -16,7 +16,7 @@ from capim.flows.stored import corpus_in, open_store
 from capim.flows.terminal import Form, Rows, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
-from capim.store.rows import matching, names_with_rows
+from capim.store.rows import names_with_rows
 from capim.store.schema import StoredCorpus
 from capim.store.types import Modality, is_fingerprint
 from capim.tasks.runtime.references import encoder_name
@@ -26,7 +26,6 @@ SHOWN_FIRST = {
     "corpora": ("name", "title", "licence", "available"),
     "adapters": ("name", "loads", "installed"),
     "analyses": ("name", "title", "runs", "package"),
-    "sets": ("encoder", "corpus", "modality", "state", "n_rows", "n_bytes"),
 }
 """The columns of a list that find room first on a terminal."""
 Items: TypeAlias = Literal["image", "caption", "pair", "quadruple"]
@@ -243,8 +242,7 @@ def check(
         device: device that runs the model (default: cpu)
         missing: skip leaves out images of a corpus that have no file, and shows the lines to write into corpus.toml
     """
-    described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
-    kind = _kind_of(name, {encoder_name(each) for each in described.encoders} if suite else ())
+    kind = _kind_of(name, {encoder_name(each) for each in config.encoders})
     of_model = {
         "SUITE": suite, "--device": device, "--precision": config.precision, "--compile": config.compile,
         "--trust-remote-code": config.trust_remote_code, "--format": form.format != Form().format,
@@ -260,27 +258,19 @@ def check(
         sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
         return 0 if checked.ok else 2
     from capim.tasks.encoders.catalog import entry_named
-    from capim.tasks.encoders.device import check_device, choose_device
-
-    spec = entry_named(name, described.encoders).spec
-    device = device or "cpu"
-    if device != "auto":
-        check_device(device)
     from capim.tasks.encoders.conformance import check_encoder
+    from capim.tasks.encoders.device import choose_device
 
+    spec = entry_named(name, config.encoders).spec
+    spec = replace(spec, precision=config.precision or spec.precision)
+    how = {"trust_remote_code": config.trusts(name), "compiled": config.compile}
     verdicts = []
-    checks = check_encoder(
-        replace(spec, precision=config.precision or spec.precision),
-        device=choose_device(device),
-        trust_remote_code=described.trusts(name),
-        compiled=config.compile,
-    )
-    for verdict in checks:
-        verdicts.append(verdict._asdict())
+    for verdict in check_encoder(spec, device=choose_device(device or "cpu"), **how):
+        verdicts.append(verdict)
         if not quiet and form.table:
             sys.stderr.write(f"{verdict.result:5}{verdict.check}\n")
     Rows(rows=verdicts).print(form)
-    return 1 if any(verdict["result"] == "fail" for verdict in verdicts) else 0
+    return int(any(each.result == "fail" for each in verdicts))
 
 
 def _kind_of(name: str, described: Collection[str]) -> Literal["model", "corpus"]:
@@ -335,7 +325,12 @@ def info(*, workspace: str | None, form: Form) -> Rows:
             f"{without_credentials(store.uri)}: format {FORMAT}, {contents.n_tables} tables, "
             f"{contents.n_bytes / 1e6:,.1f} MB\n"
         )
-    return Rows(rows=contents.sets, columns=SET_COLUMNS, keep=SHOWN_FIRST["sets"], code=0)
+    return Rows(
+        rows=contents.sets,
+        columns=SET_COLUMNS,
+        keep=[each for each in SET_COLUMNS if each not in ("set_name", "storage")],
+        code=0,
+    )
 
 
 def verify(
@@ -389,11 +384,10 @@ def upgrade(*, workspace: str | None) -> None:
     """
     from capim.store.upkeep.inventory import upgrade_store
 
-    done = False
+    each = None
     for each in upgrade_store(run_config({"workspace": workspace}).store_uri):
         sys.stdout.write(f"{each.table}: {each.done} ({', '.join(each.columns)}; {each.n_rows:,} rows)\n")
-        done = True
-    if not done:
+    if each is None:
         sys.stdout.write("the store has the format of this release: nothing to do\n")
 
 
@@ -462,8 +456,6 @@ def drop(
 # --- The names of a run, checked before what runs it is imported: Prefect alone takes a second or more. The flows check
 # the same again, and more: what stands in the data, and what a hub answers.
 
-ENCODING = ("benchmark", "embed", "watch")  # flows that read corpora and load models; others use what is stored
-
 
 def check_names(config: RunConfig, flow: str) -> None:
     """Check the encoders, corpora, analyses and devices that a run of this flow names, and protocols with results.
@@ -477,7 +469,7 @@ def check_names(config: RunConfig, flow: str) -> None:
 
         with noted(faults):
             check_analyses(config.analyses)
-    if flow in ENCODING:
+    if flow in ("benchmark", "embed", "watch"):  # others use what is stored
         _check_new(config, faults)
     else:
         _check_stored(config, flow, faults)
@@ -538,11 +530,9 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     for name in names:
         with noted(faults):
             store.encoder(name)
-    known = [*store.counts("results", "protocol")]
-    if all(matching(name, known) for name in config.protocols):
-        return  # without a look at the corpora
-    from capim.tasks.ranking.protocols import select_protocols
+    if config.protocols:
+        from capim.tasks.ranking.protocols import select_protocols
 
-    with noted(faults):
-        for row in corpora:
-            select_protocols(store.corpus(row.name, row.fingerprint), config.protocols)
+        with noted(faults):
+            for row in corpora:
+                select_protocols(store.corpus(row.name, row.fingerprint), config.protocols)
