@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
@@ -199,19 +199,18 @@ def results(
         say(*[] if states else behind(store.all(Result, **wanted), store.states()))
         columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
-    wanted = {"analysis": ["reference"], **wanted}
-    compared = []
-    for row in store.current(Slice, **wanted):
-        published = json.loads(row.detail) if row.detail else {}
-        shown = {name: getattr(row, name) for name in ("encoder", "corpus", "protocol", "metric", "value")}
-        verdict = {"published": published.get("published"), "verdict": row.level_name, "remark": row.reason}
-        compared.append({**shown, **verdict, "source": published.get("source")})
-    from capim.tasks.published import beside
+    from capim.tasks.published import PublishedBeside, beside
 
-    own = store.current(Result, **{name: names for name, names in wanted.items() if name != "analysis"})
-    compared += [each._asdict() for each in beside(own, store.all(Published))]
-    compared.sort(key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
-    return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
+    of_slices = {"analysis": ["reference"], **wanted}
+    compared = []
+    for row in store.current(Slice, **of_slices):
+        figure = (row.encoder, row.corpus, row.protocol, row.metric, row.value)
+        other = json.loads(row.detail or "{}")
+        how = (other.get("published"), row.level_name, row.reason, other.get("source"))
+        compared.append(PublishedBeside(*figure, *how))
+    compared += beside(store.current(Result, **wanted), store.all(Published))
+    compared.sort(key=lambda row: (row.verdict != "suspect", row.corpus, row.protocol, row.encoder))
+    return Rows(rows=compared, none=lambda: no_rows(store, "slices", of_slices))
 
 
 def choose(
@@ -464,19 +463,13 @@ Format: TypeAlias = Literal[
 What: TypeAlias = Literal[
     "results", "paper", "outcomes", "misses", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"
 ]
-_BY_NAME = ("encoder", "corpus", "protocol")
-EXPORTS = {
-    "results": ("format", *_BY_NAME),
-    "outcomes": _BY_NAME,
-    "misses": (*_BY_NAME, "sample"),
-    "trec": _BY_NAME,
-    "paper": _BY_NAME,
-    "embeddings": ("encoder", "corpus", "modality"),
-    "embedding-atlas": ("encoder", "corpus", "modality", "protocol"),
-    "mlflow": _BY_NAME,
-    "wandb": _BY_NAME,
+TAKEN_BY = {
+    "format": {"results"},
+    "modality": {"embeddings", "embedding-atlas"},
+    "protocol": {*get_args(What)} - {"embeddings"},
+    "sample": {"misses"},
 }
-"""What can be exported -> the options that it takes."""
+"""Option that not every export takes -> those that take it."""
 
 
 def export(
@@ -518,8 +511,9 @@ def export(
     """
     named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
     given = {"format": format, **named, "modality": modality, "sample": sample}
-    unused = {f"--{name}": value for name, value in given.items() if name not in EXPORTS[what]}
-    refuse_unused(f"on `capim export {what}`", **unused)
+    refuse_unused(
+        f"on `capim export {what}`", **{f"--{n}": given[n] for n, takes in TAKEN_BY.items() if what not in takes}
+    )
     store, path = open_store(workspace), Path(to)
     if what in ("embeddings", "embedding-atlas"):
         if missing := [f"--{name}" for name in ("encoder", "corpus", "modality") if not given[name]]:
@@ -567,11 +561,10 @@ def _exported(
         return export_trec(store, Path(to), wanted, note=say)
     if by_fingerprint := [name for name in wanted if name.endswith("_fingerprint")]:
         raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by name; give the name")
-    plurals = {"encoders": "encoder", "corpora": "corpus", "protocols": "protocol"}
-    names: dict[str, Any] = {several: wanted.get(one, []) for several, one in plurals.items()}
     from capim.reports.rows.reading import read_report_data
 
-    data = read_report_data(store, **names)
+    encoders, corpora, protocols = (wanted.get(name, []) for name in named)
+    data = read_report_data(store, encoders=encoders, corpora=corpora, protocols=protocols)
     if what in ("results", "paper"):
         from capim.reports.exports import export_results
 

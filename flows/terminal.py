@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
@@ -65,27 +64,26 @@ def print_embedded(references: tuple[EmbedRef, ...]) -> None:
     """What was encoded, as lines on standard error."""
     for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
         if corpus.note:
-            sys.stderr.write(f"corpus {corpus.name}: {plain(corpus.note)}\n")
+            say(f"corpus {corpus.name}: {corpus.note}")
         if corpus.changes:
-            lines = "".join(f"\n  - {plain(change)}" for change in corpus.changes)
-            sys.stderr.write(f"corpus {corpus.name} changed since it was stored; it was encoded again:{lines}\n")
+            changes = [f"  - {change}" for change in corpus.changes]
+            say(f"corpus {corpus.name} changed since it was stored; it was encoded again:", *changes)
         if corpus.n_skipped:
             more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
-            reasons = plain("; ".join([*map(shortened, corpus.skipped), *more]))
-            sys.stderr.write(f"corpus {corpus.name}: {corpus.n_skipped} items skipped: {reasons}\n")
+            reasons = "; ".join([*map(shortened, corpus.skipped), *more])
+            say(f"corpus {corpus.name}: {corpus.n_skipped} items skipped: {reasons}")
     for reference in references:
         n_stored = reference.n_items - reference.n_encoded
-        line = f"{reference.n_encoded:,} items encoded, {n_stored:,} were already stored"
+        parts = [f"{reference.n_encoded:,} items encoded, {n_stored:,} were already stored"]
         if reference.batches:
             sizes = " and ".join(f"{size} {modality}s" for modality, size in reference.batches.items())
-            line += f", {sizes} per forward pass"
+            parts.append(f"{sizes} per forward pass")
         if reference.n_truncated:
-            line += f", {reference.n_truncated:,} captions truncated at the model's maximum length"
+            parts.append(f"{reference.n_truncated:,} captions truncated at the model's maximum length")
         if reference.rounding:
-            line += f", {reference.rounding}"
-        sys.stderr.write(f"{reference.sets.encoder} on {reference.sets.corpus}: {line}\n")
-    for note in dict.fromkeys(note for reference in references for note in reference.notes):
-        sys.stderr.write(f"{plain(note)}\n")
+            parts.append(reference.rounding)
+        say(f"{reference.sets.encoder} on {reference.sets.corpus}: {', '.join(parts)}")
+    say(*dict.fromkeys(note for reference in references for note in reference.notes))
 
 
 def print_answer(page: str) -> None:
@@ -189,7 +187,7 @@ class Rows:
             return self.code or 0
         out = out or sys.stdout
         read = self.read()
-        listed = read if isinstance(read, list) else _listed(read)
+        listed = read if isinstance(read, list) else read.to_pylist()
         known = list(listed[0]) if listed else list(self.columns or [])
         if listed and (faults := [unknown("column", name, known) for name in form.columns if name not in known]):
             raise RequestError(faults)
@@ -207,24 +205,6 @@ class Rows:
         if not listed and (self.none or form.table):
             sys.stderr.write(f"{self.none() if self.none else 'no rows'}\n")
         return int(not listed) if self.code is None else self.code
-
-
-def _listed(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table.
-
-    Raises:
-        RequestError: A column has values beyond those of Python, such as a day in the year 5,881,580.
-    """
-    columns, faults = [], []
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            columns.append(column.to_pylist())
-        except (OverflowError, ValueError) as error:
-            what = f"column {name!r} ({column.type}) has a value that cannot be shown: {error}"
-            faults.append(f'{what}; select it as text: CAST("{name}" AS VARCHAR)')
-    if faults:
-        raise RequestError(faults)
-    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def refuse_unused(where: str, **options: object) -> None:
@@ -275,16 +255,16 @@ def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1, title: str = 
 
     ``corpora`` is how many an encoder encodes, ``title`` what the run is called.
     """
+    overall = Overall.of(flow, corpora)
     if quiet:
         yield
     elif sys.stderr.isatty():
-        with _terminal(Overall.of(flow, corpora)):
+        with _terminal(overall):
             yield
     else:
         if title:
-            sys.stderr.write(f"begun: {plain(title)}\n")
-            sys.stderr.flush()
-        with _lines(Overall.of(flow, corpora)):
+            say(f"begun: {title}")
+        with listening(_lines(overall)):
             yield
 
 
@@ -317,39 +297,22 @@ def _terminal(overall: Overall) -> Iterator[None]:
             yield
 
 
-@contextmanager
-def _lines(overall: Overall) -> Iterator[None]:
-    """A line for every long step that ends, and one a minute: how much of the run is done, and what is in work."""
-    begun, over = time.monotonic(), Event()
-
-    def write(line: str) -> None:
-        sys.stderr.write(f"{plain(line)}\n")
-        sys.stderr.flush()
-
-    started = begun  # the step in work
+def _lines(overall: Overall) -> Callable[[Progress], None]:
+    """Return what writes a line for every long step that ends, and one a minute: how much is done, what is in work."""
+    begun = step_begun = written = time.monotonic()
 
     def listen(progress: Progress) -> None:
-        if progress.unit == DOWNLOADED and not progress.done:
-            write(progress.work)
-        nonlocal started
+        nonlocal step_begun, written
         now = time.monotonic()
+        if progress.unit == DOWNLOADED and not progress.done:
+            say(progress.work)
         if progress.step and progress.done == 0:
-            started = now
-        if (ended := overall.listen(progress, now - begun)) and now - started >= QUIET_SECONDS:
-            write(ended)
-
-    def each_minute() -> None:
-        while not over.wait(EVERY_SECONDS):
-            seconds = time.monotonic() - begun
-            rest = overall.left(seconds)
+            step_begun = now
+        if (ended := overall.listen(progress, now - begun)) and now - step_begun >= QUIET_SECONDS:
+            say(ended)
+        if now - written >= EVERY_SECONDS:
+            written, rest = now, overall.left(now - begun)
             about = "" if rest is None else f", about {clock(rest)} left"
-            write(f"{overall.fraction:.0%} in {clock(seconds)}{about}{overall.now and ': '}{overall.now}")
+            say(f"{overall.fraction:.0%} in {clock(now - begun)}{about}{overall.now and ': '}{overall.now}")
 
-    writer = Thread(target=each_minute, daemon=True)
-    with listening(listen):
-        writer.start()
-        try:
-            yield
-        finally:
-            over.set()
-            writer.join()
+    return listen

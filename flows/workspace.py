@@ -78,15 +78,8 @@ def frame_of(rows: pa.Table | Sequence[Mapping[str, Any]], columns: Sequence[str
 
     A column of which no row has a value is one of NaN, for numbers that are not known. Without rows, the frame has the
     columns of the table, or ``columns``.
-
-    Raises:
-        RequestError: A frame cannot hold values of such a type or size.
     """
-    try:
-        table = rows.to_pandas() if isinstance(rows, pa.Table) else pd.DataFrame([dict(row) for row in rows])
-    except (pa.ArrowException, OverflowError, ValueError) as error:
-        what = f"a column has values that no frame can hold: {error}"
-        raise RequestError(f"{what}; select it as text: CAST(column AS VARCHAR)") from None
+    table = rows.to_pandas() if isinstance(rows, pa.Table) else pd.DataFrame([dict(row) for row in rows])
     if not isinstance(rows, pa.Table) and len(table):
         table = table.astype(dict.fromkeys(table.columns[table.isna().all()], float))
     chosen = [name for name in columns or () if name in table.columns or not len(table)]
