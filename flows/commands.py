@@ -164,7 +164,7 @@ def build_app(words: Collection[str] | None = None) -> App:
             command = App(name.rpartition(" ")[2], help=line, sort_key=place)
             if words is None or command.name[0] in words:
                 function = getattr(import_module(f"capim.flows.{module}"), attribute)
-                command.help = _without_sections(inspect.getdoc(function) or "")
+                command.help = re.split(r"\n\n(?:Args|Returns|Raises):", inspect.getdoc(function) or "")[0]
                 command.default(_command(name, function))
             if name.startswith("store "):
                 store.command(command)
@@ -190,10 +190,6 @@ def _first_lines(module: str) -> dict[str, str]:
     source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     return {each.name: (ast.get_docstring(each) or "").partition("\n")[0].rstrip(".") for each in functions}
-
-
-def _without_sections(docstring: str) -> str:
-    return re.split(r"\n\n(?:Args|Returns|Raises):", docstring)[0]
 
 
 # --- A command: the parameters that cyclopts reads, and the call of the function.

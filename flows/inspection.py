@@ -409,9 +409,8 @@ def prune(*, workspace: str | None, form: Form, keep: Annotated[int, "N"] = 30, 
 
     open_store(workspace)
     done = start(flow, workspace, keep=keep, done=yes)
-    rows: list[dict[str, object]] = [{"what": table, "rows": n} for table, n in done.rows.items()]
-    rows += [{"what": name, "rows": None} for name in (*done.tables, *done.reports)]
-    Rows(rows=rows, none=lambda: "nothing to remove").print(form)
+    gone = {**done.rows, **dict.fromkeys((*done.tables, *done.reports))}
+    Rows(rows=[{"what": what, "rows": n} for what, n in gone.items()], none=lambda: "nothing to remove").print(form)
     freed = f"; {done.freed / 1e6:,.1f} MB of the store freed" if yes else ""
     hint = "" if yes else "; nothing was changed: add --yes to remove them"
     n_rows = sum(done.rows.values())

@@ -115,9 +115,7 @@ def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str
 def unknown_texts(store: EmbeddingStore, statement: str) -> str:
     """Why a statement may have no rows: its texts that nothing in the store is called, each with the nearest name."""
     known = {row.name for row in store.encoders()} | {row.name for row in store.corpora()}
-    known |= {
-        name for column in ("encoder", "corpus", "protocol", "metric") for name in store.counts("results", column)
-    }
+    known |= {*store.counts("results", "protocol"), *store.counts("results", "metric")}
     given = dict.fromkeys(re.findall(r"'((?:[^']|'')+)'", statement))
     hints = {text: did_you_mean(text, known) for text in given if text not in known}
     return "no rows" + "".join(
@@ -152,8 +150,7 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     say(f"{row.run}, {row.state}: {n_made:,} items computed, {n_stored:,} already stored")
     if row.uses is None and row.same_as is None:
         say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
-    columns, none = Reason._fields, "it computed no figures and used none"
-    return Rows(rows=found, columns=columns, keep=columns, none=lambda: none, code=0)
+    return Rows(rows=found, columns=Reason._fields, none=lambda: "it computed no figures and used none", code=0)
 
 
 def results(
@@ -312,10 +309,7 @@ def search(
         device: device that encodes the query (default: auto)
     """
     from capim.flows.searching import FOUND_COLUMNS, find
-    from capim.tasks.encoders.device import check_device
 
-    if device != "auto":
-        check_device(device)
     found = find(
         open_store(workspace),
         text,
@@ -327,7 +321,7 @@ def search(
         k=k,
         device=device,
     )
-    return Rows(rows=found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)
+    return Rows(rows=found.rows, columns=FOUND_COLUMNS)
 
 
 def duplicates(
@@ -362,8 +356,7 @@ def duplicates(
     for each in corpora:
         n = sum(name == each.name for name, _ in shared)
         sys.stderr.write(f"{each.name}: {n:,} of {each.images.num_rows:,} images have a duplicate\n")
-    columns = columns_of(Duplicate).names
-    return Rows(rows=found, columns=columns, keep=columns, code=0)
+    return Rows(rows=found, columns=columns_of(Duplicate).names, code=0)
 
 
 def explain(

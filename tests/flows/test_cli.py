@@ -197,7 +197,7 @@ MISTYPED = {
     "analyse --analyses erors": "did you mean 'errors'?",
     "report --encoders tiny-clib": "did you mean 'tiny-clip'?",
     "fuse --encoders tiny-clib,tiny-clip": "did you mean 'tiny-clip'?",
-    "search a --encoder tiny-clip --corpus shapes --device cuda:99": "device 'cuda:99' does not exist",
+    "search a --encoder tiny-clip --corpus shapes-sample12 --device cuda:99": "device 'cuda:99' does not exist",
     "check tiny-clib": "did you mean 'tiny-clip'?",
     **{
         f"{words} tiny-clib": "did you mean 'tiny-clip'?"
