@@ -518,7 +518,7 @@ def _faults(error: ValidationError) -> dict[str, str]:
     for fault in error.errors():
         field = str(fault["loc"][0])
         if fault["type"] == "unexpected_keyword_argument":
-            faults[field] = unknown("field", field, [*FIELDS, "corpus", "encoder"])
+            faults[field] = unknown("field", field, [*FIELDS, *_TABLES.values()])
             continue
         said = re.sub("^(Input should be|Value error,) ", "", fault["msg"]).replace(
             "greater than or equal to", "at least"

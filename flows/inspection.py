@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from capim.flows.config import RunConfig, run_config
-from capim.flows.stored import corpus_in, open_store
+from capim.flows.stored import corpus_in, open_store, wanted_rows
 from capim.flows.terminal import Form, Rows, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
-from capim.store.rows import names_with_rows
 from capim.store.schema import StoredCorpus
 from capim.store.types import Modality, is_fingerprint
 from capim.tasks.runtime.references import encoder_name
@@ -524,7 +523,7 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     if flow != "evaluate":
         with noted(faults):
             by_name = [name for name in names if not is_fingerprint(name)]
-            names_with_rows(store, "results", {"encoder": by_name, "protocol": config.protocols})
+            wanted_rows(store, "results", encoder=by_name, protocol=config.protocols)
         return
     for name in names:
         with noted(faults):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -39,7 +39,7 @@ from capim.tasks.runtime.open_corpora import OpenCorpora
 from capim.tasks.runtime.references import EvaluationRef, Missing, SetsRef, by_corpus, this_host
 from capim.tasks.runtime.results import figures_of
 from capim.tasks.runtime.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
-from capim.tasks.why import NEW_INPUT, Earlier
+from capim.tasks.why import NEW_INPUT, Earlier, name_in
 
 DOWNLOADS = "files to download"
 Step: TypeAlias = Literal["embed", "evaluate", "compare", "rank", "analyse", "report"]
@@ -210,8 +210,7 @@ class _Planning:
         """Outcomes and figures of these sets, and figures of the others on their corpora; returns all evaluations."""
         new: list[OfEvaluation] = []
         for scored in own:
-            stored = self.store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
-            n = len(incomplete(scored, scored.protocols, stored))
+            n = len(incomplete(scored, scored.protocols, scored.stored()))
             corpus, encoder = scored.sets.corpus, scored.sets.encoder
             part = Part(step="evaluate", what="outcomes", corpus=corpus, encoder=encoder, to_do=n)
             seconds, reason = (None, NEW_INPUT) if n else (0.0, "")
@@ -303,7 +302,7 @@ class _Planning:
     def _seconds(self, todo: Sequence[Derivation]) -> float | None:
         """At the mean rates of earlier ones of the same kind and metric or analysis, or of the same kind."""
         rates = self._rates
-        found = [rates.get(_measured(each.kind, each.subject)) or rates.get((each.kind, "")) for each in todo]
+        found = [rates.get((each.kind, name_in(each.subject))) or rates.get((each.kind, "")) for each in todo]
         return None if None in found else float(sum(filter(None, found)))
 
     @cached_property
@@ -324,11 +323,6 @@ class _Planning:
         """Kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
         measured = defaultdict[tuple[str, str], list[float]](list)
         for row in self._earlier.entries:
-            measured[_measured(row.kind, json.loads(row.identity)["subject"])].append(row.seconds)
+            measured[row.kind, name_in(json.loads(row.identity)["subject"])].append(row.seconds)
             measured[row.kind, ""].append(row.seconds)
         return {kind: float(np.mean(seconds)) for kind, seconds in measured.items()}
-
-
-def _measured(kind: str, subject: Mapping[str, str]) -> tuple[str, str]:
-    """Return what has a rate of its own: a kind with a metric or an analysis."""
-    return kind, subject.get("analysis") or subject.get("metric") or ""

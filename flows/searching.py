@@ -176,10 +176,9 @@ class StoreServices:
 
     def search(self, *, encoder: str, corpus: str, like: tuple[Modality, int] | None = None, **query: Any) -> Found:
         """What :func:`find` finds; ``like``: nearest to a stored item, by its position."""
-        query |= {"encoder": encoder, "corpus": corpus, "device": self.device, "load": self._model}
         query["vector"] = None if like is None else self._stored(encoder, corpus, *like)
         with self._encoding:
-            return find(self.store, **query)
+            return find(self.store, encoder=encoder, corpus=corpus, device=self.device, load=self._model, **query)
 
     def loaded(self, encoder: str) -> bool:
         """Whether the model of an encoder is in memory."""

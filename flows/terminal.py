@@ -195,9 +195,9 @@ class Rows:
         if not form.table and out.isatty():  # files and programs get the text as it is
             listed = [{name: plain(v) if isinstance(v, str) else v for name, v in row.items()} for row in listed]
         if form.format == "json":
-            write_json([{name: row[name] for name in form.columns or row} for row in listed], out)
+            write_json([{name: row[name] for name in names} for row in listed], out)
         elif form.format == "csv":
-            write_csv([{name: row[name] for name in names} for row in listed], names, out)
+            write_csv(listed, names, out)
         elif listed:
             if self.columns and not form.columns and not form.wide:
                 names = [name for name in self.columns if name in known]

@@ -237,8 +237,7 @@ class Workspace:
         Earlier states of an encoder or a corpus are named by fingerprint.
         """
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
-        rows = stored.results(workspace=self.workspace, **names, against=against)
-        return _framed(rows, wide=wide)
+        return _framed(stored.results(workspace=self.workspace, **names, against=against), wide)
 
     @_question
     def outcomes(
@@ -252,9 +251,9 @@ class Workspace:
 
         A name means its current state; earlier states of an encoder or a corpus are named by fingerprint.
         """
-        names = {"encoder": encoders, "corpus": corpora, "protocol": protocols}
         store = self.store
-        return frame_of(store.current_outcomes(**stored.wanted_rows(store, "outcomes", **names)))
+        wanted = stored.wanted_rows(store, "outcomes", encoder=encoders, corpus=corpora, protocol=protocols)
+        return frame_of(store.current_outcomes(**wanted))
 
     @_question
     def vectors(

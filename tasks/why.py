@@ -110,7 +110,7 @@ class Earlier:
             old, new = (_shown(each["settings"].get(name)) for each in (then, now))
             if old != new:
                 found.append(("other setting", f"{name}: {old} -> {new}"))
-        code = now["subject"].get("metric") or now["subject"].get("analysis") or kind
+        code = name_in(now["subject"]) or kind
         for name in _VERSIONS:
             if then[name] != now[name]:
                 found.append(("newer code", f"{code if name == 'version' else name}: {then[name]} -> {now[name]}"))
@@ -120,6 +120,11 @@ class Earlier:
         """Return the reasons for which these are to be made, without details."""
         found = (self.differences(json.loads(each.identity)) for each in todo)
         return ", ".join(dict.fromkeys(reason for differences in found for reason, _ in differences))
+
+
+def name_in(subject: Mapping[str, str]) -> str:
+    """Return the name of the metric or analysis in the subject of a derivation; empty if it has none."""
+    return subject.get("metric") or subject.get("analysis") or ""
 
 
 def _input_differences(before: Iterable[str], after: Iterable[str], figure: str) -> Iterator[str]:
