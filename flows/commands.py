@@ -87,8 +87,6 @@ GONE = {
     "search --html": '`capim serve`, and there "Save as one HTML file"',
 }
 """Commands and options of earlier releases -> what to type now; a command or an option that exists is not in here."""
-PLURALS = {"encoder": "encoders", "corpus": "corpora", "protocol": "protocols", "metric": "metrics"}
-_TWINS = {f"--{one}": f"--{two}" for pair in PLURALS.items() for one, two in (pair, pair[::-1])}
 _ABOUT = """Evaluate image-text embedding models: encode images and captions once, compute the rest from the stored
 embeddings.
 
@@ -278,6 +276,8 @@ def _parameter(
     is_checked: bool = False,
 ) -> inspect.Parameter:
     """Return an option as cyclopts reads it; ``is_checked``: a field of a run, which is checked with the others."""
+    from capim.flows.config import OTHER_NUMBER
+
     metadata: tuple[object, ...] = ()
     if get_origin(hint) is Annotated:
         hint, metadata = hint.__origin__, hint.__metadata__
@@ -292,8 +292,8 @@ def _parameter(
         "metavar": None if get_origin(kind) is Literal else metavar,
         "converter": _names if kind == tuple[str, ...] and not positional else None,
     }
-    if twin := _TWINS.get(flags[0]):
-        settings |= {"alias": twin, "completer": _complete, "allow_repeating": None if kind is str else True}
+    if twin := OTHER_NUMBER.get(name):
+        settings |= {"alias": f"--{twin}", "completer": _complete, "allow_repeating": None if kind is str else True}
     return inspect.Parameter(
         name,
         inspect.Parameter.POSITIONAL_ONLY if positional else inspect.Parameter.KEYWORD_ONLY,

@@ -68,6 +68,9 @@ def _refuse_truth(value: object) -> object:
 # after the limits of a number, which are in the schema of Prefect's form only where they come first
 NoTruth = BeforeValidator(_refuse_truth)
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
+PLURALS = {"encoder": "encoders", "corpus": "corpora", "protocol": "protocols", "metric": "metrics"}
+OTHER_NUMBER = PLURALS | {several: one for one, several in PLURALS.items()}
+"""Name of an option for names -> its other spelling, which means the same."""
 _TABLES = {"corpora": "corpus", "encoders": "encoder"}  # list of a suite -> its tables, [[corpus]] and [[encoder]]
 _EXPECTED = {  # what a value should have been, by the first word of the type of pydantic's error; else pydantic's words
     "byte": "a size such as 2GiB",

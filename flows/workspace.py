@@ -12,7 +12,7 @@ from functools import wraps
 from html import escape
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -184,13 +184,22 @@ def _ran(done: Rows | Benchmarked) -> Any:  # a path; with ``dry_run`` a frame
     return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
 
 
+class Embedded(NamedTuple):
+    """How many items of a corpus an encoder has, how many of them were encoded now, and how many captions were cut."""
+
+    encoder: str
+    corpus: str
+    n_items: int
+    n_encoded: int
+    n_truncated: int
+
+
 def _embedded(done: tuple[EmbedRef, ...]) -> Frame:
-    columns = ("n_items", "n_encoded", "n_truncated")
     rows = [
-        {"encoder": each.sets.encoder, "corpus": each.sets.corpus} | {name: getattr(each, name) for name in columns}
+        Embedded(each.sets.encoder, each.sets.corpus, each.n_items, each.n_encoded, each.n_truncated)._asdict()
         for each in done
     ]
-    return frame_of(rows, ("encoder", "corpus", *columns))
+    return frame_of(rows, Embedded._fields)
 
 
 class Workspace:
