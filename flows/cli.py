@@ -61,24 +61,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         call = parse(words)
         done = call.function(*call.arguments.args, **call.arguments.kwargs)
         return WRONG_REQUEST if call.is_help else done if isinstance(done, int) else DONE
-    except KeyboardInterrupt as stopped:
-        _print_error("interrupted; what was stored is kept, run the same command to continue")
-        code = 128 + int((stopped.args or (signal.SIGINT,))[0])
-        if argv is None:  # a thread may wait for an answer of the storage
-            _end(code)
-        return code
     except BrokenPipeError:
         # the program that reads our output (head, less) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except KeyboardInterrupt as stopped:
+        code = 128 + int((stopped.args or (signal.SIGINT,))[0])
+        message = "interrupted; what was stored is kept, run the same command to continue"
     except Exception as error:  # noqa: BLE001 - no traceback unless --debug asks for it
         if "--debug" in words:
             traceback.print_exception(error)
         code, message = _explain(error)
-        _print_error(message)
-        if argv is None:
-            _end(code)
-        return code
+    _print_error(message)
+    if argv is None:  # a thread may wait for an answer of the storage
+        _end(code)
+    return code
 
 
 def _stop(number: int, _: object) -> NoReturn:

@@ -227,8 +227,9 @@ def _of_run(function: Function) -> dict[str, inspect.Parameter]:
     """The options for the fields of a run, and the other fields of the classes that a command names, by name."""
     from capim.flows.config import FIELDS, RunConfig, described
 
-    found = {}
-    for source in _hints(function, ["config"])["config"].__metadata__ if "config" in function.__annotations__ else ():
+    found: dict[str, inspect.Parameter] = {}
+    config = _hints(function, ["config"]).get("config")
+    for source in config.__metadata__ if config else ():
         group = RunConfig if isinstance(source, str) else source
         hints, texts = get_type_hints(group, include_extras=True), described(group)
         for name in [source] if isinstance(source, str) else texts:
@@ -395,24 +396,18 @@ def parse(words: Sequence[str]) -> Call:
     """
     app = build_app(words)
     try:
-        function, arguments, unused, _ = app.parse_known_args([*words])
+        function, arguments, _ = app.parse_args([*words], print_error=False, exit_on_error=False)
     except CycloptsError as error:
-        raise _misused(error.command_chain or (), _faults(error, words)) from None
-    if unused:
-        chain, apps, _ = app.parse_commands([*words])
-        faults = _no_options(" ".join(chain), unused, apps[-1].assemble_argument_collection())
-        raise _misused(chain, faults or [f"unexpected argument {unused[0]!r}"])
+        chain = " ".join(error.command_chain or ())
+        faults = RequestError(_faults(error, chain, words))
+        raise RequestError(f"{faults}\n`{f'capim {chain}'.strip()} --help` shows what it takes") from None
     return Call(function, arguments, function == app.help_print and _HELP.isdisjoint(words))
 
 
-def _misused(chain: Sequence[str], faults: list[str]) -> RequestError:
-    return RequestError(f"{RequestError(faults)}\n`{' '.join(('capim', *chain))} --help` shows what it takes")
-
-
-def _faults(error: CycloptsError, words: Sequence[str]) -> list[str]:
+def _faults(error: CycloptsError, chain: str, words: Sequence[str]) -> list[str]:
     """What is wrong: all unknown options, or what cyclopts says of another fault."""
     error.verbose = False
-    chain, word = " ".join(error.command_chain or ()), (error.unused_tokens or [""])[0].partition("=")[0]
+    word = (error.unused_tokens or [""])[0].partition("=")[0]
     if isinstance(error, UnknownOptionError):
         return _no_options(chain, words, error.argument_collection)
     if isinstance(error, UnknownCommandError) and word.startswith("-"):
