@@ -502,11 +502,10 @@ def export(
         modality: modality of the embeddings or of the atlas
         sample: missed queries to judge (default: 300)
     """
-    named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
+    named = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
     given = {"format": format, **named, "modality": modality, "sample": sample}
-    refuse_unused(
-        f"on `capim export {what}`", **{f"--{n}": given[n] for n, takes in TAKEN_BY.items() if what not in takes}
-    )
+    unused = {f"--{name}": given[name] for name, exports in TAKEN_BY.items() if what not in exports}
+    refuse_unused(f"on `capim export {what}`", **unused)
     store, path = open_store(workspace), Path(to)
     if what in ("embeddings", "embedding-atlas"):
         if missing := [f"--{name}" for name in ("encoder", "corpus", "modality") if not given[name]]:
@@ -544,7 +543,7 @@ def export(
 
 
 def _exported(
-    store: EmbeddingStore, what: str, to: str, kind: str | None, named: dict[str, Any]
+    store: EmbeddingStore, what: str, to: str, kind: str | None, named: Mapping[str, Sequence[str]]
 ) -> Sequence[str | Path]:
     """Export figures or lists; returns the files that were written, or what a tracker says."""
     wanted = wanted_rows(store, "outcomes" if what == "trec" else "results", **named)
