@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store, wanted_rows
-from capim.flows.terminal import Form, Rows, refuse_unused, say
+from capim.flows.terminal import Form, Row, Rows, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
 from capim.store.schema import StoredCorpus
@@ -30,7 +30,7 @@ SHOWN_FIRST = {
 Items: TypeAlias = Literal["image", "caption", "pair", "quadruple"]
 
 
-def _encoders() -> Iterator[dict[str, Any]]:
+def _encoders() -> Iterator[Row]:
     from capim.tasks.encoders import ADAPTERS, catalog
     from capim.tasks.reference.published import headline, published
 
@@ -59,7 +59,7 @@ def _encoders() -> Iterator[dict[str, Any]]:
         }
 
 
-def _adapters() -> Iterator[dict[str, Any]]:
+def _adapters() -> Iterator[Row]:
     from capim.tasks.encoders import ADAPTERS
 
     for name, adapter in ADAPTERS.items():
@@ -75,13 +75,13 @@ def _adapters() -> Iterator[dict[str, Any]]:
         }
 
 
-def _corpora() -> Iterator[dict[str, Any]]:
+def _corpora() -> Iterator[Row]:
     from capim.tasks.corpora.naming import list_corpora
 
     return iter(list_corpora())
 
 
-def _protocols() -> Iterator[dict[str, Any]]:
+def _protocols() -> Iterator[Row]:
     from capim.tasks.protocols import MEANS, Protocol
     from capim.tasks.ranking.protocols import PROTOCOLS
 
@@ -90,7 +90,7 @@ def _protocols() -> Iterator[dict[str, Any]]:
         yield {"id": of.id, "direction": of.direction, "title": of.title, "several_languages": takes.get(of.kind, "")}
 
 
-def _metrics() -> Iterator[dict[str, Any]]:
+def _metrics() -> Iterator[Row]:
     from capim.tasks.metrics import METRICS
 
     for metric in METRICS.values():
@@ -106,7 +106,7 @@ def _metrics() -> Iterator[dict[str, Any]]:
         }
 
 
-def _analyses() -> Iterator[dict[str, Any]]:
+def _analyses() -> Iterator[Row]:
     from capim.tasks.analyses.table import ANALYSES
 
     for name, analysis in ANALYSES.items():
@@ -119,7 +119,7 @@ def _analyses() -> Iterator[dict[str, Any]]:
         }
 
 
-LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+LISTS: dict[str, Callable[[], Iterator[Row]]] = {
     "encoders": _encoders,
     "corpora": _corpora,
     "protocols": _protocols,

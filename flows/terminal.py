@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from capim.tasks.runtime.references import EmbedRef
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 
 _NAMED = 8  # columns without room that are named
 RESULT_COLUMNS = (
@@ -53,7 +53,7 @@ def cell(value: object) -> str:
     return plain(shortened(str(value)))
 
 
-def cells_of(row: Any) -> dict[str, Any]:
+def cells_of(row: Any) -> Row:
     """Return the cells of a row by the names of their columns; a row is a mapping, a named tuple or a dataclass."""
     if isinstance(row, Mapping):
         return dict(row)
@@ -168,7 +168,7 @@ class Rows:
     code: int | None = None
     instead: Callable[[Form], bool] | None = None
 
-    def read(self) -> pa.Table | list[dict[str, Any]]:
+    def read(self) -> pa.Table | list[Row]:
         """The rows."""
         rows = self.rows() if callable(self.rows) else self.rows
         return rows if hasattr(rows, "to_pylist") else [*map(cells_of, rows)]  # type: ignore[return-value]

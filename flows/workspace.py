@@ -6,7 +6,7 @@ Rows are pandas frames, which keep their digits and are shown as the command lin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
 from html import escape
@@ -33,7 +33,7 @@ from capim.flows.config import (
     step_config,
 )
 from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
-from capim.flows.terminal import Rows, cell, say
+from capim.flows.terminal import Row, Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import texts
@@ -73,7 +73,7 @@ class Frame(pd.DataFrame):
         return interval_chart(self.to_dict("records"), title=title)
 
 
-def frame_of(rows: pa.Table | Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:
+def frame_of(rows: pa.Table | Sequence[Row], columns: Sequence[str] | None = None) -> Frame:
     """Rows as a frame with the index 0, 1, …; of ``columns``, in their order, or with all.
 
     A column of which no row has a value is one of NaN, for numbers that are not known. Without rows, the frame has the
@@ -278,9 +278,9 @@ class Workspace:
 
         Several vectors per item are read with :func:`multivectors`.
         """
-        store = self.store
-        part: dict[str, Any] = {"modality": modality, "language": language, "translator": translator}
-        return store.vectors(encoder=encoder, corpus=stored.corpus_in(store, corpus).fingerprint, **part)
+        fingerprint = stored.corpus_in(self.store, corpus).fingerprint
+        part = {"language": language, "translator": translator}
+        return self.store.vectors(encoder=encoder, corpus=fingerprint, modality=modality, **part)
 
     @_question
     def multivectors(
@@ -298,9 +298,11 @@ class Workspace:
             shape (n_vectors, dim); and n + 1 offsets: item ``i`` has ``vectors[offsets[i] : offsets[i + 1]]``.
         """
         store = self.store
-        where: dict[str, Any] = {"corpus": stored.corpus_in(store, corpus).fingerprint, "modality": modality}
-        every = Ragged.concatenate(store.multivectors(encoder=encoder, **where))
-        ids = texts(store.item_index(store.key(encoder=encoder, **where)).ids)
+        key = store.key(encoder=encoder, corpus=stored.corpus_in(store, corpus).fingerprint, modality=modality)
+        every = Ragged.concatenate(
+            store.multivectors(encoder=encoder, corpus=key.corpus_fingerprint, modality=modality)
+        )
+        ids = texts(store.item_index(key).ids)
         return ids, every.values, every.offsets
 
     @_question
