@@ -52,7 +52,7 @@ def escape_unencodable(*streams: TextIO) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command; return the exit code."""
     words = [*(sys.argv[1:] if argv is None else argv)]
     set_environment(verbose="--verbose" in words)
     try:
@@ -83,7 +83,7 @@ def _stop(number: int, _: object) -> NoReturn:
 
 
 def _end(code: int) -> NoReturn:
-    """End the process, whatever threads wait for after a failure; what is to be done at the end is done."""
+    """End the process, whatever its threads wait for, after the functions that are registered for its end."""
     timer = threading.Timer(_LAST_SECONDS, os._exit, [code])
     timer.daemon = True
     with suppress(RuntimeError):  # no more threads: nothing can wait for them either
@@ -95,7 +95,7 @@ def _end(code: int) -> NoReturn:
 
 
 def _explain(error: Exception) -> tuple[int, str]:
-    """Exit code and message of an error."""
+    """Return the exit code and the message of an error."""
     if isinstance(error, RequestError | WorkError):
         return WRONG_REQUEST if isinstance(error, RequestError) else FAILED, with_notes(error)
     if isinstance(error, ModuleNotFoundError) and (package := _of_run(error.name or "")):
@@ -115,7 +115,7 @@ def _explain(error: Exception) -> tuple[int, str]:
 
 
 def _of_run(module: str) -> str:
-    """The package of a module that is missing, if the extra ``run`` would install it; else nothing.
+    """Return the package of a missing module if the extra ``run`` installs it, else an empty text.
 
     Examples:
         >>> _of_run("prefect.client"), _of_run("numpy"), _of_run("huggingface_hub")

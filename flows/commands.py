@@ -184,7 +184,7 @@ def _version() -> str:
 
 @cache
 def _first_lines(module: str) -> dict[str, str]:
-    """Function -> the first line of its docstring, read without importing the module."""
+    """Return function -> first line of its docstring, read without importing the module."""
     source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     return {each.name: (ast.get_docstring(each) or "").partition("\n")[0].rstrip(".") for each in functions}
@@ -224,7 +224,7 @@ def _command(name: str, function: Function) -> Callable[..., int]:
 
 
 def _of_run(function: Function) -> dict[str, inspect.Parameter]:
-    """The options for the fields of a run, and the other fields of the classes that a command names, by name."""
+    """Return the options for fields of a run, and for other fields of the classes that a command names, by name."""
     from capim.flows.config import FIELDS, RunConfig, described
 
     found: dict[str, inspect.Parameter] = {}
@@ -243,7 +243,7 @@ def _of_run(function: Function) -> dict[str, inspect.Parameter]:
 
 
 def _own(function: Function, of_run: Collection[str]) -> Iterator[inspect.Parameter]:
-    """The options for the parameters of a function, and those of every command."""
+    """Yield the options for the parameters of a function, and those of every command."""
     from capim.flows.config import described
     from capim.flows.terminal import Form
 
@@ -261,7 +261,7 @@ def _own(function: Function, of_run: Collection[str]) -> Iterator[inspect.Parame
 
 
 def _hints(function: Function, parameters: Collection[str]) -> dict[str, Any]:
-    """The types of some parameters, in their order; those of others may be known to type checkers only."""
+    """Return the types of some parameters, in their order; those of others may be known to type checkers only."""
     holder = type("", (), {"__annotations__": {n: h for n, h in function.__annotations__.items() if n in parameters}})
     return get_type_hints(holder, globalns=vars(sys.modules[function.__module__]), include_extras=True)
 
@@ -317,7 +317,7 @@ def _kind(hint: Any, *, is_checked: bool) -> Any:
 
 
 def _names(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
-    """The names of an option that may be repeated: ``--encoder a --encoder b`` is ``--encoders a,b``."""
+    """Return the names of an option that may be repeated: ``--encoder a --encoder b`` is ``--encoders a,b``."""
     from capim.flows.config import split
 
     parts = [split(token.value) for token in tokens]
@@ -366,7 +366,7 @@ class _HelpPage(DefaultFormatter):
 
 
 def _filled(paragraph: str, width: int) -> str:
-    """A paragraph in lines of some width; the second column of a list is filled on its own."""
+    """Return a paragraph in lines of some width; the second column of a list is filled on its own."""
     if paragraph.startswith(("    ", "Example: ")):
         return paragraph
     filled = []
@@ -381,7 +381,7 @@ def _filled(paragraph: str, width: int) -> str:
 
 
 class Call(NamedTuple):
-    """What the words of a command line ask for."""
+    """The function that a command line calls, and its arguments."""
 
     function: Callable[..., object]
     arguments: inspect.BoundArguments
@@ -405,7 +405,7 @@ def parse(words: Sequence[str]) -> Call:
 
 
 def _faults(error: CycloptsError, chain: str, words: Sequence[str]) -> list[str]:
-    """What is wrong: all unknown options, or what cyclopts says of another fault."""
+    """Return what is wrong: all unknown options, or what cyclopts says about another fault."""
     error.verbose = False
     word = (error.unused_tokens or [""])[0].partition("=")[0]
     if isinstance(error, UnknownOptionError):
@@ -416,7 +416,7 @@ def _faults(error: CycloptsError, chain: str, words: Sequence[str]) -> list[str]
 
 
 def _no_options(chain: str, words: Sequence[str], arguments: ArgumentCollection) -> list[str]:
-    """The options among the words that a command does not have, each with the nearest one."""
+    """Return the options among the words that a command does not have, each with the nearest one."""
     known = [name for argument in arguments for name in argument.names if name.startswith("-")]
     faults = []
     for option in (word.partition("=")[0] for word in words if word.startswith("-")):
@@ -427,6 +427,6 @@ def _no_options(chain: str, words: Sequence[str], arguments: ArgumentCollection)
 
 
 def _now(chain: str, word: str) -> str | None:
-    """What to type instead of a command or an option of an earlier release; None: there was none."""
+    """Return what to type instead of a command or an option of an earlier release; None: there was none."""
     name = next((name for name in (f"{chain} {word}".strip(), word) if name in GONE), None)
     return name and f"{name} is no longer there; instead: {GONE[name]}"

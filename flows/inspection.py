@@ -1,4 +1,4 @@
-"""What there is, and whether it can be used: `list`, `check`; what a store holds and its care: `store`."""
+"""The commands `list` and `check`, and the `store` commands that inspect and maintain a store."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def list_known(
 
 
 def _ids(name: str, workspace: str | None, modality: Items, *, quiet: bool) -> Rows:
-    """The ids of a corpus, stored or not."""
+    """Return the ids of a corpus, stored or not."""
     from capim.tasks.corpora import open_corpus
     from capim.tasks.corpora.naming import corpus_items
     from capim.tasks.corpora.subset import index_images
@@ -273,7 +273,7 @@ def check(
 
 
 def _kind_of(name: str, described: Collection[str]) -> Literal["model", "corpus"]:
-    """Whether a name or a path is a model or a corpus; ``described``: the encoders of a suite file.
+    """Return what a name or a path is, a model or a corpus; ``described``: the encoders of a suite file.
 
     Raises:
         RequestError: It is neither, or a model that nothing describes.
@@ -476,7 +476,7 @@ def check_names(config: RunConfig, flow: str) -> None:
 
 
 def device_faults(config: RunConfig) -> list[str]:
-    """Devices of a run that do not exist on this machine; shards run on machines of their own and are not checked."""
+    """Return the faults of a run's devices on this machine; shards run on other machines and are not checked."""
     wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
     faults: list[str] = []
     if wanted and config.shards == 1:
@@ -489,7 +489,7 @@ def device_faults(config: RunConfig) -> list[str]:
 
 
 def _check_new(config: RunConfig, faults: list[str]) -> None:
-    """Encoders are in the catalog or described by a table; corpora are known, stored, or a folder or file."""
+    """Check that encoders are in the catalog or a table, and that corpora are known, stored, or a folder or file."""
     from capim.tasks.corpora.description import reader_call
     from capim.tasks.corpora.naming import corpus_to_read
     from capim.tasks.encoders.catalog import entry_of
@@ -507,7 +507,7 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
 
 
 def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
-    """Encoders and corpora are in the store; of what is not evaluated now, encoders and protocols have results."""
+    """Check that encoders and corpora are stored; unless they are evaluated now, that they have results."""
     from capim.tasks.corpora.naming import CorpusToRead, stored_corpora
     from capim.tasks.runtime.open_corpora import change_since
 

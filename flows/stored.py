@@ -1,4 +1,4 @@
-"""What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
+"""Commands that read a workspace, the folder or URI that holds ``store/`` and ``reports/``: rows, files, pages.
 
 The commands `results`, `choose`, `query`, `why`, `search`, `explain`, `serve` and `export`.
 """
@@ -31,7 +31,7 @@ _SHOWN = 12  # names in one line
 
 
 def open_store(workspace: str | None) -> EmbeddingStore:
-    """The store of a workspace (None: the default one), for reading.
+    """Return the store of a workspace (None: the default one), for reading.
 
     Raises:
         RequestError: There is no store; says how to make one.
@@ -40,7 +40,7 @@ def open_store(workspace: str | None) -> EmbeddingStore:
 
 
 def corpus_in(store: EmbeddingStore, what: str) -> StoredCorpus:
-    """The row of the stored corpus that a name, a fingerprint or a path means.
+    """Return the row of the stored corpus that a name, a fingerprint or a path means.
 
     Raises:
         RequestError: There is none, with the nearest name.
@@ -51,7 +51,7 @@ def corpus_in(store: EmbeddingStore, what: str) -> StoredCorpus:
 
 
 def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] | None) -> dict[str, list[str]]:
-    """What ``EmbeddingStore.rows`` takes for the rows of these names, shell patterns, fingerprints or paths of corpora.
+    """Return what ``EmbeddingStore.rows`` takes for rows with these names, patterns, fingerprints or corpus paths.
 
     Args:
         store: The store.
@@ -80,9 +80,9 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
 
 
 def in_order(results: Iterable[Result]) -> list[ShownResult]:
-    """Results by corpus, protocol and metric, the best value first, those without a value last.
+    """Return results by corpus, protocol and metric, the best value first, those without a value last.
 
-    ``against_chance`` is what is said of each beside chance: of all of these together, by main metrics.
+    ``against_chance`` compares each with chance, with one budget of errors for all of these main metrics.
     """
     from capim.reports.rows.standing import with_chance
 
@@ -95,7 +95,7 @@ def in_order(results: Iterable[Result]) -> list[ShownResult]:
 
 
 def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:
-    """Why no row of a table has all of the wanted names: for each column, the names that go with the others."""
+    """Return why no row of a table has all of the wanted names: for each column, the names that go with the others."""
     if store.rows(table, **wanted).num_rows:
         return (
             "no current rows: `capim evaluate` makes those of a newer metric; earlier states are named by fingerprint"
@@ -113,7 +113,7 @@ def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str
 
 
 def unknown_texts(store: EmbeddingStore, statement: str) -> str:
-    """Why a statement may have no rows: its texts that nothing in the store is called, each with the nearest name."""
+    """Return why a statement may have no rows: its texts that name nothing in the store, each with the nearest name."""
     known = {row.name for row in store.encoders()} | {row.name for row in store.corpora()}
     known |= {*store.counts("results", "protocol"), *store.counts("results", "metric")}
     given = dict.fromkeys(re.findall(r"'((?:[^']|'')+)'", statement))
@@ -545,7 +545,7 @@ def export(
 def _exported(
     store: EmbeddingStore, what: str, to: str, kind: str | None, named: Mapping[str, Sequence[str]]
 ) -> Sequence[str | Path]:
-    """Export figures or lists; returns the files that were written, or what a tracker says."""
+    """Export figures or lists; return the files that were written, or what a tracker says."""
     wanted = wanted_rows(store, "outcomes" if what == "trec" else "results", **named)
     if what == "trec":
         from capim.tasks.runtime.exports import export_trec

@@ -1,4 +1,4 @@
-"""What a terminal shows: rows as a table for people, as JSON or CSV for programs; the end of a run; progress.
+"""Output of commands: rows as a table for people, as JSON or CSV for programs; the end of a run; progress.
 
 Results go to standard output, everything else to standard error.
 """
@@ -34,7 +34,7 @@ RESULT_COLUMNS = (
 
 
 def cell(value: object) -> str:
-    """A value as a table shows it: numbers with four decimals, small and large ones with four digits.
+    """Return a value as a table shows it: numbers with four decimals, small and large ones with four digits.
 
     Examples:
         >>> [cell(value) for value in (0.97512, 2, 1.25e-7, True, None)]
@@ -61,7 +61,7 @@ def cells_of(row: Any) -> Row:
 
 
 def print_embedded(references: tuple[EmbedRef, ...]) -> None:
-    """What was encoded, as lines on standard error."""
+    """Print what was encoded, on standard error."""
     for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
         if corpus.note:
             say(f"corpus {corpus.name}: {corpus.note}")
@@ -87,7 +87,7 @@ def print_embedded(references: tuple[EmbedRef, ...]) -> None:
 
 
 def print_answer(page: str) -> None:
-    """What the report recommends, on standard error."""
+    """Print what the report recommends, on standard error."""
     from capim.reports.rows.snapshot import results_of
 
     for line in results_of(page).get("answer", ()):
@@ -96,24 +96,24 @@ def print_answer(page: str) -> None:
 
 
 def print_report(page: str) -> None:
-    """What the report recommends, on standard error; and its path, alone on standard output, for scripts."""
+    """Print what the report recommends, on standard error; and only its path on standard output, for scripts."""
     print_answer(page)
     sys.stdout.write(f"{link(page, sys.stdout)}\n")
 
 
 def terminal_width(out: TextIO) -> int | None:
-    """The columns of the terminal that a stream is; None if it is none, as a pipe or a file."""
+    """Return the width of the terminal behind a stream, in columns; None for a pipe or a file."""
     return (os.get_terminal_size(out.fileno()).columns or 80) if out.isatty() else None
 
 
 def folded(text: str, out: TextIO) -> list[str]:
-    """A text in lines that fit the terminal, from the second on indented; one line where there is no terminal."""
+    """Return a text as lines that fit the terminal, indented from the second on; one line without a terminal."""
     width = terminal_width(out)
     return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False) if width else [text]
 
 
 def link(where: str, out: TextIO) -> str:
-    """The path or URI of a page: on a terminal as a hyperlink (OSC 8), which terminals without them show as it is."""
+    """Return the path or URI of a page; on a terminal as a hyperlink (OSC 8), which other terminals show as text."""
     where = without_credentials(where)
     if not out.isatty():
         return where
@@ -137,7 +137,7 @@ class Form:
 
     @property
     def table(self) -> bool:
-        """Whether a table is printed."""
+        """True if a table is printed."""
         return self.format in (None, "table")
 
     def refuse(self, where: str) -> None:
@@ -169,12 +169,12 @@ class Rows:
     instead: Callable[[Form], bool] | None = None
 
     def read(self) -> pa.Table | list[Row]:
-        """The rows."""
+        """Return the rows."""
         rows = self.rows() if callable(self.rows) else self.rows
         return rows if hasattr(rows, "to_pylist") else [*map(cells_of, rows)]  # type: ignore[return-value]
 
     def print(self, form: Form, out: TextIO | None = None) -> int:
-        """Print the rows; returns the exit code.
+        """Print the rows; return the exit code.
 
         On a terminal a table is as wide as the terminal, and a line names the columns that found no room; elsewhere it
         is as wide as it needs. No rows: JSON prints ``[]``, CSV its header from ``columns`` if given, and the reason is

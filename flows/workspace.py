@@ -1,4 +1,4 @@
-"""capim from Python: a workspace, whose methods are the steps and the questions of the command line.
+"""capim from Python: the methods of a workspace are the steps and the questions of the command line.
 
 Rows are pandas frames, which keep their digits and are shown as the command line shows rows.
 """
@@ -67,16 +67,16 @@ class Frame(pd.DataFrame):
             return super()._repr_html_()  # type: ignore[misc,no-any-return]
 
     def chart(self, *, title: str = "") -> Any:
-        """An Altair chart of the values or differences with their intervals; ``.save("figure.svg")`` writes it."""
+        """Return an Altair chart of values or differences with their intervals; ``.save("figure.svg")`` writes it."""
         from capim.reports.elements.charts import interval_chart
 
         return interval_chart(self.to_dict("records"), title=title)
 
 
 def frame_of(rows: pa.Table | Sequence[Row], columns: Sequence[str] | None = None) -> Frame:
-    """Rows as a frame with the index 0, 1, …; of ``columns``, in their order, or with all.
+    """Return rows as a frame with the index 0, 1, …; with ``columns``, in their order, or with all.
 
-    A column of which no row has a value is one of NaN, for numbers that are not known. Without rows, the frame has the
+    A column without any value has NaN, for numbers that are not known. Without rows, the frame has the
     columns of the table, or ``columns``.
     """
     table = rows.to_pandas() if isinstance(rows, pa.Table) else pd.DataFrame([dict(row) for row in rows])
@@ -99,7 +99,7 @@ class ReportPath(str):
 
 
 def _framed(rows: Rows, wide: bool = False) -> Frame:
-    """Rows as a frame, of their main columns unless ``wide``; where there are none, the reason on standard error."""
+    """Return rows as a frame, with their main columns unless ``wide``; if there are none, print the reason."""
     read = rows.read()
     if not len(read) and rows.none:
         say(*rows.none().splitlines())
@@ -110,7 +110,7 @@ _OPTION = re.compile(r"(?<![\w/-])--([a-z]+(?:-[a-z]+)*)(?: (?=[A-Z]{2,}|\d)|(?!
 
 
 def in_python(message: str) -> str:
-    """What an error says, with arguments for options; commands stay as they are typed.
+    """Return the message of an error with arguments for options; commands stay as they are typed.
 
     Examples:
         >>> in_python("--encoder: give names; or --vector FILE.npy, or --batch-size 8 (`capim run --corpora x`)")
@@ -128,12 +128,12 @@ def in_python(message: str) -> str:
     return "".join(parts)
 
 
-def _question(method: Callable[P, R]) -> Callable[P, R]:
+def _checked(method: Callable[P, R]) -> Callable[P, R]:
     """Return the method with errors that speak of arguments, also where they are not those of its signature."""
     name, taken = method.__name__, signature(method)
 
     @wraps(method)
-    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             taken.bind(*args, **kwargs)
         except TypeError as error:
@@ -145,24 +145,24 @@ def _question(method: Callable[P, R]) -> Callable[P, R]:
             error.args = tuple(in_python(text) if isinstance(text, str) else text for text in error.args)
             raise
 
-    return asked
+    return checked
 
 
 def _found(function: Callable[Concatenate[EmbeddingStore, P], Found]) -> Callable[Concatenate[Workspace, P], Frame]:
-    """A search as a method."""
+    """Return a search as a method."""
 
     @wraps(function)
     def search(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> Frame:
         return frame_of(function(self.store, *args, **kwargs).rows, FOUND_COLUMNS)
 
     search.__name__ = "search"
-    return cast("Callable[Concatenate[Workspace, P], Frame]", _question(search))
+    return cast("Callable[Concatenate[Workspace, P], Frame]", _checked(search))
 
 
 def _step(
     options: Callable[P, object], function: Callable[..., T], give: Callable[[T], R]
 ) -> Callable[Concatenate[Workspace, P], R]:
-    """A step as a method with the options of its class, and with what it gives in Python."""
+    """Return a step as a method with the options of its class; ``give`` makes what it returns in Python."""
     known: Any = {each.name: each for each in fields(options)}  # type: ignore[arg-type]
     taken = signature(options)
 
@@ -175,7 +175,7 @@ def _step(
         return give(function(config, **own, **quiet))
 
     itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-    step = wraps(function)(_question(method))
+    step = wraps(function)(_checked(method))
     vars(step)["__signature__"] = taken.replace(parameters=[itself, *taken.parameters.values()])
     return cast("Callable[Concatenate[Workspace, P], R]", step)
 
@@ -185,7 +185,7 @@ def _ran(done: Rows | Benchmarked) -> Any:  # a path; with ``dry_run`` a frame
 
 
 class Embedded(NamedTuple):
-    """How many items of a corpus an encoder has, how many of them were encoded now, and how many captions were cut."""
+    """Number of items of a corpus that an encoder has, that were encoded now, and of captions that were truncated."""
 
     encoder: str
     corpus: str
@@ -230,7 +230,7 @@ class Workspace:
     analyse = _step(AnalyseOptions, steps.analyse, _framed)
     compare = _step(CompareOptions, steps.compare, _framed)
 
-    @_question
+    @_checked
     def results(
         self,
         *,
@@ -241,18 +241,18 @@ class Workspace:
         against: Literal["published"] | None = None,
         wide: bool = False,
     ) -> Frame:
-        """Current figures with their intervals; names may be shell patterns. ``wide``: every column.
+        """Return current results with their intervals; names may be shell patterns. ``wide``: every column.
 
         Earlier states of an encoder or a corpus are named by fingerprint.
         """
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
         return _framed(stored.results(workspace=self.workspace, **names, against=against), wide)
 
-    @_question
+    @_checked
     def outcomes(
         self, *, encoders: Texts | None = None, corpora: Texts | None = None, protocols: Texts | None = None
     ) -> Frame:
-        """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query.
+        """Return ranks, ties and best items of every query; one row per encoder, corpus, protocol and query.
 
         ``top_ords`` are the best items, best first, as positions among all images or all captions of the corpus, also
         where a protocol searches a part of them, such as the captions of one language. Their ids:
@@ -264,7 +264,7 @@ class Workspace:
         wanted = stored.wanted_rows(store, "outcomes", encoder=encoders, corpus=corpora, protocol=protocols)
         return frame_of(store.current_outcomes(**wanted))
 
-    @_question
+    @_checked
     def vectors(
         self,
         *,
@@ -274,7 +274,7 @@ class Workspace:
         language: str | None = None,
         translator: str | None = None,
     ) -> Vectors:
-        """Stored embeddings: ``.matrix`` (n, dim) float32 of unit norm, ``.ids`` a list of n texts in their order.
+        """Return stored embeddings: ``.matrix`` (n, dim) float32 of unit norm, ``.ids`` n texts in their order.
 
         Several vectors per item are read with :func:`multivectors`.
         """
@@ -282,11 +282,11 @@ class Workspace:
         part = {"language": language, "translator": translator}
         return self.store.vectors(encoder=encoder, corpus=fingerprint, modality=modality, **part)
 
-    @_question
+    @_checked
     def multivectors(
         self, *, encoder: str, corpus: str, modality: Modality
     ) -> tuple[list[str], NDArray[np.floating], NDArray[np.int64]]:
-        """Stored embeddings with several vectors per item, in the type that they are stored in; all are in memory.
+        """Return stored embeddings with several vectors per item, in their stored type; all are in memory.
 
         Args:
             encoder: Name or fingerprint.
@@ -305,9 +305,9 @@ class Workspace:
         ids = texts(store.item_index(key).ids)
         return ids, every.values, every.offsets
 
-    @_question
+    @_checked
     def relevance(self, *, corpus: str, protocol: str | None = None) -> dict[str, list[int]]:
-        """What is right for each query of a stored corpus.
+        """Return the relevant items of each query of a stored corpus.
 
         Args:
             corpus: Name, fingerprint or path.
@@ -334,19 +334,19 @@ class Workspace:
 
     search = _found(find)
 
-    @_question
+    @_checked
     def sql(self, statement: str) -> Frame:
-        """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
+        """Return the answer to a SELECT (DuckDB) over all tables; it cannot write (``capim query --help``)."""
         return _framed(stored.query(statement, workspace=self.workspace))
 
-    @_question
+    @_checked
     def why(self, run: str = "last") -> Frame:
-        """What a run (an id, or ``last``) made, why, and how much it found stored."""
+        """Return what a run (an id, or ``last``) made, why, and how much it found stored."""
         return _framed(stored.why(run, workspace=self.workspace), wide=True)
 
-    @_question
+    @_checked
     def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:
-        """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
+        """Return a page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
 
         An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.
         """
@@ -357,7 +357,7 @@ class Workspace:
 
 
 def open(workspace: str | Path | None = None, *, quiet: bool = False) -> Workspace:  # noqa: A001 - as in gzip.open
-    """A workspace: a folder or URI; None: ``$CAPIM_WORKSPACE``, else ``./workspace``. ``quiet``: no progress."""
+    """Return a workspace, a folder or URI; None: ``$CAPIM_WORKSPACE``, else ``./workspace``. ``quiet``: no progress."""
     return Workspace(workspace, quiet=quiet)
 
 

@@ -128,7 +128,7 @@ def name_in(subject: Mapping[str, str]) -> str:
 
 
 def _input_differences(before: Iterable[str], after: Iterable[str], figure: str) -> Iterator[str]:
-    """What differs between two lists of inputs: encoders with their evaluations, or what else is named there."""
+    """Yield the differences between two lists of inputs: encoders with their evaluations, or other inputs."""
     old, new = _by_encoder(before), _by_encoder(after)
     for encoder in dict.fromkeys([*old, *new]):
         if encoder not in old or encoder not in new:
