@@ -181,13 +181,17 @@ class Rows:
         written to stderr; where none is known, a table writes ``no rows``.
 
         Raises:
-            RequestError: A chosen column does not exist.
+            RequestError: A chosen column does not exist, or a value is beyond those of Python.
         """
         if self.instead and self.instead(form):
             return self.code or 0
         out = out or sys.stdout
         read = self.read()
-        listed = read if isinstance(read, list) else read.to_pylist()
+        try:
+            listed = read if isinstance(read, list) else read.to_pylist()
+        except (OverflowError, ValueError) as error:  # a day in the year 5,881,580
+            what = f"a value cannot be shown: {error}"
+            raise RequestError(f"{what}; select it as text: CAST(column AS VARCHAR)") from None
         known = list(listed[0]) if listed else list(self.columns or [])
         if listed and (faults := [unknown("column", name, known) for name in form.columns if name not in known]):
             raise RequestError(faults)
