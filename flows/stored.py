@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
 from capim.store import EmbeddingStore
+from capim.store.current import FIGURE_OF_STATES, behind
 from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
 from capim.store.row_types import columns_of
+from capim.store.rows import names_with_rows
 from capim.store.schema import Duplicate, Published, Result, Run, Slice, StoredCorpus, texts
 from capim.store.types import Modality, is_fingerprint
 
@@ -61,8 +63,6 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
     Raises:
         RequestError: A name that no row has, with the nearest one that some row has.
     """
-    from capim.store.rows import names_with_rows
-
     wanted = {column: list(listed(names) or ()) for column, names in given.items() if names}
     for column in ("encoder", "corpus"):
         names = wanted.get(column, [])
@@ -115,7 +115,7 @@ def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str
 def unknown_texts(store: EmbeddingStore, statement: str) -> str:
     """Return why a statement may have no rows: its texts that name nothing in the store, each with the nearest name."""
     known = {row.name for row in store.encoders()} | {row.name for row in store.corpora()}
-    known |= {*store.counts("results", "protocol"), *store.counts("results", "metric")}
+    known |= {name for column in FIGURE_OF_STATES for name in store.counts("results", column)}
     given = dict.fromkeys(re.findall(r"'((?:[^']|'')+)'", statement))
     hints = {text: did_you_mean(text, known) for text in given if text not in known}
     return "no rows" + "".join(
@@ -184,7 +184,6 @@ def results(
         metrics: only these metrics (or shell patterns)
         against: compare with published figures
     """
-    from capim.store.current import behind
     from capim.store.sets.importing import matched_by
 
     store = open_store(workspace)
