@@ -4,8 +4,3 @@ if __name__ != "capim.deployments":
     raise ImportError(
         f"{__name__!r} is imported as capim.deployments; a package of your own with this name needs an __init__.py"
     )
-
-import os
-
-os.environ.setdefault("DO_NOT_TRACK", "1")  # read when Prefect is imported
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")

@@ -1,10 +1,10 @@
-"""What the server does by itself about runs of capim: ``python -m capim.deployments.automations [--webhook ADDRESS]``.
+"""Automations of the server for runs of capim: ``python -m capim.deployments.automations [--webhook ADDRESS]``.
 
 Applies these automations to the server that ``PREFECT_API_URL`` names, in place of those with the same names:
 
 - a run that sends no heartbeat for 90 seconds becomes Crashed, so that its slot of a limit is free (`make deploy`
   applies this one; flows send a heartbeat every 30 seconds, and ``deployments/prefect.yaml`` says so to workers);
-- with ``--webhook``, an address is told about runs that failed or crashed, scheduled runs that are late, and
+- with ``--webhook``, an address gets messages about runs that failed or crashed, scheduled runs that are late, and
   regressions. The address is kept on the server, encrypted, and in no file.
 """
 
@@ -52,7 +52,7 @@ _FINDING = (
 
 
 def apply(webhook: str | None = None, *, private: bool = False) -> list[str]:
-    """Create or replace the automations; returns their names.
+    """Create or replace the automations; return their names.
 
     Args:
         webhook: Gets a POST with a JSON object: ``subject``, ``text``, and for a run ``run``, ``flow``, ``deployment``,
@@ -89,7 +89,7 @@ def apply(webhook: str | None = None, *, private: bool = False) -> list[str]:
 
 
 def _missing(*, after: str, expect: str, within: timedelta) -> EventTrigger:
-    """A run of ours sent one event, and in this time neither the other nor its end."""
+    """Return the trigger for a run of ours that sent one event, and in this time neither the other nor its end."""
     return EventTrigger(
         after={after},
         expect={expect, *ENDS},
@@ -101,7 +101,7 @@ def _missing(*, after: str, expect: str, within: timedelta) -> EventTrigger:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Apply the automations; returns 2 for a wrong request and 1 if the server did not accept them."""
+    """Apply the automations; return 2 for a wrong request and 1 if the server did not accept them."""
     parser = argparse.ArgumentParser(prog="python -m capim.deployments.automations", description=__doc__)
     parser.add_argument("--webhook", metavar="ADDRESS", help="https address that gets the messages")
     parser.add_argument("--private", action="store_true", help="the address may be on a private network")

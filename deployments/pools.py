@@ -1,4 +1,4 @@
-"""Work pools whose runs are containers: ``python -m capim.deployments.pools docker|kubernetes --image IMAGE``.
+"""Work pools that run containers: ``python -m capim.deployments.pools docker|kubernetes --image IMAGE``.
 
 Makes the pools ``capim-cpu`` and ``capim-gpu`` of ``prefect.yaml`` on the server that ``PREFECT_API_URL`` names, in
 place of those with the same names: Prefect's own job templates with the image, the place of the workspace and the GPU
@@ -24,7 +24,7 @@ SECRET = "capim"  # noqa: S105 - the name of the Kubernetes secret, with AWS_ACC
 def job_template(
     default: dict[str, Any], kind: Kind, *, image: str, workspace: str | None, gpu: bool
 ) -> dict[str, Any]:
-    """Prefect's base job template of a kind with the values of one pool.
+    """Return Prefect's base job template of a kind with the values of one pool.
 
     Args:
         default: As the server has it.
@@ -54,7 +54,7 @@ def job_template(
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Make both pools; returns 2 for a wrong request."""
+    """Make both pools; return 2 for a wrong request."""
     parser = argparse.ArgumentParser(prog="python -m capim.deployments.pools", description=__doc__)
     parser.add_argument("kind", choices=("docker", "kubernetes"))
     parser.add_argument("--image", required=True, help="image of the CPU pool")

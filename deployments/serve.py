@@ -30,7 +30,7 @@ from capim.store.errors import RequestError
 
 
 def runner_deployments() -> list[RunnerDeployment]:
-    """One for every entry of the file.
+    """Return one for every entry of the file.
 
     Raises:
         RequestError: A variable that the file reads from the environment is not set.
@@ -62,7 +62,7 @@ def _runner_deployment(entry: dict[str, Any]) -> RunnerDeployment:
 
 
 def main() -> int:
-    """Serve until the process is stopped; returns 2 for a wrong request."""
+    """Serve until the process is stopped; return 2 for a wrong request."""
     try:
         if not PREFECT_API_URL.value():
             raise RequestError("PREFECT_API_URL is not set; run: export PREFECT_API_URL=http://127.0.0.1:4200/api")

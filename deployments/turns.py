@@ -26,7 +26,7 @@ FILE = Path(__file__).with_name("prefect.yaml")
 
 
 def take_turns(names: Collection[str]) -> str:
-    """Give deployments of these names one limit for the workspace ``$CAPIM_WORKSPACE``; returns the limit's name."""
+    """Give deployments of these names one limit for the workspace ``$CAPIM_WORKSPACE``; return the limit's name."""
     limit = artifact_key("capim", run_config({}).store_uri)
     with get_client(sync_client=True) as client:
         with suppress(ObjectAlreadyExists):
@@ -41,7 +41,7 @@ def take_turns(names: Collection[str]) -> str:
 
 
 def main() -> int:
-    """Share the limit among the deployments of the file; returns 2 without a server."""
+    """Share the limit among the deployments of the file; return 2 without a server."""
     if not PREFECT_API_URL.value():
         sys.stderr.write("PREFECT_API_URL is not set; run: export PREFECT_API_URL=http://127.0.0.1:4200/api\n")
         return 2

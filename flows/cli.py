@@ -18,8 +18,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn, TextIO
 
 from capim.flows import set_environment
@@ -33,8 +33,6 @@ _OF_THE_MACHINE = {
     *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.EIO),
     errno.ENOMEM,
 }
-
-
 _ASCII = {"─": "-", "−": "-", "–": "-", "…": "...", "×": "x", "’": "'"}  # of what our own words use
 
 
@@ -54,53 +52,38 @@ def escape_unencodable(*streams: TextIO) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command; return the exit code."""
     words = [*(sys.argv[1:] if argv is None else argv)]
     set_environment(verbose="--verbose" in words)
     try:
-        with _ended_by(signal.SIGTERM):
-            call = parse(words)
-            done = call.function(*call.arguments.args, **call.arguments.kwargs)
-            return WRONG_REQUEST if call.is_help else done if isinstance(done, int) else DONE
-    except KeyboardInterrupt as stopped:
-        _print_error("interrupted; what was stored is kept, run the same command to continue")
-        code = 128 + int((stopped.args or (signal.SIGINT,))[0])
-        if argv is None:  # a thread may wait for an answer of the storage
-            _end(code)
-        return code
+        if argv is None:  # the process is ours alone
+            signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C does
+        call = parse(words)
+        done = call.function(*call.arguments.args, **call.arguments.kwargs)
+        return WRONG_REQUEST if call.is_help else done if isinstance(done, int) else DONE
     except BrokenPipeError:
         # the program that reads our output (head, less) has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except KeyboardInterrupt as stopped:
+        code = 128 + int((stopped.args or (signal.SIGINT,))[0])
+        message = "interrupted; what was stored is kept, run the same command to continue"
     except Exception as error:  # noqa: BLE001 - no traceback unless --debug asks for it
         if "--debug" in words:
             traceback.print_exception(error)
         code, message = _explain(error)
-        _print_error(message)
-        if argv is None:  # the process is ours alone
-            _end(code)
-        return code
+    _print_error(message)
+    if argv is None:  # a thread may wait for an answer of the storage
+        _end(code)
+    return code
 
 
-@contextmanager
-def _ended_by(number: signal.Signals) -> Iterator[None]:
-    """A signal ends what is done in here as Ctrl-C does; in threads, signals are nobody's."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt(number)
-
-    before = signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
+def _stop(number: int, _: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
 
 
 def _end(code: int) -> NoReturn:
-    """End the process, whatever threads wait for after a failure; what is to be done at the end is done."""
+    """End the process, whatever its threads wait for, after the functions that are registered for its end."""
     timer = threading.Timer(_LAST_SECONDS, os._exit, [code])
     timer.daemon = True
     with suppress(RuntimeError):  # no more threads: nothing can wait for them either
@@ -112,16 +95,13 @@ def _end(code: int) -> NoReturn:
 
 
 def _explain(error: Exception) -> tuple[int, str]:
-    """Exit code and message of an error."""
+    """Return the exit code and the message of an error."""
     if isinstance(error, RequestError | WorkError):
         return WRONG_REQUEST if isinstance(error, RequestError) else FAILED, with_notes(error)
     if isinstance(error, ModuleNotFoundError) and (package := _of_run(error.name or "")):
         return WRONG_REQUEST, f"{package} is missing: this installation reads stores alone; pip install 'capim[run]'"
     if isinstance(error, RecursionError):
-        return (
-            WRONG_REQUEST,
-            "a file of this request is nested too deeply to be read (JSON or TOML, some thousand levels)",
-        )
+        return WRONG_REQUEST, "a file of this request is nested too deeply to be read (JSON or TOML)"
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return WRONG_REQUEST, f"a name is too long for a file: {error.filename}"
     no_memory = isinstance(error, MemoryError) or any(words in str(error) for words in _NO_MEMORY)
@@ -135,7 +115,7 @@ def _explain(error: Exception) -> tuple[int, str]:
 
 
 def _of_run(module: str) -> str:
-    """The package of a module that is missing, if the extra ``run`` would install it; else nothing.
+    """Return the package of a missing module if the extra ``run`` installs it, else an empty text.
 
     Examples:
         >>> _of_run("prefect.client"), _of_run("numpy"), _of_run("huggingface_hub")
@@ -144,9 +124,8 @@ def _of_run(module: str) -> str:
     from importlib.metadata import requires
 
     package = module.partition(".")[0].replace("_", "-")
-    named = [each for each in requires("capim") or () if re.search(r"extra *== *['\"]run['\"]", each)]
-    found = {re.split(r"[^\w-]", each.replace("_", "-"))[0].lower() for each in named}
-    return package if package.lower() in found else ""
+    of_package = re.compile(rf"{re.escape(package)}[^\w-].*extra *== *['\"]run['\"]", re.IGNORECASE)
+    return package if any(of_package.match(each.replace("_", "-")) for each in requires("capim") or ()) else ""
 
 
 def _print_error(message: str) -> None:

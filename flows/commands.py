@@ -32,7 +32,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
-from cyclopts.exceptions import CoercionError, CycloptsError, UnknownCommandError, UnknownOptionError
+from cyclopts.exceptions import CycloptsError, UnknownCommandError, UnknownOptionError
 from cyclopts.help.formatters import DefaultFormatter
 
 from capim.store.errors import RequestError, WorkError, did_you_mean
@@ -65,15 +65,12 @@ COMMANDS: dict[str, dict[str, str]] = {
 """Group -> its commands -> the function of each, ``module:name`` in this package."""
 GONE = {
     "corpora": "`capim check ./photos`, or `capim list ids ./photos`",
-    "corpora check": "`capim check ./photos`",
-    "corpora ids": "`capim list ids ./photos`",
     "certify": "docs/statistics.md has the table of what intervals and tests keep",
     "certify-model": "`capim results --against published`",
     "ann": "`capim analyse --analyses compression`",
     "store repair": "`capim store verify --drop`, then the same run again",
     "store compact": "`capim store prune --yes`",
     "store diff": "`capim why RUN` says what a run changed; docs/recipes.md compares two embedding sets",
-    "--interval wilson": "--interval auto",
     "--isolated": "run untrusted models and metrics in a container (docs/own_model.md)",
     "--bootstrap-iterations": "--replicates N",
     "--devices": "--device cuda:0,cuda:1",
@@ -90,8 +87,6 @@ GONE = {
     "search --html": '`capim serve`, and there "Save as one HTML file"',
 }
 """Commands and options of earlier releases -> what to type now; a command or an option that exists is not in here."""
-PLURALS = {"encoder": "encoders", "corpus": "corpora", "protocol": "protocols", "metric": "metrics"}
-_TWINS = {f"--{one}": f"--{two}" for pair in PLURALS.items() for one, two in (pair, pair[::-1])}
 _ABOUT = """Evaluate image-text embedding models: encode images and captions once, compute the rest from the stored
 embeddings.
 
@@ -167,7 +162,7 @@ def build_app(words: Collection[str] | None = None) -> App:
             command = App(name.rpartition(" ")[2], help=line, sort_key=place)
             if words is None or command.name[0] in words:
                 function = getattr(import_module(f"capim.flows.{module}"), attribute)
-                command.help = _without_sections(inspect.getdoc(function) or "")
+                command.help = re.split(r"\n\n(?:Args|Returns|Raises):", inspect.getdoc(function) or "")[0]
                 command.default(_command(name, function))
             if name.startswith("store "):
                 store.command(command)
@@ -189,38 +184,23 @@ def _version() -> str:
 
 @cache
 def _first_lines(module: str) -> dict[str, str]:
-    """Function -> the first line of its docstring, read without importing the module."""
+    """Return function -> first line of its docstring, read without importing the module."""
     source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     return {each.name: (ast.get_docstring(each) or "").partition("\n")[0].rstrip(".") for each in functions}
 
 
-def _without_sections(docstring: str) -> str:
-    return re.split(r"\n\n(?:Args|Returns|Raises):", docstring)[0]
-
-
 # --- A command: the parameters that cyclopts reads, and the call of the function.
-
-
-class Option(NamedTuple):
-    """One option or argument: its parameter's name and type, its help, and the panel of the help page it is in."""
-
-    name: str
-    hint: Any
-    help: str
-    panel: str
-    default: Any = None
-    positional: bool = False
-    of_run: bool = False  # a field of a run, which is checked with the other fields
 
 
 def _command(name: str, function: Function) -> Callable[..., int]:
     """Return the function that cyclopts calls: it has one plain parameter for each option."""
-    options = [*_options(function)]
     from capim.flows.config import FIELDS, step_config
     from capim.flows.terminal import Form, Rows, print_report
 
-    of_run = [each.name for each in options if each.of_run]
+    of_run = _of_run(function)
+    parameters = [*(option for each, option in of_run.items() if each != "workspace"), *_own(function, of_run)]
+    signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     taken = inspect.signature(function).parameters
 
     def call(*args: object, **kwargs: object) -> int:
@@ -232,108 +212,112 @@ def _command(name: str, function: Function) -> Callable[..., int]:
             raise RequestError(f"--wide has no effect with --format {form.format}; leave it out")
         given = {name: value for name, value in values.items() if value not in _NOT_GIVEN}
         if "config" in taken:
-            fields_given = {name: values.get(name) for name in (*of_run, "workspace") if name in FIELDS}
-            values["config"] = step_config(name, of_run, fields_given, values.get("suite"))
+            options = {each: values.get(each) for each in (*of_run, "workspace") if each in FIELDS}
+            values["config"] = step_config(name, options, options, values.get("suite"))
         values |= {"form": form, "given": given, "show": print_report}
         done = function(**{name: values[name] for name in taken if name in values})
         return done.print(form) if isinstance(done, Rows) else done if isinstance(done, int) else 0
 
-    parameters = [_parameter(each) for each in options]
-    signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     call.__signature__ = signature  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     return call
 
 
-def _options(function: Function) -> Iterator[Option]:
-    """The options of a function."""
-    from capim.flows.config import described
-    from capim.flows.terminal import Form
-
-    declared = inspect.signature(function).parameters
-    used: dict[str, Option] = {}
-    if "config" in declared:
-        for source in _hints(function, ["config"])["config"].__metadata__:
-            used |= _fields(source)
-    yield from (option for name, option in used.items() if name != "workspace")
-    own = described(function)
-    for name, hint in _hints(function, own.keys() - used.keys()).items():
-        positional = declared[name].kind is not inspect.Parameter.KEYWORD_ONLY
-        yield Option(name, hint, own[name], "Options", declared[name].default, positional)
-    if "form" in declared or function.__annotations__["return"] == "Rows":
-        for name, hint in get_type_hints(Form, include_extras=True).items():
-            yield Option(name, hint, described(Form)[name], "Output", getattr(Form(), name))
-    if "workspace" in declared or {"workspace", "corpora"} & used.keys():
-        yield Option("workspace", Annotated[str | None, "DIR"], _WORKSPACE, "Every command")
-    for name, text in _PROGRAM.items():
-        yield Option(name, bool, text, "Every command", False)
-
-
-def _fields(source: type | str) -> dict[str, Option]:
-    """The options for one field of a run, or for the fields of a class of options."""
+def _of_run(function: Function) -> dict[str, inspect.Parameter]:
+    """Return the options for fields of a run, and for other fields of the classes that a command names, by name."""
     from capim.flows.config import FIELDS, RunConfig, described
 
-    group = RunConfig if isinstance(source, str) else source
-    hints, texts = get_type_hints(group, include_extras=True), described(group)
-    found = {}
-    for name in [source] if isinstance(source, str) else texts:
-        [declared, *_] = [each for each in group.__mro__ if name in inspect.get_annotations(each)]
-        default = FIELDS[name].default if name in FIELDS else None
-        text = texts[name] if default in _NOT_GIVEN else f"{texts[name]} (default: {default})"
-        panel = next((title for title, classes in _PANELS.items() if declared.__name__ in classes), "Options")
-        found[name] = Option(name, hints[name], text, panel, None, name == "suite", name in FIELDS)
+    found: dict[str, inspect.Parameter] = {}
+    config = _hints(function, ["config"]).get("config")
+    for source in config.__metadata__ if config else ():
+        group = RunConfig if isinstance(source, str) else source
+        hints, texts = get_type_hints(group, include_extras=True), described(group)
+        for name in [source] if isinstance(source, str) else texts:
+            [declared, *_] = [each for each in group.__mro__ if name in inspect.get_annotations(each)]
+            default = FIELDS[name].default if name in FIELDS else None
+            text = texts[name] if default in _NOT_GIVEN else f"{texts[name]} (default: {default})"
+            panel = next((title for title, classes in _PANELS.items() if declared.__name__ in classes), "Options")
+            how = {"positional": name == "suite", "is_checked": name in FIELDS}
+            found[name] = _parameter(name, hints[name], text, panel, **how)
     return found
 
 
+def _own(function: Function, of_run: Collection[str]) -> Iterator[inspect.Parameter]:
+    """Yield the options for the parameters of a function, and those of every command."""
+    from capim.flows.config import described
+    from capim.flows.terminal import Form
+
+    declared, own = inspect.signature(function).parameters, described(function)
+    for name, hint in _hints(function, own.keys() - of_run).items():
+        positional = declared[name].kind is not inspect.Parameter.KEYWORD_ONLY
+        yield _parameter(name, hint, own[name], "Options", declared[name].default, positional=positional)
+    if "form" in declared or function.__annotations__["return"] == "Rows":
+        for name, hint in get_type_hints(Form, include_extras=True).items():
+            yield _parameter(name, hint, described(Form)[name], "Output", getattr(Form(), name))
+    if "workspace" in declared or not {"workspace", "corpora"}.isdisjoint(of_run):
+        yield _parameter("workspace", Annotated[str | None, "DIR"], _WORKSPACE, "Every command")
+    for name, text in _PROGRAM.items():
+        yield _parameter(name, bool, text, "Every command", False)
+
+
 def _hints(function: Function, parameters: Collection[str]) -> dict[str, Any]:
-    """The types of some parameters, in their order; those of others may be known to type checkers only."""
+    """Return the types of some parameters, in their order; those of others may be known to type checkers only."""
     holder = type("", (), {"__annotations__": {n: h for n, h in function.__annotations__.items() if n in parameters}})
     return get_type_hints(holder, globalns=vars(sys.modules[function.__module__]), include_extras=True)
 
 
-def _parameter(option: Option) -> inspect.Parameter:
-    """Return an option as cyclopts reads it."""
-    hint: Any = option.hint
+def _parameter(
+    name: str,
+    hint: Any,
+    text: str,
+    panel: str,
+    default: Any = None,
+    *,
+    positional: bool = False,
+    is_checked: bool = False,
+) -> inspect.Parameter:
+    """Return an option as cyclopts reads it; ``is_checked``: a field of a run, which is checked with the others."""
+    from capim.flows.config import OTHER_NUMBER
+
     metadata: tuple[object, ...] = ()
     if get_origin(hint) is Annotated:
         hint, metadata = hint.__origin__, hint.__metadata__
-    kind = _kind(hint, of_run=option.of_run)
+    kind = _kind(hint, is_checked=is_checked)
     words = [each for each in metadata if isinstance(each, str)]
-    flags = [each for each in words if each.startswith("-")] or [f"--{option.name.replace('_', '-')}"]
-    metavar = next((each for each in words if not each.startswith("-")), "N" if option.of_run else None)
+    flags = [each for each in words if each.startswith("-")] or [f"--{name.replace('_', '-')}"]
+    metavar = next((each for each in words if not each.startswith("-")), "N" if is_checked else None)
     settings: dict[str, Any] = {
-        "help": option.help,
+        "help": text,
         "negative": (),
-        "group": _GROUPS[option.panel],
+        "group": _GROUPS[panel],
         "metavar": None if get_origin(kind) is Literal else metavar,
-        "converter": _names if kind == tuple[str, ...] and not option.positional else None,
+        "converter": _names if kind == tuple[str, ...] and not positional else None,
     }
-    if twin := _TWINS.get(flags[0]):
-        settings |= {"alias": twin, "completer": _complete, "allow_repeating": None if kind is str else True}
+    if twin := OTHER_NUMBER.get(name):
+        settings |= {"alias": f"--{twin}", "completer": _complete, "allow_repeating": None if kind is str else True}
     return inspect.Parameter(
-        option.name,
-        inspect.Parameter.POSITIONAL_ONLY if option.positional else inspect.Parameter.KEYWORD_ONLY,
-        default=option.default,
+        name,
+        inspect.Parameter.POSITIONAL_ONLY if positional else inspect.Parameter.KEYWORD_ONLY,
+        default=default,
         annotation=Annotated[
-            kind | None if option.default is None else kind,
-            Parameter(name=[] if option.positional else flags, **settings),
+            kind | None if default is None else kind, Parameter(name=[] if positional else flags, **settings)
         ],
     )
 
 
-def _kind(hint: Any, *, of_run: bool) -> Any:
+def _kind(hint: Any, *, is_checked: bool) -> Any:
     """Return the type that cyclopts converts to: a string for all that the command or :func:`step_config` checks."""
     left = [each for each in get_args(hint) if each is not type(None)]
     if get_origin(hint) in (Union, UnionType) and len(left) == 1:
         hint = left[0]
     if get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis:
         return tuple[str, ...]
-    is_number = hint in (int, float) and not of_run
+    is_number = hint in (int, float) and not is_checked
     return hint if hint is bool or is_number or get_origin(hint) in (tuple, Literal) else str
 
 
 def _names(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
-    """The names of an option that may be repeated: ``--encoder a --encoder b`` is ``--encoders a,b``."""
+    """Return the names of an option that may be repeated: ``--encoder a --encoder b`` is ``--encoders a,b``."""
     from capim.flows.config import split
 
     parts = [split(token.value) for token in tokens]
@@ -382,7 +366,7 @@ class _HelpPage(DefaultFormatter):
 
 
 def _filled(paragraph: str, width: int) -> str:
-    """A paragraph in lines of some width; the second column of a list is filled on its own."""
+    """Return a paragraph in lines of some width; the second column of a list is filled on its own."""
     if paragraph.startswith(("    ", "Example: ")):
         return paragraph
     filled = []
@@ -397,7 +381,7 @@ def _filled(paragraph: str, width: int) -> str:
 
 
 class Call(NamedTuple):
-    """What the words of a command line ask for."""
+    """The function that a command line calls, and its arguments."""
 
     function: Callable[..., object]
     arguments: inspect.BoundArguments
@@ -412,35 +396,27 @@ def parse(words: Sequence[str]) -> Call:
     """
     app = build_app(words)
     try:
-        function, arguments, unused, _ = app.parse_known_args([*words])
+        function, arguments, _ = app.parse_args([*words], print_error=False, exit_on_error=False)
     except CycloptsError as error:
-        raise _misused(error.command_chain or (), _faults(error, words)) from None
-    if unused:
-        chain, apps, _ = app.parse_commands([*words])
-        faults = _no_options(" ".join(chain), unused, apps[-1].assemble_argument_collection())
-        raise _misused(chain, faults or [f"unexpected argument {unused[0]!r}"])
+        chain = " ".join(error.command_chain or ())
+        faults = RequestError(_faults(error, chain, words))
+        raise RequestError(f"{faults}\n`{f'capim {chain}'.strip()} --help` shows what it takes") from None
     return Call(function, arguments, function == app.help_print and _HELP.isdisjoint(words))
 
 
-def _misused(chain: Sequence[str], faults: list[str]) -> RequestError:
-    return RequestError(f"{RequestError(faults)}\n`{' '.join(('capim', *chain))} --help` shows what it takes")
-
-
-def _faults(error: CycloptsError, words: Sequence[str]) -> list[str]:
-    """What is wrong: all unknown options, or what cyclopts says of another fault."""
+def _faults(error: CycloptsError, chain: str, words: Sequence[str]) -> list[str]:
+    """Return what is wrong: all unknown options, or what cyclopts says about another fault."""
     error.verbose = False
-    chain, word = " ".join(error.command_chain or ()), (error.unused_tokens or [""])[0].partition("=")[0]
+    word = (error.unused_tokens or [""])[0].partition("=")[0]
     if isinstance(error, UnknownOptionError):
         return _no_options(chain, words, error.argument_collection)
-    if isinstance(error, CoercionError) and error.argument and error.token:
-        return [_now(chain, f"{error.argument.name} {error.token.value}") or str(error)]
     if isinstance(error, UnknownCommandError) and word.startswith("-"):
         return [_now(chain, word) or f"options come after the command: {f'capim {chain}'.strip()} COMMAND {word} …"]
-    return [_now("", " ".join(words[:2])) or _now(chain, word) or str(error)]
+    return [_now(chain, word) or str(error)]
 
 
 def _no_options(chain: str, words: Sequence[str], arguments: ArgumentCollection) -> list[str]:
-    """The options among the words that a command does not have, each with the nearest one."""
+    """Return the options among the words that a command does not have, each with the nearest one."""
     known = [name for argument in arguments for name in argument.names if name.startswith("-")]
     faults = []
     for option in (word.partition("=")[0] for word in words if word.startswith("-")):
@@ -451,6 +427,6 @@ def _no_options(chain: str, words: Sequence[str], arguments: ArgumentCollection)
 
 
 def _now(chain: str, word: str) -> str | None:
-    """What to type instead of a command or an option of an earlier release; None: there was none."""
+    """Return what to type instead of a command or an option of an earlier release; None: there was none."""
     name = next((name for name in (f"{chain} {word}".strip(), word) if name in GONE), None)
     return name and f"{name} is no longer there; instead: {GONE[name]}"

@@ -59,7 +59,7 @@ else:
 
 
 def _refuse_truth(value: object) -> object:
-    """The value; true is not 1 in a suite, where pydantic takes it for 1."""
+    """Return the value; true is not 1 in a suite, where pydantic takes it for 1."""
     if isinstance(value, bool):
         raise ValueError("a number")
     return value
@@ -68,24 +68,18 @@ def _refuse_truth(value: object) -> object:
 # after the limits of a number, which are in the schema of Prefect's form only where they come first
 NoTruth = BeforeValidator(_refuse_truth)
 _NAMES = frozenset({"name", "reader", "adapter", "split", "language", "translator", "revision"})  # never paths
+PLURALS = {"encoder": "encoders", "corpus": "corpora", "protocol": "protocols", "metric": "metrics"}
+OTHER_NUMBER = PLURALS | {several: one for one, several in PLURALS.items()}
+"""Name of an option for names -> its other spelling, which means the same."""
 _TABLES = {"corpora": "corpus", "encoders": "encoder"}  # list of a suite -> its tables, [[corpus]] and [[encoder]]
-_EXPECTED = {  # what a value should have been, by the type of pydantic's error
-    "byte_size": "a size such as 2GiB",
-    "byte_size_unit": "a size such as 2GiB",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "literal_error": "{expected}",
-    "value_error": "{error}",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "a string",
-    "dict_type": "a table",
-    "tuple_type": "a list",
+_EXPECTED = {  # what a value should have been, by the first word of the type of pydantic's error; else pydantic's words
+    "byte": "a size such as 2GiB",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a string",
+    "dict": "a table",
+    "tuple": "a list",
 }
 
 
@@ -95,7 +89,7 @@ def default_workspace() -> str:
 
 
 def described(documented: type | Callable[..., object]) -> dict[str, str]:
-    """Argument -> its help: the section ``Args`` of the docstring of a function, or of a class and those below it."""
+    """Return argument -> help, from ``Args`` in the docstring of a function, or of a class and its base classes."""
     found: dict[str, str] = {}
     for each in reversed(documented.__mro__) if isinstance(documented, type) else (documented,):
         section = inspect.cleandoc(each.__doc__ or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
@@ -284,12 +278,12 @@ def _describe(schema: dict[str, Any]) -> None:
     properties["device"]["pattern"] = rf"^{_DEVICE}(,{_DEVICE})*$"
 
 
-FORM_VARIABLE = "CAPIM_FORM_WORKSPACE"  # whose own corpora and encoders the form of a deployment offers, too
+FORM_VARIABLE = "CAPIM_FORM_WORKSPACE"  # a deployment's form also offers the corpora and encoders of this workspace
 _DEVICE = r"(auto|cpu|mps|cuda(:\d+)?)"
 
 
 def _stored_names(workspace: str) -> dict[str, list[str]]:
-    """Names of the corpora and encoders in the store of a workspace; none where there is no store."""
+    """Return the names of the corpora and encoders in the store of a workspace; none where there is no store."""
     from capim.store import EmbeddingStore
 
     with suppress(RequestError, WorkError):
@@ -316,25 +310,25 @@ class RunConfig(Comparing, Watching, Where):
 
     @property
     def title(self) -> str:
-        """The name of its Prefect runs: ``nightly: tiny-clip +2 on shapes +1``."""
+        """Return the name of its Prefect runs: ``nightly: tiny-clip +2 on shapes +1``."""
         lists = ([encoder_name(e) for e in self.encoders], [_title(c) for c in self.corpora])
         parts = [names[0] + (f" +{len(names) - 1}" if len(names) > 1 else "") for names in lists if names]
         title = f"{self.name}: {' on '.join(parts)}" if parts else self.name
         return title if self.sample is None else f"{title}, sample of {self.sample}"
 
     def trusts(self, encoder: str) -> bool:
-        """Whether code of an encoder's repository may run: allowed for all, or ``remote_code = true`` in its table."""
+        """True if code of an encoder's repository may run: allowed for all, or ``remote_code = true`` in its table."""
         tables = [entry for entry in self.encoders if not isinstance(entry, str) and entry.get("name") == encoder]
         return self.trust_remote_code or any(table.get("remote_code") is True for table in tables)
 
     @property
     def selection(self) -> dict[str, Any]:
-        """What is read from the store: corpora, or samples of them, and encoders."""
+        """Return what is read from the store: corpora, or samples of them, and encoders."""
         return {"corpora": self.corpora, "encoders": self.encoders, "sample": self.sample, "seed": self.seed}
 
     @property
     def resampling(self) -> Resampling:
-        """Settings of all intervals and tests."""
+        """Return the settings of all intervals and tests."""
         return Resampling(
             replicates=self.replicates,
             seed=self.seed,
@@ -346,12 +340,12 @@ class RunConfig(Comparing, Watching, Where):
 
     @property
     def store_uri(self) -> str:
-        """Folder or URI of the store."""
+        """Return the folder or URI of the store."""
         return f"{self.workspace.rstrip('/')}/store"
 
     @property
     def reports_uri(self) -> str:
-        """Folder or URI of the reports."""
+        """Return the folder or URI of the reports."""
         return f"{self.workspace.rstrip('/')}/reports"
 
 
@@ -443,7 +437,7 @@ _LISTS = ("corpora", "encoders", "protocols", "analyses", "distractors")
 def step_config(
     step: str, used: Collection[str], options: Mapping[str, Any], suite: str | Path | None = None
 ) -> RunConfig:
-    """The run of a step: its options (None: not given) and a suite file, whose unused fields are named.
+    """Return the run of a step from its options (None: not given) and a suite file; name the file's unused fields.
 
     Names are a list, or one text with commas.
 
@@ -456,10 +450,13 @@ def step_config(
     Raises:
         RequestError: Lists everything that is wrong with the options and with the suite file.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    strange = [name for name in given if name not in {*used, "workspace"}]
-    faults = [renamed(name, used) or unknown("option", name, sorted(used)) for name in strange]
-    empty = [name for name in _LISTS if listed(given.get(name)) == ()]
+    given = {name: listed(value) if name in _LISTS else value for name, value in options.items() if value is not None}
+    faults = []
+    for name in (each for each in given if each not in {*used, "workspace"}):
+        now = RENAMED.get(name, "")
+        gone = f"{name} is no longer there; instead: {now}"
+        faults.append(gone if now in used else unknown("option", name, sorted(used)))
+    empty = [name for name in _LISTS if given.get(name) == ()]
     if faults := [*faults, *(f"{name}: no name is given; without {name} all are taken" for name in empty)]:
         raise RequestError(faults)
     if suite is not None:
@@ -468,14 +465,7 @@ def step_config(
         ]
         if unused:
             sys.stderr.write(f"{suite}: {', '.join(unused)}: without effect on `capim {step}`\n")
-    given = {name: listed(value) if name in _LISTS else value for name, value in given.items() if name in FIELDS}
-    return run_config(given, suite)
-
-
-def renamed(name: str, used: Collection[str]) -> str:
-    """What to write instead of an option of an earlier release; nothing if there was none."""
-    now = RENAMED.get(name)
-    return f"{name} is no longer there; instead: {now}" if now in used else ""
+    return run_config({name: value for name, value in given.items() if name in FIELDS}, suite)
 
 
 def split(text: str) -> tuple[str, ...]:
@@ -484,7 +474,7 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def listed(given: Any) -> tuple[Any, ...] | None:
-    """Names as the command line takes them: a text is split at its commas, paths become texts, a table is one name.
+    """Return names as the command line takes them: a text is split at commas, paths become texts, a table is one name.
 
     Examples:
         >>> listed("a, b"), listed(["a", Path("b")]), listed(None)
@@ -498,7 +488,7 @@ def listed(given: Any) -> tuple[Any, ...] | None:
 
 
 def missing_names(config: RunConfig) -> list[str]:
-    """What is missing from a run that has to name corpora and encoders."""
+    """Return what is missing from a run that has to name corpora and encoders."""
     return [
         f"no {label}: give --{label} or list them in a suite file (known: `capim list {label}`)"
         for label in ("corpora", "encoders")
@@ -507,7 +497,7 @@ def missing_names(config: RunConfig) -> list[str]:
 
 
 def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> RunConfig:
-    """A checked run from options (None: not given) and a suite file; options replace its fields.
+    """Return a checked run from options (None: not given) and a suite file; options replace its fields.
 
     Raises:
         RequestError: Lists everything that is wrong with the options and with the suite file.
@@ -525,22 +515,24 @@ def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> R
 
 
 def _faults(error: ValidationError) -> dict[str, str]:
-    """Field -> what is wrong with it: the value, what was expected, and the nearest name of an unknown field."""
+    """Return field -> fault: the value, what was expected, and the nearest name of an unknown field."""
     expected: dict[str, list[str]] = {}
     faults: dict[str, str] = {}
     for fault in error.errors():
         field = str(fault["loc"][0])
         if fault["type"] == "unexpected_keyword_argument":
-            faults[field] = unknown("field", field, [*FIELDS, "corpus", "encoder"])
+            faults[field] = unknown("field", field, [*FIELDS, *_TABLES.values()])
             continue
-        wanted = _EXPECTED.get(fault["type"], fault["msg"]).format(**fault.get("ctx", {}))
-        expected.setdefault(field, []).append(wanted)
+        said = re.sub("^(Input should be|Value error,) ", "", fault["msg"]).replace(
+            "greater than or equal to", "at least"
+        )
+        expected.setdefault(field, []).append(_EXPECTED.get(fault["type"].partition("_")[0], said))
         faults[field] = f"{field} must be {' or '.join(dict.fromkeys(expected[field]))}, got {fault['input']!r}"
     return faults
 
 
 def read_suite(path: str | Path) -> dict[str, Any]:
-    """The fields of a suite file, not yet checked; relative paths in it count from the suite file's folder.
+    """Return the fields of a suite file, not yet checked; relative paths in it count from the suite file's folder.
 
     Raises:
         RequestError: The file is missing or is not TOML.
@@ -553,7 +545,7 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RequestError(f"suite file {path} is not valid TOML: {error}") from error
     if isinstance(workspace := fields.get("workspace"), str):
-        with suppress(ValueError):  # told with the other faults
+        with suppress(ValueError):  # reported with the other faults
             fields["workspace"] = resolved_address(workspace, path.parent)
     for several, one in _TABLES.items():
         entries, tables = fields.get(several, []), fields.pop(one, [])
@@ -566,16 +558,16 @@ def read_suite(path: str | Path) -> dict[str, Any]:
 
 
 def _described(entries: Sequence[Any], among: Sequence[Any]) -> tuple[Any, ...]:
-    """The entries, each once; for a name, the table of the suite that describes it, if there is one."""
+    """Return the entries, each once; for a name, the table of the suite that describes it, if there is one."""
     tables = {entry.get("name"): entry for entry in among if isinstance(entry, Mapping)}
     found = [tables.get(entry, entry) if isinstance(entry, str) else entry for entry in entries]
     return tuple(entry for place, entry in enumerate(found) if entry not in found[:place])
 
 
 def located(entry: object, folder: Path) -> object:
-    """The entry with every path that exists in a folder made absolute; names stay names, those of corpora too."""
+    """Return the entry with every path that exists in a folder made absolute; names stay names."""
 
-    def beside(value: object) -> object:
+    def absolute(value: object) -> object:
         if isinstance(value, str) and value and not Path(value).is_absolute() and (folder / value).exists():
             return str((folder / value).resolve())
         return value
@@ -586,8 +578,8 @@ def located(entry: object, folder: Path) -> object:
         adapter = str(entry.get("adapter"))
         remote = adapter in ADAPTERS and ADAPTERS[adapter].is_remote
         names = _NAMES | ({"checkpoint"} if remote else frozenset())
-        found = {key: value if key in names else beside(value) for key, value in entry.items()}
+        found = {key: value if key in names else absolute(value) for key, value in entry.items()}
         # a file of the user's, or a function in it
         file, dot, function = str(entry.get("adapter", "")).partition(".py")
-        return {**found, "adapter": f"{beside(file + dot)}{function}"} if dot else found
-    return entry if isinstance(entry, str) and entry in CORPORA else beside(entry)
+        return {**found, "adapter": f"{absolute(file + dot)}{function}"} if dot else found
+    return entry if isinstance(entry, str) and entry in CORPORA else absolute(entry)

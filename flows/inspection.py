@@ -1,4 +1,4 @@
-"""What there is, and whether it can be used: `list`, `check`; what a store holds and its care: `store`."""
+"""The commands `list` and `check`, and the `store` commands that inspect and maintain a store."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from capim.flows.config import RunConfig, run_config
-from capim.flows.stored import corpus_in, open_store
-from capim.flows.terminal import Form, Rows, refuse_unused, say
+from capim.flows.stored import corpus_in, open_store, wanted_rows
+from capim.flows.terminal import Form, Row, Rows, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
-from capim.store.rows import matching, names_with_rows
 from capim.store.schema import StoredCorpus
 from capim.store.types import Modality, is_fingerprint
 from capim.tasks.references import encoder_name
@@ -26,13 +25,12 @@ SHOWN_FIRST = {
     "corpora": ("name", "title", "licence", "available"),
     "adapters": ("name", "loads", "installed"),
     "analyses": ("name", "title", "runs", "package"),
-    "sets": ("encoder", "corpus", "modality", "state", "n_rows", "n_bytes"),
 }
 """The columns of a list that find room first on a terminal."""
 Items: TypeAlias = Literal["image", "caption", "pair", "quadruple"]
 
 
-def _encoders() -> Iterator[dict[str, Any]]:
+def _encoders() -> Iterator[Row]:
     from capim.tasks.encoders import ADAPTERS, catalog
     from capim.tasks.reference.published import headline, published
 
@@ -61,7 +59,7 @@ def _encoders() -> Iterator[dict[str, Any]]:
         }
 
 
-def _adapters() -> Iterator[dict[str, Any]]:
+def _adapters() -> Iterator[Row]:
     from capim.tasks.encoders import ADAPTERS
 
     for name, adapter in ADAPTERS.items():
@@ -77,13 +75,13 @@ def _adapters() -> Iterator[dict[str, Any]]:
         }
 
 
-def _corpora() -> Iterator[dict[str, Any]]:
+def _corpora() -> Iterator[Row]:
     from capim.tasks.corpora.naming import list_corpora
 
     return iter(list_corpora())
 
 
-def _protocols() -> Iterator[dict[str, Any]]:
+def _protocols() -> Iterator[Row]:
     from capim.tasks.protocols import MEANS, Protocol
     from capim.tasks.ranking.protocols import PROTOCOLS
 
@@ -92,7 +90,7 @@ def _protocols() -> Iterator[dict[str, Any]]:
         yield {"id": of.id, "direction": of.direction, "title": of.title, "several_languages": takes.get(of.kind, "")}
 
 
-def _metrics() -> Iterator[dict[str, Any]]:
+def _metrics() -> Iterator[Row]:
     from capim.tasks.metrics import METRICS
 
     for metric in METRICS.values():
@@ -108,7 +106,7 @@ def _metrics() -> Iterator[dict[str, Any]]:
         }
 
 
-def _analyses() -> Iterator[dict[str, Any]]:
+def _analyses() -> Iterator[Row]:
     from capim.tasks.analyses.table import ANALYSES
 
     for name, analysis in ANALYSES.items():
@@ -121,7 +119,7 @@ def _analyses() -> Iterator[dict[str, Any]]:
         }
 
 
-LISTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+LISTS: dict[str, Callable[[], Iterator[Row]]] = {
     "encoders": _encoders,
     "corpora": _corpora,
     "protocols": _protocols,
@@ -189,7 +187,7 @@ def list_known(
 
 
 def _ids(name: str, workspace: str | None, modality: Items, *, quiet: bool) -> Rows:
-    """The ids of a corpus, stored or not."""
+    """Return the ids of a corpus, stored or not."""
     from capim.tasks.corpora import open_corpus
     from capim.tasks.corpora.naming import corpus_items
     from capim.tasks.corpora.subset import index_images
@@ -243,8 +241,7 @@ def check(
         device: device that runs the model (default: cpu)
         missing: skip leaves out images of a corpus that have no file, and shows the lines to write into corpus.toml
     """
-    described = run_config({"trust_remote_code": config.trust_remote_code or None}, suite)
-    kind = _kind_of(name, {encoder_name(each) for each in described.encoders} if suite else ())
+    kind = _kind_of(name, {encoder_name(each) for each in config.encoders})
     of_model = {
         "SUITE": suite, "--device": device, "--precision": config.precision, "--compile": config.compile,
         "--trust-remote-code": config.trust_remote_code, "--format": form.format != Form().format,
@@ -260,31 +257,23 @@ def check(
         sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
         return 0 if checked.ok else 2
     from capim.tasks.encoders.catalog import entry_named
-    from capim.tasks.encoders.device import check_device, choose_device
-
-    spec = entry_named(name, described.encoders).spec
-    device = device or "cpu"
-    if device != "auto":
-        check_device(device)
     from capim.tasks.encoders.conformance import check_encoder
+    from capim.tasks.encoders.device import choose_device
 
+    spec = entry_named(name, config.encoders).spec
+    spec = replace(spec, precision=config.precision or spec.precision)
+    how = {"trust_remote_code": config.trusts(name), "compiled": config.compile}
     verdicts = []
-    checks = check_encoder(
-        replace(spec, precision=config.precision or spec.precision),
-        device=choose_device(device),
-        trust_remote_code=described.trusts(name),
-        compiled=config.compile,
-    )
-    for verdict in checks:
-        verdicts.append(verdict._asdict())
+    for verdict in check_encoder(spec, device=choose_device(device or "cpu"), **how):
+        verdicts.append(verdict)
         if not quiet and form.table:
             sys.stderr.write(f"{verdict.result:5}{verdict.check}\n")
     Rows(rows=verdicts).print(form)
-    return 1 if any(verdict["result"] == "fail" for verdict in verdicts) else 0
+    return int(any(each.result == "fail" for each in verdicts))
 
 
 def _kind_of(name: str, described: Collection[str]) -> Literal["model", "corpus"]:
-    """Whether a name or a path is a model or a corpus; ``described``: the encoders of a suite file.
+    """Return what a name or a path is, a model or a corpus; ``described``: the encoders of a suite file.
 
     Raises:
         RequestError: It is neither, or a model that nothing describes.
@@ -335,7 +324,12 @@ def info(*, workspace: str | None, form: Form) -> Rows:
             f"{without_credentials(store.uri)}: format {FORMAT}, {contents.n_tables} tables, "
             f"{contents.n_bytes / 1e6:,.1f} MB\n"
         )
-    return Rows(rows=contents.sets, columns=SET_COLUMNS, keep=SHOWN_FIRST["sets"], code=0)
+    return Rows(
+        rows=contents.sets,
+        columns=SET_COLUMNS,
+        keep=[each for each in SET_COLUMNS if each not in ("set_name", "storage")],
+        code=0,
+    )
 
 
 def verify(
@@ -389,11 +383,10 @@ def upgrade(*, workspace: str | None) -> None:
     """
     from capim.store.upkeep.inventory import upgrade_store
 
-    done = False
+    each = None
     for each in upgrade_store(run_config({"workspace": workspace}).store_uri):
         sys.stdout.write(f"{each.table}: {each.done} ({', '.join(each.columns)}; {each.n_rows:,} rows)\n")
-        done = True
-    if not done:
+    if each is None:
         sys.stdout.write("the store has the format of this release: nothing to do\n")
 
 
@@ -415,9 +408,8 @@ def prune(*, workspace: str | None, form: Form, keep: Annotated[int, "N"] = 30, 
 
     open_store(workspace)
     done = start(flow, workspace, keep=keep, done=yes)
-    rows: list[dict[str, object]] = [{"what": table, "rows": n} for table, n in done.rows.items()]
-    rows += [{"what": name, "rows": None} for name in (*done.tables, *done.reports)]
-    Rows(rows=rows, none=lambda: "nothing to remove").print(form)
+    gone = {**done.rows, **dict.fromkeys((*done.tables, *done.reports))}
+    Rows(rows=[{"what": what, "rows": n} for what, n in gone.items()], none=lambda: "nothing to remove").print(form)
     freed = f"; {done.freed / 1e6:,.1f} MB of the store freed" if yes else ""
     hint = "" if yes else "; nothing was changed: add --yes to remove them"
     n_rows = sum(done.rows.values())
@@ -462,8 +454,6 @@ def drop(
 # --- The names of a run, checked before what runs it is imported: Prefect alone takes a second or more. The flows check
 # the same again, and more: what stands in the data, and what a hub answers.
 
-ENCODING = ("benchmark", "embed", "watch")  # flows that read corpora and load models; others use what is stored
-
 
 def check_names(config: RunConfig, flow: str) -> None:
     """Check the encoders, corpora, analyses and devices that a run of this flow names, and protocols with results.
@@ -477,7 +467,7 @@ def check_names(config: RunConfig, flow: str) -> None:
 
         with noted(faults):
             check_analyses(config.analyses)
-    if flow in ENCODING:
+    if flow in ("benchmark", "embed", "watch"):  # others use what is stored
         _check_new(config, faults)
     else:
         _check_stored(config, flow, faults)
@@ -486,7 +476,7 @@ def check_names(config: RunConfig, flow: str) -> None:
 
 
 def device_faults(config: RunConfig) -> list[str]:
-    """Devices of a run that do not exist on this machine; shards run on machines of their own and are not checked."""
+    """Return the faults of a run's devices on this machine; shards run on other machines and are not checked."""
     wanted = {device for device in config.device.split(",") if device not in ("auto", "cpu")}
     faults: list[str] = []
     if wanted and config.shards == 1:
@@ -499,7 +489,7 @@ def device_faults(config: RunConfig) -> list[str]:
 
 
 def _check_new(config: RunConfig, faults: list[str]) -> None:
-    """Encoders are in the catalog or described by a table; corpora are known, stored, or a folder or file."""
+    """Check that encoders are in the catalog or a table, and that corpora are known, stored, or a folder or file."""
     from capim.tasks.corpora.description import reader_call
     from capim.tasks.corpora.naming import corpus_to_read
     from capim.tasks.encoders.catalog import entry_of
@@ -517,7 +507,7 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
 
 
 def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
-    """Encoders and corpora are in the store; of what is not evaluated now, encoders and protocols have results."""
+    """Check that encoders and corpora are stored; unless they are evaluated now, that they have results."""
     from capim.tasks.corpora.naming import CorpusToRead, stored_corpora
     from capim.tasks.corpora.opened import change_since
 
@@ -533,16 +523,14 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     if flow != "evaluate":
         with noted(faults):
             by_name = [name for name in names if not is_fingerprint(name)]
-            names_with_rows(store, "results", {"encoder": by_name, "protocol": config.protocols})
+            wanted_rows(store, "results", encoder=by_name, protocol=config.protocols)
         return
     for name in names:
         with noted(faults):
             store.encoder(name)
-    known = [*store.counts("results", "protocol")]
-    if all(matching(name, known) for name in config.protocols):
-        return  # without a look at the corpora
-    from capim.tasks.ranking.protocols import select_protocols
+    if config.protocols:
+        from capim.tasks.ranking.protocols import select_protocols
 
-    with noted(faults):
-        for row in corpora:
-            select_protocols(store.corpus(row.name, row.fingerprint), config.protocols)
+        with noted(faults):
+            for row in corpora:
+                select_protocols(store.corpus(row.name, row.fingerprint), config.protocols)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -39,7 +39,7 @@ from capim.tasks.references import EvaluationRef, Missing, SetsRef, by_corpus, t
 from capim.tasks.report import analyses_of, devices_of, gate_of, page_of
 from capim.tasks.results.figures import figures_of
 from capim.tasks.results.scoring import ScoredSets, incomplete, scored_sets, stored_evaluations
-from capim.tasks.why import NEW_INPUT, Earlier
+from capim.tasks.why import NEW_INPUT, Earlier, name_in
 
 DOWNLOADS = "files to download"
 Step: TypeAlias = Literal["embed", "evaluate", "compare", "rank", "analyse", "report"]
@@ -59,8 +59,8 @@ class Part:
     what: str
     corpus: str = ""
     encoder: str = ""
-    stored: int
-    to_do: int
+    stored: int = 0
+    to_do: int = 0
     seconds: float | None = None
     n_bytes: int | None = None
     reason: str = ""
@@ -118,7 +118,7 @@ def plan_run(config: RunConfig) -> Plan:
 
 @contextmanager
 def _store_of(config: RunConfig) -> Iterator[EmbeddingStore]:
-    """The store of a run, or an empty one where there is none yet."""
+    """Open the store of a run, or an empty one where there is none yet."""
     try:
         found = EmbeddingStore.open(config.store_uri)
     except MissingStoreError:
@@ -130,13 +130,13 @@ def _store_of(config: RunConfig) -> Iterator[EmbeddingStore]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Planning:
-    """Goes through the steps of a run.
+    """The parts of a run's steps, collected step by step.
 
     Attributes:
         corpora: Fingerprint -> corpus, as the run registers it.
         keys: Of everything that the run asks the ledger for.
-        encoding: Names of corpora of which something is to be encoded; ``scoring``: fingerprints of those of which
-            figures are to be made.
+        encoding: Names of corpora with something to encode.
+        scoring: Fingerprints of corpora with results to compute.
     """
 
     config: RunConfig
@@ -148,14 +148,15 @@ class _Planning:
     scoring: set[str] = field(default_factory=set)
 
     def embed(self, encoders: Sequence[EncoderSpec]) -> list[ScoredSets]:
-        """Items by modality; returns the pairs of sets that can be evaluated then.
+        """Add items by modality; return the pairs of sets that can be evaluated then.
 
         Raises:
             RequestError: None can.
         """
         pairs, advice = [], []
         for spec in encoders:
-            for corpus in list(self.corpora.values()):
+            n_before = len(self.parts)
+            for corpus in self.corpora.values():
                 sealed: dict[Modality, SealedSet] = {}
                 lacking = []
                 for modality in MODALITIES:
@@ -170,52 +171,35 @@ class _Planning:
                 if lacking:
                     advice += lacking[:1]
                     continue
-                sets = SetsRef.of(key)
                 protocols = select_protocols(corpus, self.config.protocols, vectors=spec.vectors)
-                pairs.append(scored_sets(self.store, sets, corpus, protocols, sealed, spec.vectors))
-            if any(part.to_do for part in self.parts if part.encoder == spec.name) and (files := downloads_of(spec)):
-                downloads = Part(
-                    step="embed",
-                    what=DOWNLOADS,
-                    encoder=spec.name,
-                    stored=0,
-                    to_do=len(files),
-                    n_bytes=sum(files.values()),
+                pairs.append(scored_sets(self.store, SetsRef.of(key), corpus, protocols, sealed, spec.vectors))
+            to_do = any(part.to_do for part in self.parts[n_before:])
+            if to_do and (files := downloads_of(spec)):
+                n_bytes = sum(files.values())
+                self.parts.append(
+                    Part(step="embed", what=DOWNLOADS, encoder=spec.name, to_do=len(files), n_bytes=n_bytes)
                 )
-                self.parts.append(downloads)
         if advice and not pairs:
             raise RequestError(advice)
         return pairs
 
     def _encode(self, spec: EncoderSpec, corpus: Corpus, key: SetKey) -> int:
-        """Adds the part of one set; returns how many of its items are to be encoded."""
-        n_items = len(corpus.items(key.modality))
-        n = 0
-        if corpus.fingerprint not in self._registered:
-            n = n_items
-        elif not self.store.intact(key):
-            n = len(self.store.missing(key, n_items))
+        """Add the part of one set; return how many of its items are to be encoded."""
+        n_items = n = len(corpus.items(key.modality))
+        if corpus.fingerprint in self._registered:
+            n = 0 if self.store.intact(key) else len(self.store.missing(key, n_items))
+        part = Part(step="embed", what=f"{key.modality}s", corpus=corpus.name, encoder=spec.name, stored=n_items - n)
         if n:
             self.encoding.add(corpus.name)
-        self.parts.append(
-            Part(
-                step="embed",
-                what=f"{key.modality}s",
-                corpus=corpus.name,
-                encoder=spec.name,
-                stored=n_items - n,
-                to_do=n,
-                seconds=self._encoding_seconds(key, n),
-                n_bytes=bytes_of_rows(spec, n) if spec.vectors == "single" else None if n else 0,
-                reason=NEW_INPUT if n else "",
-            )
-        )
+            n_bytes = bytes_of_rows(spec, n) if spec.vectors == "single" else None
+            part = replace(part, to_do=n, n_bytes=n_bytes, seconds=self._encoding_seconds(key, n), reason=NEW_INPUT)
+        else:
+            part = replace(part, n_bytes=0, seconds=0.0)
+        self.parts.append(part)
         return n
 
     def _encoding_seconds(self, key: SetKey, n_items: int) -> float | None:
-        """At the rate of earlier batches by this encoder, of this host if it has some, without first ones if others."""
-        if not n_items:
-            return 0.0
+        """Return the time at the rate of this encoder's earlier batches, if possible on this host, without warm-up."""
         rows = self.store.all(Batch, encoder_fingerprint=key.encoder_fingerprint, modality=key.modality)
         rows = [row for row in rows if row.host == this_host()] or rows
         rows = [row for row in rows if not row.warmup] or rows
@@ -223,13 +207,12 @@ class _Planning:
         return n_items * seconds / sum(row.n_items for row in rows) if rows else None
 
     def evaluate(self, own: Sequence[ScoredSets]) -> tuple[EvaluationRef, ...]:
-        """Outcomes and figures of these sets, and figures of the others on their corpora; returns all evaluations."""
+        """Add outcomes and results of these sets, and results of others on their corpora; return all evaluations."""
         new: list[OfEvaluation] = []
         for scored in own:
-            stored = self.store.counts("outcomes", "protocol", evaluation=list(scored.evaluations.values()))
-            n = len(incomplete(scored, scored.protocols, stored))
+            n = len(incomplete(scored, scored.protocols, scored.stored()))
             corpus, encoder = scored.sets.corpus, scored.sets.encoder
-            part = Part(step="evaluate", what="outcomes", corpus=corpus, encoder=encoder, stored=0, to_do=n)
+            part = Part(step="evaluate", what="outcomes", corpus=corpus, encoder=encoder, to_do=n)
             seconds, reason = (None, NEW_INPUT) if n else (0.0, "")
             self.parts.append(replace(part, stored=len(scored.protocols) - n, seconds=seconds, reason=reason))
             todo = {each.subject["protocol"] for each in self._figures(scored)}
@@ -250,7 +233,7 @@ class _Planning:
         return evaluations
 
     def _figures(self, scored: ScoredSets) -> list[Derivation]:
-        """Adds the figures of one encoder on one corpus; returns those to do."""
+        """Add the results of one encoder on one corpus; return those to do."""
         keep, names = self.config.keep_replicates, (scored.sets.corpus, scored.sets.encoder)
         _, (*figures, replicates) = figures_of(scored, self.config.resampling, keep_replicates=keep)
         todo = self._ask("evaluate", "figures", figures, *names)
@@ -261,7 +244,7 @@ class _Planning:
         return todo
 
     def compare(self, evaluations: tuple[EvaluationRef, ...]) -> None:
-        """Comparisons by corpus, and the ranking over corpora."""
+        """Add comparisons by corpus, and the ranking over corpora."""
         groups, resampling = by_corpus(evaluations), self.config.resampling
         for group in groups:
             corpus = self._corpus(group)
@@ -273,7 +256,7 @@ class _Planning:
             self._ask("rank", "rankings", [over_corpora])
 
     def analyse(self, evaluations: tuple[EvaluationRef, ...]) -> None:
-        """Analyses by corpus; the comparison with published figures and the speed of devices count as one each."""
+        """Add analyses by corpus; the comparison with published results and the speed of devices count as one each."""
         resampling = self.config.resampling
         for group in by_corpus(evaluations):
             corpus = self._corpus(group)
@@ -284,7 +267,7 @@ class _Planning:
             self._ask("analyse", "analyses", works, corpus.name, unknown=unknown)
 
     def report(self) -> None:
-        """The page: stored only if it shows what is stored, all of it."""
+        """Add the page, which counts as stored only if it shows everything that is stored."""
         todo = any(part.to_do for part in self.parts)
         page = "" if todo else f"{self.config.reports_uri}/{page_of(self.store, self.keys)}/report.html"
         stored = int(bool(page) and has_file(page))
@@ -305,7 +288,7 @@ class _Planning:
         encoder: str = "",
         unknown: Sequence[Derivation] = (),
     ) -> list[Derivation]:
-        """Adds a part of derivations; returns those to do: ``unknown`` depend on what is to be made before them."""
+        """Add a part of derivations; return those to do: ``unknown`` depend on what is to be made before them."""
         todo = []
         for work in works:
             stored = stored_rows(self.store, work.table, [each.key for each in work.wanted])
@@ -317,14 +300,14 @@ class _Planning:
         return todo
 
     def _seconds(self, todo: Sequence[Derivation]) -> float | None:
-        """At the mean rates of earlier ones of the same kind and metric or analysis, or of the same kind."""
-        names = [(_measured(each.kind, each.subject), (each.kind, "")) for each in todo]
-        found = [next((self._rates[name] for name in two if name in self._rates), None) for two in names]
+        """Return the time at the mean rates of the same kind and metric or analysis, or of the same kind."""
+        rates = self._rates
+        found = [rates.get((each.kind, name_in(each.subject))) or rates.get((each.kind, "")) for each in todo]
         return None if None in found else float(sum(filter(None, found)))
 
     @cached_property
     def _registered(self) -> list[str]:
-        """Fingerprints of the stored corpora."""
+        """Return the fingerprints of the stored corpora."""
         return [row.fingerprint for row in self.store.corpora()]
 
     @cached_property
@@ -337,14 +320,9 @@ class _Planning:
 
     @cached_property
     def _rates(self) -> dict[tuple[str, str], float]:
-        """Kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
+        """Return kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
         measured = defaultdict[tuple[str, str], list[float]](list)
         for row in self._earlier.entries:
-            measured[_measured(row.kind, json.loads(row.identity)["subject"])].append(row.seconds)
+            measured[row.kind, name_in(json.loads(row.identity)["subject"])].append(row.seconds)
             measured[row.kind, ""].append(row.seconds)
         return {kind: float(np.mean(seconds)) for kind, seconds in measured.items()}
-
-
-def _measured(kind: str, subject: Mapping[str, str]) -> tuple[str, str]:
-    """Return what has a rate of its own: a kind with a metric or an analysis."""
-    return kind, subject.get("analysis") or subject.get("metric") or ""

@@ -1,4 +1,4 @@
-"""What a query and the pages of `capim serve` ask of a store and its models: the nearest items, and why they match."""
+"""Search in a store for a query and for the pages of `capim serve`: the nearest items, and why they match."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find(
     device: str = "auto",
     load: Load | None = None,
 ) -> Found:
-    """The items nearest to a text, an image, both or a vector, best first, with their files, and their texts or sizes.
+    """Return the items nearest to a text, an image, both or a vector, best first, with files, and texts or sizes.
 
     ``score`` is the cosine, of late-interaction encoders MaxSim.
 
@@ -55,7 +55,7 @@ def find(
         modality: What is searched; None: captions for an image alone, else images.
         k: Number of items.
         device: Encodes the query.
-        load: Gives the model of a spec on a device; by default it is loaded anew.
+        load: Gives the model of a spec on a device; by default it is loaded again.
 
     Raises:
         RequestError: The encoder or corpus is not in the store, the file cannot be read, or there is no query.
@@ -91,7 +91,7 @@ def find(
 
 
 def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> Embeddings:
-    """A vector as a query."""
+    """Return a vector as a query."""
     name = "a vector" if isinstance(vector, np.ndarray) else str(vector)
     try:
         values = vector if isinstance(vector, np.ndarray) else np.load(existing_file(Path(vector)), allow_pickle=False)
@@ -114,12 +114,12 @@ def _query(values: NDArray[np.float32], *, multi: bool = False) -> Embeddings:
 
 
 def load_encoder_on(spec: EncoderSpec, device: str) -> Encoder:
-    """The model of a spec on a device, ``auto`` for the best one."""
+    """Return the model of a spec on a device, ``auto`` for the best one."""
     return load_encoder(spec, device=choose_device(device))
 
 
 def read_picture(image: str | Path | bytes) -> Picture:
-    """The picture in a file or in encoded bytes, upright, in RGB.
+    """Return the picture in a file or in encoded bytes, upright, in RGB.
 
     Raises:
         RequestError: It cannot be read or decoded; names the formats.
@@ -138,7 +138,7 @@ def read_picture(image: str | Path | bytes) -> Picture:
 def _encoded(
     spec: EncoderSpec, text: str | None, image: str | Path | bytes | None, device: str, load: Load
 ) -> Embeddings:
-    """The embedding of the query."""
+    """Return the embedding of the query."""
     if text and image and spec.vectors == "multi":
         raise RequestError(
             f"encoder {spec.name!r} has several vectors per item: a text and an image cannot be added; give one"
@@ -175,24 +175,23 @@ class StoreServices:
         self._encoding = Lock()
 
     def search(self, *, encoder: str, corpus: str, like: tuple[Modality, int] | None = None, **query: Any) -> Found:
-        """What :func:`find` finds; ``like``: nearest to a stored item, by its position."""
-        query |= {"encoder": encoder, "corpus": corpus, "device": self.device, "load": self._model}
+        """Return what :func:`find` finds; ``like``: nearest to a stored item, by its position."""
         query["vector"] = None if like is None else self._stored(encoder, corpus, *like)
         with self._encoding:
-            return find(self.store, **query)
+            return find(self.store, encoder=encoder, corpus=corpus, device=self.device, load=self._model, **query)
 
     def loaded(self, encoder: str) -> bool:
-        """Whether the model of an encoder is in memory."""
+        """True if the model of an encoder is in memory."""
         return self.store.encoder(encoder).fingerprint in self._models
 
     def thumbnail(self, image: bytes) -> bytes:
-        """A small JPEG of an encoded image."""
+        """Return a small JPEG of an encoded image."""
         from capim.tasks.corpora.images.decode import thumbnail
 
         return thumbnail(read_picture(image))
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
-        """Of every pair (position of a caption and of an image), where they match."""
+        """Return where each pair (position of a caption and of an image) matches."""
         from capim.tasks.analyses.vectors import explain_pairs
 
         return explain_pairs(self.store, encoder=encoder, corpus=corpus, pairs=pairs)

@@ -1,4 +1,4 @@
-"""What is asked of a workspace, the folder or URI that holds ``store/`` and ``reports/``: its stored rows and files.
+"""Commands that read a workspace, the folder or URI that holds ``store/`` and ``reports/``: rows, files, pages.
 
 The commands `results`, `choose`, `query`, `why`, `search`, `explain`, `serve` and `export`.
 """
@@ -14,13 +14,15 @@ from contextlib import suppress
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 from capim.flows.config import Size, Texts, listed, run_config
 from capim.flows.terminal import RESULT_COLUMNS, Form, Rows, link, refuse_unused, say
 from capim.store import EmbeddingStore
+from capim.store.current import FIGURE_OF_STATES, behind
 from capim.store.errors import RequestError, did_you_mean, plain, unknown, without_credentials
 from capim.store.row_types import columns_of
+from capim.store.rows import names_with_rows
 from capim.store.schema import Duplicate, Published, Result, Run, Slice, StoredCorpus, texts
 from capim.store.types import Modality, is_fingerprint
 
@@ -31,7 +33,7 @@ _SHOWN = 12  # names in one line
 
 
 def open_store(workspace: str | None) -> EmbeddingStore:
-    """The store of a workspace (None: the default one), for reading.
+    """Return the store of a workspace (None: the default one), for reading.
 
     Raises:
         RequestError: There is no store; says how to make one.
@@ -40,7 +42,7 @@ def open_store(workspace: str | None) -> EmbeddingStore:
 
 
 def corpus_in(store: EmbeddingStore, what: str) -> StoredCorpus:
-    """The row of the stored corpus that a name, a fingerprint or a path means.
+    """Return the row of the stored corpus that a name, a fingerprint or a path means.
 
     Raises:
         RequestError: There is none, with the nearest name.
@@ -51,7 +53,7 @@ def corpus_in(store: EmbeddingStore, what: str) -> StoredCorpus:
 
 
 def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] | None) -> dict[str, list[str]]:
-    """What ``EmbeddingStore.rows`` takes for the rows of these names, shell patterns, fingerprints or paths of corpora.
+    """Return what ``EmbeddingStore.rows`` takes for rows with these names, patterns, fingerprints or corpus paths.
 
     Args:
         store: The store.
@@ -61,8 +63,6 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
     Raises:
         RequestError: A name that no row has, with the nearest one that some row has.
     """
-    from capim.store.rows import names_with_rows
-
     wanted = {column: list(listed(names) or ()) for column, names in given.items() if names}
     for column in ("encoder", "corpus"):
         names = wanted.get(column, [])
@@ -80,9 +80,9 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
 
 
 def in_order(results: Iterable[Result]) -> list[ShownResult]:
-    """Results by corpus, protocol and metric, the best value first, those without a value last.
+    """Return results by corpus, protocol and metric, the best value first, those without a value last.
 
-    ``against_chance`` is what is said of each beside chance: of all of these together, by main metrics.
+    ``against_chance`` compares each with chance, with one budget of errors for all of these main metrics.
     """
     from capim.reports.rows.standing import with_chance
 
@@ -95,7 +95,7 @@ def in_order(results: Iterable[Result]) -> list[ShownResult]:
 
 
 def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> str:
-    """Why no row of a table has all of the wanted names: for each column, the names that go with the others."""
+    """Return why no row of a table has all of the wanted names: for each column, the names that go with the others."""
     if store.rows(table, **wanted).num_rows:
         return (
             "no current rows: `capim evaluate` makes those of a newer metric; earlier states are named by fingerprint"
@@ -113,11 +113,9 @@ def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str
 
 
 def unknown_texts(store: EmbeddingStore, statement: str) -> str:
-    """Why a statement may have no rows: its texts that nothing in the store is called, each with the nearest name."""
+    """Return why a statement may have no rows: its texts that name nothing in the store, each with the nearest name."""
     known = {row.name for row in store.encoders()} | {row.name for row in store.corpora()}
-    known |= {
-        name for column in ("encoder", "corpus", "protocol", "metric") for name in store.counts("results", column)
-    }
+    known |= {name for column in FIGURE_OF_STATES for name in store.counts("results", column)}
     given = dict.fromkeys(re.findall(r"'((?:[^']|'')+)'", statement))
     hints = {text: did_you_mean(text, known) for text in given if text not in known}
     return "no rows" + "".join(
@@ -139,7 +137,7 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     Args:
         run: id of the run (table runs); last is the newest (default: last)
     """
-    from capim.tasks.why import COLUMNS, reasons
+    from capim.tasks.why import STORED, Reason, reasons
 
     store = open_store(workspace)
     runs = {row.run: row for row in sorted(store.all(Run), key=lambda row: row.started)}
@@ -147,13 +145,12 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
         raise RequestError(unknown("run", run, [*reversed(runs)]))
     row = runs[run] if run in runs else [*runs.values()][-1]
     found = reasons(store, row.run)
-    made, stored = (
-        sum(each["n"] for each in found if (each["reason"] == "stored") == is_stored) for is_stored in (False, True)
-    )
-    say(f"{row.run}, {row.state}: {made:,} items computed, {stored:,} already stored")
+    n_stored = sum(each.n for each in found if each.reason == STORED)
+    n_made = sum(each.n for each in found) - n_stored
+    say(f"{row.run}, {row.state}: {n_made:,} items computed, {n_stored:,} already stored")
     if row.uses is None and row.same_as is None:
         say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
-    return Rows(rows=found, columns=COLUMNS, keep=COLUMNS, none=lambda: "it computed no figures and used none", code=0)
+    return Rows(rows=found, columns=Reason._fields, none=lambda: "it computed no figures and used none", code=0)
 
 
 def results(
@@ -187,7 +184,6 @@ def results(
         metrics: only these metrics (or shell patterns)
         against: compare with published figures
     """
-    from capim.store.current import behind
     from capim.store.sets.importing import matched_by
 
     store = open_store(workspace)
@@ -199,19 +195,18 @@ def results(
         say(*[] if states else behind(store.all(Result, **wanted), store.states()))
         columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
-    wanted = {"analysis": ["reference"], **wanted}
-    compared = []
-    for row in store.current(Slice, **wanted):
-        published = json.loads(row.detail) if row.detail else {}
-        shown = {name: getattr(row, name) for name in ("encoder", "corpus", "protocol", "metric", "value")}
-        verdict = {"published": published.get("published"), "verdict": row.level_name, "remark": row.reason}
-        compared.append({**shown, **verdict, "source": published.get("source")})
-    from capim.tasks.published import beside
+    from capim.tasks.published import PublishedBeside, beside
 
-    own = store.current(Result, **{name: names for name, names in wanted.items() if name != "analysis"})
-    compared += [each._asdict() for each in beside(own, store.all(Published))]
-    compared.sort(key=lambda row: (row["verdict"] != "suspect", row["corpus"], row["protocol"], row["encoder"]))
-    return Rows(rows=compared, none=lambda: no_rows(store, "slices", wanted))
+    of_slices = {"analysis": ["reference"], **wanted}
+    compared = []
+    for row in store.current(Slice, **of_slices):
+        figure = (row.encoder, row.corpus, row.protocol, row.metric, row.value)
+        other = json.loads(row.detail or "{}")
+        how = (other.get("published"), row.level_name, row.reason, other.get("source"))
+        compared.append(PublishedBeside(*figure, *how))
+    compared += beside(store.current(Result, **wanted), store.all(Published))
+    compared.sort(key=lambda row: (row.verdict != "suspect", row.corpus, row.protocol, row.encoder))
+    return Rows(rows=compared, none=lambda: no_rows(store, "slices", of_slices))
 
 
 def choose(
@@ -313,10 +308,7 @@ def search(
         device: device that encodes the query (default: auto)
     """
     from capim.flows.searching import FOUND_COLUMNS, find
-    from capim.tasks.encoders.device import check_device
 
-    if device != "auto":
-        check_device(device)
     found = find(
         open_store(workspace),
         text,
@@ -328,7 +320,7 @@ def search(
         k=k,
         device=device,
     )
-    return Rows(rows=found.rows, columns=FOUND_COLUMNS, keep=FOUND_COLUMNS)
+    return Rows(rows=found.rows, columns=FOUND_COLUMNS)
 
 
 def duplicates(
@@ -363,8 +355,7 @@ def duplicates(
     for each in corpora:
         n = sum(name == each.name for name, _ in shared)
         sys.stderr.write(f"{each.name}: {n:,} of {each.images.num_rows:,} images have a duplicate\n")
-    columns = columns_of(Duplicate).names
-    return Rows(rows=found, columns=columns, keep=columns, code=0)
+    return Rows(rows=found, columns=columns_of(Duplicate).names, code=0)
 
 
 def explain(
@@ -464,19 +455,13 @@ Format: TypeAlias = Literal[
 What: TypeAlias = Literal[
     "results", "paper", "outcomes", "misses", "trec", "embeddings", "embedding-atlas", "mlflow", "wandb"
 ]
-_BY_NAME = ("encoder", "corpus", "protocol")
-EXPORTS = {
-    "results": ("format", *_BY_NAME),
-    "outcomes": _BY_NAME,
-    "misses": (*_BY_NAME, "sample"),
-    "trec": _BY_NAME,
-    "paper": _BY_NAME,
-    "embeddings": ("encoder", "corpus", "modality"),
-    "embedding-atlas": ("encoder", "corpus", "modality", "protocol"),
-    "mlflow": _BY_NAME,
-    "wandb": _BY_NAME,
+TAKEN_BY = {
+    "format": {"results"},
+    "modality": {"embeddings", "embedding-atlas"},
+    "protocol": {*get_args(What)} - {"embeddings"},
+    "sample": {"misses"},
 }
-"""What can be exported -> the options that it takes."""
+"""Option that not every export takes -> those that take it."""
 
 
 def export(
@@ -516,9 +501,9 @@ def export(
         modality: modality of the embeddings or of the atlas
         sample: missed queries to judge (default: 300)
     """
-    named: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
+    named = {"encoder": encoder, "corpus": corpus, "protocol": protocol}
     given = {"format": format, **named, "modality": modality, "sample": sample}
-    unused = {f"--{name}": value for name, value in given.items() if name not in EXPORTS[what]}
+    unused = {f"--{name}": given[name] for name, exports in TAKEN_BY.items() if what not in exports}
     refuse_unused(f"on `capim export {what}`", **unused)
     store, path = open_store(workspace), Path(to)
     if what in ("embeddings", "embedding-atlas"):
@@ -557,9 +542,9 @@ def export(
 
 
 def _exported(
-    store: EmbeddingStore, what: str, to: str, kind: str | None, named: dict[str, Any]
+    store: EmbeddingStore, what: str, to: str, kind: str | None, named: Mapping[str, Sequence[str]]
 ) -> Sequence[str | Path]:
-    """Export figures or lists; returns the files that were written, or what a tracker says."""
+    """Export figures or lists; return the files that were written, or what a tracker says."""
     wanted = wanted_rows(store, "outcomes" if what == "trec" else "results", **named)
     if what == "trec":
         from capim.tasks.results.exports import export_trec
@@ -567,11 +552,10 @@ def _exported(
         return export_trec(store, Path(to), wanted, note=say)
     if by_fingerprint := [name for name in wanted if name.endswith("_fingerprint")]:
         raise RequestError(f"{by_fingerprint[0].replace('_', ' ')}: results are exported by name; give the name")
-    plurals = {"encoders": "encoder", "corpora": "corpus", "protocols": "protocol"}
-    names: dict[str, Any] = {several: wanted.get(one, []) for several, one in plurals.items()}
     from capim.reports.rows.reading import read_report_data
 
-    data = read_report_data(store, **names)
+    encoders, corpora, protocols = (wanted.get(name, []) for name in named)
+    data = read_report_data(store, encoders=encoders, corpora=corpora, protocols=protocols)
     if what in ("results", "paper"):
         from capim.reports.exports import export_results
 

@@ -1,4 +1,4 @@
-"""Lays out tables of texts in the width of a terminal: cells are wrapped, and columns without room left out."""
+"""Lay out tables of texts in the width of a terminal: cells are wrapped, and columns without room left out."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class TextColumn:
 
     @property
     def natural(self) -> int:
-        """The width without wrapping, in cells of the terminal."""
+        """Return the width without wrapping, in cells of the terminal."""
         return max(cell_len(text) for text in (self.name, *self.cells))
 
     def least(self, *, first: bool) -> int:
-        """The least width in which it is still easy to read: more for longer texts."""
+        """Return the least width in which it is still easy to read: more for longer texts."""
         wanted = _FIRST if first else max(cell_len(self.name), min(12 + self.natural // 8, 20))
         return self.natural if self.numeric else min(self.natural, wanted)
 
 
 def lay_out(columns: Sequence[TextColumn], width: int | None, keep: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """The lines of a table of at most ``width`` cells (None: any), and the names of the columns that have no room.
+    """Return the lines of a table of at most ``width`` cells (None: any), and the names of columns without room.
 
     Columns named in ``keep`` find room first, in that order, then the others from left to right; at least one is shown.
-    Rows whose cells take several lines are separated by nothing: a continued row begins with blanks.
+    A row that takes several lines is not separated from the next one: its further lines begin with blanks.
     """
     shown = list(columns) if width is None else _fitting(columns, width, keep)
     widths = [column.natural for column in shown] if width is None else _widths(shown, width)
@@ -48,7 +48,7 @@ def lay_out(columns: Sequence[TextColumn], width: int | None, keep: Sequence[str
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The lines of a text, each of at most ``width`` cells: broken after blanks, hyphens and the like, else anywhere.
+    """Return a text as lines of at most ``width`` cells, broken after blanks, hyphens and the like, else anywhere.
 
     Examples:
         >>> wrap("shapes-multilingual", 14), wrap("single", 14), wrap("abcdef", 4), wrap("", 4)
@@ -66,7 +66,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _fitting(columns: Sequence[TextColumn], width: int, keep: Sequence[str]) -> list[TextColumn]:
-    """The columns that have room, in their order."""
+    """Return the columns that have room, in their order."""
     wanted = [column for name in keep for column in columns if column.name == name]
     chosen: list[TextColumn] = []
     left = width + len(_GAP)
@@ -79,7 +79,7 @@ def _fitting(columns: Sequence[TextColumn], width: int, keep: Sequence[str]) -> 
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """The width of each column: at least its least, and what is left goes first to those that lack little."""
+    """Return the width of each column: at least its least, and what is left goes first to those that lack little."""
     widths = [min(column.least(first=place == 0), width) for place, column in enumerate(columns)]
     left = width - sum(widths) - len(_GAP) * (len(columns) - 1)
     lacking = sorted((column.natural - widths[place], place) for place, column in enumerate(columns))
@@ -91,7 +91,7 @@ def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
 
 
 def _line(texts: Sequence[str], columns: Sequence[TextColumn], widths: Sequence[int]) -> list[str]:
-    """One row as lines of the table."""
+    """Return one row as lines of the table."""
     wrapped = [wrap(text, width) for text, width in zip(texts, widths, strict=True)]
     lines = []
     for parts in zip_longest(*wrapped, fillvalue=""):

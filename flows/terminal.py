@@ -1,4 +1,4 @@
-"""What a terminal shows: rows as a table for people, as JSON or CSV for programs; the end of a run; progress.
+"""Output of commands: rows as a table for people, as JSON or CSV for programs; the end of a run; progress.
 
 Results go to standard output, everything else to standard error.
 """
@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from capim.tasks.references import EmbedRef
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 
 _NAMED = 8  # columns without room that are named
 RESULT_COLUMNS = (
@@ -35,7 +34,7 @@ RESULT_COLUMNS = (
 
 
 def cell(value: object) -> str:
-    """A value as a table shows it: numbers with four decimals, small and large ones with four digits.
+    """Return a value as a table shows it: numbers with four decimals, small and large ones with four digits.
 
     Examples:
         >>> [cell(value) for value in (0.97512, 2, 1.25e-7, True, None)]
@@ -54,7 +53,7 @@ def cell(value: object) -> str:
     return plain(shortened(str(value)))
 
 
-def cells_of(row: Any) -> dict[str, Any]:
+def cells_of(row: Any) -> Row:
     """Return the cells of a row by the names of their columns; a row is a mapping, a named tuple or a dataclass."""
     if isinstance(row, Mapping):
         return dict(row)
@@ -62,34 +61,33 @@ def cells_of(row: Any) -> dict[str, Any]:
 
 
 def print_embedded(references: tuple[EmbedRef, ...]) -> None:
-    """What was encoded, as lines on standard error."""
+    """Print what was encoded, on standard error."""
     for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
         if corpus.note:
-            sys.stderr.write(f"corpus {corpus.name}: {plain(corpus.note)}\n")
+            say(f"corpus {corpus.name}: {corpus.note}")
         if corpus.changes:
-            lines = "".join(f"\n  - {plain(change)}" for change in corpus.changes)
-            sys.stderr.write(f"corpus {corpus.name} changed since it was stored; it was encoded again:{lines}\n")
+            changes = [f"  - {change}" for change in corpus.changes]
+            say(f"corpus {corpus.name} changed since it was stored; it was encoded again:", *changes)
         if corpus.n_skipped:
             more = ["…"] if corpus.n_skipped > len(corpus.skipped) else []
-            reasons = plain("; ".join([*map(shortened, corpus.skipped), *more]))
-            sys.stderr.write(f"corpus {corpus.name}: {corpus.n_skipped} items skipped: {reasons}\n")
+            reasons = "; ".join([*map(shortened, corpus.skipped), *more])
+            say(f"corpus {corpus.name}: {corpus.n_skipped} items skipped: {reasons}")
     for reference in references:
         n_stored = reference.n_items - reference.n_encoded
-        line = f"{reference.n_encoded:,} items encoded, {n_stored:,} were already stored"
+        parts = [f"{reference.n_encoded:,} items encoded, {n_stored:,} were already stored"]
         if reference.batches:
             sizes = " and ".join(f"{size} {modality}s" for modality, size in reference.batches.items())
-            line += f", {sizes} per forward pass"
+            parts.append(f"{sizes} per forward pass")
         if reference.n_truncated:
-            line += f", {reference.n_truncated:,} captions truncated at the model's maximum length"
+            parts.append(f"{reference.n_truncated:,} captions truncated at the model's maximum length")
         if reference.rounding:
-            line += f", {reference.rounding}"
-        sys.stderr.write(f"{reference.sets.encoder} on {reference.sets.corpus}: {line}\n")
-    for note in dict.fromkeys(note for reference in references for note in reference.notes):
-        sys.stderr.write(f"{plain(note)}\n")
+            parts.append(reference.rounding)
+        say(f"{reference.sets.encoder} on {reference.sets.corpus}: {', '.join(parts)}")
+    say(*dict.fromkeys(note for reference in references for note in reference.notes))
 
 
 def print_answer(page: str) -> None:
-    """What the report recommends, on standard error."""
+    """Print what the report recommends, on standard error."""
     from capim.reports.rows.snapshot import results_of
 
     for line in results_of(page).get("answer", ()):
@@ -98,24 +96,24 @@ def print_answer(page: str) -> None:
 
 
 def print_report(page: str) -> None:
-    """What the report recommends, on standard error; and its path, alone on standard output, for scripts."""
+    """Print what the report recommends, on standard error; and only its path on standard output, for scripts."""
     print_answer(page)
     sys.stdout.write(f"{link(page, sys.stdout)}\n")
 
 
 def terminal_width(out: TextIO) -> int | None:
-    """The columns of the terminal that a stream is; None if it is none, as a pipe or a file."""
+    """Return the width of the terminal behind a stream, in columns; None for a pipe or a file."""
     return (os.get_terminal_size(out.fileno()).columns or 80) if out.isatty() else None
 
 
 def folded(text: str, out: TextIO) -> list[str]:
-    """A text in lines that fit the terminal, from the second on indented; one line where there is no terminal."""
+    """Return a text as lines that fit the terminal, indented from the second on; one line without a terminal."""
     width = terminal_width(out)
     return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False) if width else [text]
 
 
 def link(where: str, out: TextIO) -> str:
-    """The path or URI of a page: on a terminal as a hyperlink (OSC 8), which terminals without them show as it is."""
+    """Return the path or URI of a page; on a terminal as a hyperlink (OSC 8), which other terminals show as text."""
     where = without_credentials(where)
     if not out.isatty():
         return where
@@ -139,7 +137,7 @@ class Form:
 
     @property
     def table(self) -> bool:
-        """Whether a table is printed."""
+        """True if a table is printed."""
         return self.format in (None, "table")
 
     def refuse(self, where: str) -> None:
@@ -170,26 +168,30 @@ class Rows:
     code: int | None = None
     instead: Callable[[Form], bool] | None = None
 
-    def read(self) -> pa.Table | list[dict[str, Any]]:
-        """The rows."""
+    def read(self) -> pa.Table | list[Row]:
+        """Return the rows."""
         rows = self.rows() if callable(self.rows) else self.rows
         return rows if hasattr(rows, "to_pylist") else [*map(cells_of, rows)]  # type: ignore[return-value]
 
     def print(self, form: Form, out: TextIO | None = None) -> int:
-        """Print the rows; returns the exit code.
+        """Print the rows; return the exit code.
 
         On a terminal a table is as wide as the terminal, and a line names the columns that found no room; elsewhere it
         is as wide as it needs. No rows: JSON prints ``[]``, CSV its header from ``columns`` if given, and the reason is
         written to stderr; where none is known, a table writes ``no rows``.
 
         Raises:
-            RequestError: A chosen column does not exist.
+            RequestError: A chosen column does not exist, or a value is beyond those of Python.
         """
         if self.instead and self.instead(form):
             return self.code or 0
         out = out or sys.stdout
         read = self.read()
-        listed = read if isinstance(read, list) else _listed(read)
+        try:
+            listed = read if isinstance(read, list) else read.to_pylist()
+        except (OverflowError, ValueError) as error:  # a day in the year 5,881,580
+            what = f"a value cannot be shown: {error}"
+            raise RequestError(f"{what}; select it as text: CAST(column AS VARCHAR)") from None
         known = list(listed[0]) if listed else list(self.columns or [])
         if listed and (faults := [unknown("column", name, known) for name in form.columns if name not in known]):
             raise RequestError(faults)
@@ -197,9 +199,9 @@ class Rows:
         if not form.table and out.isatty():  # files and programs get the text as it is
             listed = [{name: plain(v) if isinstance(v, str) else v for name, v in row.items()} for row in listed]
         if form.format == "json":
-            write_json([{name: row[name] for name in form.columns or row} for row in listed], out)
+            write_json([{name: row[name] for name in names} for row in listed], out)
         elif form.format == "csv":
-            write_csv([{name: row[name] for name in names} for row in listed], names, out)
+            write_csv(listed, names, out)
         elif listed:
             if self.columns and not form.columns and not form.wide:
                 names = [name for name in self.columns if name in known]
@@ -207,24 +209,6 @@ class Rows:
         if not listed and (self.none or form.table):
             sys.stderr.write(f"{self.none() if self.none else 'no rows'}\n")
         return int(not listed) if self.code is None else self.code
-
-
-def _listed(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table.
-
-    Raises:
-        RequestError: A column has values beyond those of Python, such as a day in the year 5,881,580.
-    """
-    columns, faults = [], []
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            columns.append(column.to_pylist())
-        except (OverflowError, ValueError) as error:
-            what = f"column {name!r} ({column.type}) has a value that cannot be shown: {error}"
-            faults.append(f'{what}; select it as text: CAST("{name}" AS VARCHAR)')
-    if faults:
-        raise RequestError(faults)
-    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def refuse_unused(where: str, **options: object) -> None:
@@ -275,16 +259,16 @@ def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1, title: str = 
 
     ``corpora`` is how many an encoder encodes, ``title`` what the run is called.
     """
+    overall = Overall.of(flow, corpora)
     if quiet:
         yield
     elif sys.stderr.isatty():
-        with _terminal(Overall.of(flow, corpora)):
+        with _terminal(overall):
             yield
     else:
         if title:
-            sys.stderr.write(f"begun: {plain(title)}\n")
-            sys.stderr.flush()
-        with _lines(Overall.of(flow, corpora)):
+            say(f"begun: {title}")
+        with listening(_lines(overall)):
             yield
 
 
@@ -317,39 +301,22 @@ def _terminal(overall: Overall) -> Iterator[None]:
             yield
 
 
-@contextmanager
-def _lines(overall: Overall) -> Iterator[None]:
-    """A line for every long step that ends, and one a minute: how much of the run is done, and what is in work."""
-    begun, over = time.monotonic(), Event()
-
-    def write(line: str) -> None:
-        sys.stderr.write(f"{plain(line)}\n")
-        sys.stderr.flush()
-
-    started = begun  # the step in work
+def _lines(overall: Overall) -> Callable[[Progress], None]:
+    """Return what writes a line for every long step that ends, and one a minute: how much is done, what is in work."""
+    begun = step_begun = written = time.monotonic()
 
     def listen(progress: Progress) -> None:
-        if progress.unit == DOWNLOADED and not progress.done:
-            write(progress.work)
-        nonlocal started
+        nonlocal step_begun, written
         now = time.monotonic()
+        if progress.unit == DOWNLOADED and not progress.done:
+            say(progress.work)
         if progress.step and progress.done == 0:
-            started = now
-        if (ended := overall.listen(progress, now - begun)) and now - started >= QUIET_SECONDS:
-            write(ended)
-
-    def each_minute() -> None:
-        while not over.wait(EVERY_SECONDS):
-            seconds = time.monotonic() - begun
-            rest = overall.left(seconds)
+            step_begun = now
+        if (ended := overall.listen(progress, now - begun)) and now - step_begun >= QUIET_SECONDS:
+            say(ended)
+        if now - written >= EVERY_SECONDS:
+            written, rest = now, overall.left(now - begun)
             about = "" if rest is None else f", about {clock(rest)} left"
-            write(f"{overall.fraction:.0%} in {clock(seconds)}{about}{overall.now and ': '}{overall.now}")
+            say(f"{overall.fraction:.0%} in {clock(now - begun)}{about}{overall.now and ': '}{overall.now}")
 
-    writer = Thread(target=each_minute, daemon=True)
-    with listening(listen):
-        writer.start()
-        try:
-            yield
-        finally:
-            over.set()
-            writer.join()
+    return listen

@@ -1,4 +1,4 @@
-"""capim from Python: a workspace, whose methods are the steps and the questions of the command line.
+"""capim from Python: the methods of a workspace are the steps and the questions of the command line.
 
 Rows are pandas frames, which keep their digits and are shown as the command line shows rows.
 """
@@ -6,13 +6,13 @@ Rows are pandas frames, which keep their digits and are shown as the command lin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
 from html import escape
-from inspect import BoundArguments, Parameter, Signature, signature
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -27,14 +27,13 @@ from capim.flows.config import (
     EmbedOptions,
     EvaluateOptions,
     ReportOptions,
-    RunConfig,
     RunOptions,
     Texts,
     default_workspace,
     step_config,
 )
 from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
-from capim.flows.terminal import Rows, cell, say
+from capim.flows.terminal import Row, Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import texts
@@ -68,26 +67,19 @@ class Frame(pd.DataFrame):
             return super()._repr_html_()  # type: ignore[misc,no-any-return]
 
     def chart(self, *, title: str = "") -> Any:
-        """An Altair chart of the values or differences with their intervals; ``.save("figure.svg")`` writes it."""
+        """Return an Altair chart of values or differences with their intervals; ``.save("figure.svg")`` writes it."""
         from capim.reports.elements.charts import interval_chart
 
         return interval_chart(self.to_dict("records"), title=title)
 
 
-def frame_of(rows: pa.Table | Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:
-    """Rows as a frame with the index 0, 1, …; of ``columns``, in their order, or with all.
+def frame_of(rows: pa.Table | Sequence[Row], columns: Sequence[str] | None = None) -> Frame:
+    """Return rows as a frame with the index 0, 1, …; with ``columns``, in their order, or with all.
 
-    A column of which no row has a value is one of NaN, for numbers that are not known. Without rows, the frame has the
+    A column without any value has NaN, for numbers that are not known. Without rows, the frame has the
     columns of the table, or ``columns``.
-
-    Raises:
-        RequestError: A frame cannot hold values of such a type or size.
     """
-    try:
-        table = rows.to_pandas() if isinstance(rows, pa.Table) else pd.DataFrame([dict(row) for row in rows])
-    except (pa.ArrowException, OverflowError, ValueError) as error:
-        what = f"a column has values that no frame can hold: {error}"
-        raise RequestError(f"{what}; select it as text: CAST(column AS VARCHAR)") from None
+    table = rows.to_pandas() if isinstance(rows, pa.Table) else pd.DataFrame([dict(row) for row in rows])
     if not isinstance(rows, pa.Table) and len(table):
         table = table.astype(dict.fromkeys(table.columns[table.isna().all()], float))
     chosen = [name for name in columns or () if name in table.columns or not len(table)]
@@ -106,8 +98,8 @@ class ReportPath(str):
         return f'<p>{lines}</p><a href="{escape(self)}" target="_blank">{escape(self)}</a>'
 
 
-def _framed(rows: Rows, *_: object, wide: bool = False) -> Frame:
-    """Rows as a frame, of their main columns unless ``wide``; where there are none, the reason on standard error."""
+def _framed(rows: Rows, wide: bool = False) -> Frame:
+    """Return rows as a frame, with their main columns unless ``wide``; if there are none, print the reason."""
     read = rows.read()
     if not len(read) and rows.none:
         say(*rows.none().splitlines())
@@ -118,7 +110,7 @@ _OPTION = re.compile(r"(?<![\w/-])--([a-z]+(?:-[a-z]+)*)(?: (?=[A-Z]{2,}|\d)|(?!
 
 
 def in_python(message: str) -> str:
-    """What an error says, with arguments for options; commands stay as they are typed.
+    """Return the message of an error with arguments for options; commands stay as they are typed.
 
     Examples:
         >>> in_python("--encoder: give names; or --vector FILE.npy, or --batch-size 8 (`capim run --corpora x`)")
@@ -136,90 +128,78 @@ def in_python(message: str) -> str:
     return "".join(parts)
 
 
-def _bound(name: str, taken: Signature, args: Sequence[object], given: Mapping[str, object]) -> BoundArguments:
-    """Return the arguments of a call by name.
-
-    Raises:
-        RequestError: They are not those of the signature.
-    """
-    try:
-        return taken.bind(*args, **given)
-    except TypeError as error:
-        names = ", ".join(f"{each}=…" for each in taken.parameters if each not in ("self", "store"))
-        raise RequestError(f"{name}: {error}; give arguments by name: {name}({names})") from None
-
-
-def _told_in_python(method: Callable[P, R]) -> Callable[P, R]:
-    """Return the method with errors that speak of arguments."""
+def _checked(method: Callable[P, R]) -> Callable[P, R]:
+    """Return the method with errors that speak of arguments, also where they are not those of its signature."""
+    name, taken = method.__name__, signature(method)
 
     @wraps(method)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            taken.bind(*args, **kwargs)
+        except TypeError as error:
+            names = ", ".join(f"{each}=…" for each in taken.parameters if each not in ("self", "store"))
+            raise RequestError(f"{name}: {error}; give arguments by name: {name}({names})") from None
         try:
             return method(*args, **kwargs)
         except (RequestError, WorkError) as error:
             error.args = tuple(in_python(text) if isinstance(text, str) else text for text in error.args)
             raise
 
-    return told
-
-
-def _question(method: Callable[P, R]) -> Callable[P, R]:
-    """Return the method with errors that speak of arguments, also where the arguments are wrong."""
-    name, taken = method.__name__, signature(method)
-
-    @_told_in_python
-    @wraps(method)
-    def asked(*args: P.args, **kwargs: P.kwargs) -> R:
-        _bound(name, taken, args, kwargs)
-        return method(*args, **kwargs)
-
-    return asked
+    return checked
 
 
 def _found(function: Callable[Concatenate[EmbeddingStore, P], Found]) -> Callable[Concatenate[Workspace, P], Frame]:
-    """A search as a method."""
+    """Return a search as a method."""
 
     @wraps(function)
     def search(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> Frame:
         return frame_of(function(self.store, *args, **kwargs).rows, FOUND_COLUMNS)
 
     search.__name__ = "search"
-    return cast("Callable[Concatenate[Workspace, P], Frame]", _question(search))
+    return cast("Callable[Concatenate[Workspace, P], Frame]", _checked(search))
 
 
 def _step(
-    options: Callable[P, object], function: Callable[..., T], give: Callable[[T, RunConfig, dict[str, Any]], R]
+    options: Callable[P, object], function: Callable[..., T], give: Callable[[T], R]
 ) -> Callable[Concatenate[Workspace, P], R]:
-    """A step as a method with the options of its class, and with what it gives in Python."""
+    """Return a step as a method with the options of its class; ``give`` makes what it returns in Python."""
     known: Any = {each.name: each for each in fields(options)}  # type: ignore[arg-type]
     taken = signature(options)
 
-    @_told_in_python
-    @wraps(function)
     def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> R:
-        given: dict[str, Any] = {**_bound(function.__name__, taken, args, {}).arguments, **kwargs}
+        given: dict[str, Any] = {**taken.bind(*args).arguments, **kwargs}
         suite = given.pop("suite", None)
         config = step_config(function.__name__, known, {"workspace": self.workspace, **given}, suite)
         own = {name: value for name, value in given.items() if name not in FIELDS}
         quiet = {"quiet": self.quiet} if "quiet" in signature(function).parameters else {}
-        return give(function(config, **own, **quiet), config, own)
+        return give(function(config, **own, **quiet))
 
     itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-    vars(method)["__signature__"] = taken.replace(parameters=[itself, *taken.parameters.values()])
-    return cast("Callable[Concatenate[Workspace, P], R]", method)
+    step = wraps(function)(_checked(method))
+    vars(step)["__signature__"] = taken.replace(parameters=[itself, *taken.parameters.values()])
+    return cast("Callable[Concatenate[Workspace, P], R]", step)
 
 
-def _ran(done: Rows | Benchmarked, *_: object) -> Any:  # a path; with ``dry_run`` a frame
+def _ran(done: Rows | Benchmarked) -> Any:  # a path; with ``dry_run`` a frame
     return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
 
 
-def _embedded(done: tuple[EmbedRef, ...], *_: object) -> Frame:
-    columns = ("n_items", "n_encoded", "n_truncated")
+class Embedded(NamedTuple):
+    """Number of items of a corpus that an encoder has, that were encoded now, and of captions that were truncated."""
+
+    encoder: str
+    corpus: str
+    n_items: int
+    n_encoded: int
+    n_truncated: int
+
+
+def _embedded(done: tuple[EmbedRef, ...]) -> Frame:
     rows = [
-        {"encoder": each.sets.encoder, "corpus": each.sets.corpus} | {name: getattr(each, name) for name in columns}
+        Embedded(each.sets.encoder, each.sets.corpus, each.n_items, each.n_encoded, each.n_truncated)._asdict()
         for each in done
     ]
-    return frame_of(rows, ("encoder", "corpus", *columns))
+    return frame_of(rows, Embedded._fields)
 
 
 class Workspace:
@@ -246,11 +226,11 @@ class Workspace:
     run = _step(RunOptions, steps.run, _ran)
     embed = _step(EmbedOptions, steps.embed, _embedded)
     evaluate = _step(EvaluateOptions, steps.evaluate, _framed)
-    report = _step(ReportOptions, steps.report, lambda page, *_: ReportPath(page))
+    report = _step(ReportOptions, steps.report, ReportPath)
     analyse = _step(AnalyseOptions, steps.analyse, _framed)
     compare = _step(CompareOptions, steps.compare, _framed)
 
-    @_question
+    @_checked
     def results(
         self,
         *,
@@ -261,19 +241,18 @@ class Workspace:
         against: Literal["published"] | None = None,
         wide: bool = False,
     ) -> Frame:
-        """Current figures with their intervals; names may be shell patterns. ``wide``: every column.
+        """Return current results with their intervals; names may be shell patterns. ``wide``: every column.
 
         Earlier states of an encoder or a corpus are named by fingerprint.
         """
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
-        rows = stored.results(workspace=self.workspace, **names, against=against)
-        return _framed(rows, wide=wide)
+        return _framed(stored.results(workspace=self.workspace, **names, against=against), wide)
 
-    @_question
+    @_checked
     def outcomes(
         self, *, encoders: Texts | None = None, corpora: Texts | None = None, protocols: Texts | None = None
     ) -> Frame:
-        """Ranks, ties and best items of every query; one row per encoder, corpus, protocol and query.
+        """Return ranks, ties and best items of every query; one row per encoder, corpus, protocol and query.
 
         ``top_ords`` are the best items, best first, as positions among all images or all captions of the corpus, also
         where a protocol searches a part of them, such as the captions of one language. Their ids:
@@ -281,11 +260,11 @@ class Workspace:
 
         A name means its current state; earlier states of an encoder or a corpus are named by fingerprint.
         """
-        names = {"encoder": encoders, "corpus": corpora, "protocol": protocols}
         store = self.store
-        return frame_of(store.current_outcomes(**stored.wanted_rows(store, "outcomes", **names)))
+        wanted = stored.wanted_rows(store, "outcomes", encoder=encoders, corpus=corpora, protocol=protocols)
+        return frame_of(store.current_outcomes(**wanted))
 
-    @_question
+    @_checked
     def vectors(
         self,
         *,
@@ -295,19 +274,19 @@ class Workspace:
         language: str | None = None,
         translator: str | None = None,
     ) -> Vectors:
-        """Stored embeddings: ``.matrix`` (n, dim) float32 of unit norm, ``.ids`` a list of n texts in their order.
+        """Return stored embeddings: ``.matrix`` (n, dim) float32 of unit norm, ``.ids`` n texts in their order.
 
         Several vectors per item are read with :func:`multivectors`.
         """
-        store = self.store
-        part: dict[str, Any] = {"modality": modality, "language": language, "translator": translator}
-        return store.vectors(encoder=encoder, corpus=stored.corpus_in(store, corpus).fingerprint, **part)
+        fingerprint = stored.corpus_in(self.store, corpus).fingerprint
+        part = {"language": language, "translator": translator}
+        return self.store.vectors(encoder=encoder, corpus=fingerprint, modality=modality, **part)
 
-    @_question
+    @_checked
     def multivectors(
         self, *, encoder: str, corpus: str, modality: Modality
     ) -> tuple[list[str], NDArray[np.floating], NDArray[np.int64]]:
-        """Stored embeddings with several vectors per item, in the type that they are stored in; all are in memory.
+        """Return stored embeddings with several vectors per item, in their stored type; all are in memory.
 
         Args:
             encoder: Name or fingerprint.
@@ -319,14 +298,16 @@ class Workspace:
             shape (n_vectors, dim); and n + 1 offsets: item ``i`` has ``vectors[offsets[i] : offsets[i + 1]]``.
         """
         store = self.store
-        where: dict[str, Any] = {"corpus": stored.corpus_in(store, corpus).fingerprint, "modality": modality}
-        every = Ragged.concatenate(store.multivectors(encoder=encoder, **where))
-        ids = texts(store.item_index(store.key(encoder=encoder, **where)).ids)
+        key = store.key(encoder=encoder, corpus=stored.corpus_in(store, corpus).fingerprint, modality=modality)
+        every = Ragged.concatenate(
+            store.multivectors(encoder=encoder, corpus=key.corpus_fingerprint, modality=modality)
+        )
+        ids = texts(store.item_index(key).ids)
         return ids, every.values, every.offsets
 
-    @_question
+    @_checked
     def relevance(self, *, corpus: str, protocol: str | None = None) -> dict[str, list[int]]:
-        """What is right for each query of a stored corpus.
+        """Return the relevant items of each query of a stored corpus.
 
         Args:
             corpus: Name, fingerprint or path.
@@ -353,19 +334,19 @@ class Workspace:
 
     search = _found(find)
 
-    @_question
+    @_checked
     def sql(self, statement: str) -> Frame:
-        """The answer to a SELECT (DuckDB) over all tables of the store; cannot write (``capim query --help``)."""
+        """Return the answer to a SELECT (DuckDB) over all tables; it cannot write (``capim query --help``)."""
         return _framed(stored.query(statement, workspace=self.workspace))
 
-    @_question
+    @_checked
     def why(self, run: str = "last") -> Frame:
-        """What a run (an id, or ``last``) made, why, and how much it found stored."""
+        """Return what a run (an id, or ``last``) made, why, and how much it found stored."""
         return _framed(stored.why(run, workspace=self.workspace), wide=True)
 
-    @_question
+    @_checked
     def show(self, page: str = "/", /, **parameters: Texts | int) -> application.Shown:
-        """A page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
+        """Return a page of `capim serve` inline, without a server: ``show("queries", wrong="a", right="b")``.
 
         An address that was copied from the browser shows the same view. ``.save(path)`` writes it as one HTML file.
         """
@@ -376,7 +357,7 @@ class Workspace:
 
 
 def open(workspace: str | Path | None = None, *, quiet: bool = False) -> Workspace:  # noqa: A001 - as in gzip.open
-    """A workspace: a folder or URI; None: ``$CAPIM_WORKSPACE``, else ``./workspace``. ``quiet``: no progress."""
+    """Return a workspace, a folder or URI; None: ``$CAPIM_WORKSPACE``, else ``./workspace``. ``quiet``: no progress."""
     return Workspace(workspace, quiet=quiet)
 
 

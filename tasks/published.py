@@ -188,10 +188,10 @@ class PublishedBeside(NamedTuple):
     protocol: str
     metric: str
     value: float | None
-    published: float
+    published: float | None
     verdict: str
-    remark: str
-    source: str
+    remark: str | None
+    source: str | None
 
 
 def beside(own: Iterable[Result], published: Iterable[Published]) -> list[PublishedBeside]:

@@ -5,50 +5,41 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from capim.store import EmbeddingStore
 from capim.store.ledger import OUTCOMES_KIND
 from capim.store.schema import Batch, LedgerEntry, Result
 from capim.tasks.derive import Derivation
 
-COLUMNS = ("what", "corpus", "encoder", "reason", "n", "seconds", "detail")
 NEW_INPUT = "new input"
+STORED = "stored"  # the reason for which nothing was made
 _SHOWN = 3  # differences in one cell
 _VERSIONS = ("version", "statistics")  # of an identity: what it says of code
 
 
-@dataclass(kw_only=True)
-class _Group:
-    """What was made, or found, of one kind, corpus and encoder for the same reason."""
+class Reason(NamedTuple):
+    """What a run made, or found, of one kind, corpus and encoder for the same reason: a row of `capim why`."""
 
-    n: int = 0
-    seconds: float | None = None
-    details: dict[str, None] = field(default_factory=dict)  # a set in order
-
-    def add(self, n: int, seconds: float | None, details: Iterable[str]) -> None:
-        self.n += n
-        self.seconds = self.seconds if seconds is None else (self.seconds or 0.0) + seconds
-        self.details |= dict.fromkeys(details)
-
-    @property
-    def detail(self) -> str:
-        details = list(self.details)
-        more = f"; {len(details) - _SHOWN} more" if len(details) > _SHOWN else ""
-        return "; ".join(details[:_SHOWN]) + more
+    what: str
+    corpus: str
+    encoder: str
+    reason: str
+    n: int
+    seconds: float | None
+    detail: str
 
 
-def reasons(store: EmbeddingStore, run: str) -> list[dict[str, Any]]:
-    """Return one row per kind, corpus, encoder and reason: what the run encoded, derived, and found stored.
+def reasons(store: EmbeddingStore, run: str) -> list[Reason]:
+    """Return what the run encoded, derived, and found stored, with the reasons.
 
     Reasons are ``new input``, ``other setting`` and ``newer code``, several where several differ from the newest
     earlier entry of the same corpus, encoder and figure; ``stored``: found, and not made again.
     """
-    groups = defaultdict[tuple[str, str, str, str], _Group](_Group)
+    groups = defaultdict[tuple[str, str, str, str], list[tuple[int, float, list[str]]]](list)
     for row in store.all(Batch, run=run):
-        group = groups["embedding", row.corpus, row.encoder, NEW_INPUT]
-        group.add(row.n_items, row.seconds, [f"{row.modality}s that had no vectors"])
+        detail = f"{row.modality}s that had no vectors"
+        groups["embedding", row.corpus, row.encoder, NEW_INPUT].append((row.n_items, row.seconds, [detail]))
     used, earlier = store.keys_of(run), Earlier(store)
     for entry in earlier.entries:
         identity = json.loads(entry.identity)
@@ -56,15 +47,18 @@ def reasons(store: EmbeddingStore, run: str) -> list[dict[str, Any]]:
         if entry.run == run:
             found = earlier.differences(identity)
             reason = ", ".join(dict.fromkeys(name for name, _ in found))
-            groups[kind, corpus, encoder, reason].add(1, entry.seconds, (detail for _, detail in found))
+            groups[kind, corpus, encoder, reason].append((1, entry.seconds, [detail for _, detail in found]))
         else:
             earlier.take(identity)
             if entry.key in used:
-                groups[kind, corpus, encoder, "stored"].add(1, None, [])
-    return [
-        dict(zip(COLUMNS, (*names, group.n, group.seconds, group.detail), strict=True))
-        for names, group in groups.items()
-    ]
+                groups[kind, corpus, encoder, STORED].append((1, 0.0, []))
+    rows = []
+    for names, group in groups.items():
+        details = [*dict.fromkeys(detail for *_, of_one in group for detail in of_one)]
+        more = f"; {len(details) - _SHOWN} more" if len(details) > _SHOWN else ""
+        seconds = None if names[3] == STORED else sum(each for _, each, _ in group)
+        rows.append(Reason(*names, sum(n for n, *_ in group), seconds, "; ".join(details[:_SHOWN]) + more))
+    return rows
 
 
 Identity: TypeAlias = Mapping[str, Any]
@@ -92,11 +86,8 @@ class Earlier:
 
     def about(self, identity: Identity) -> tuple[str, str, str, str]:
         """Return kind, corpus and encoder by name, and the figure: the protocol, metric or analysis."""
-        kind, subject, first = (
-            identity["kind"],
-            identity["subject"],
-            next(iter(identity["inputs"]), "").partition(" ")[0],
-        )
+        kind, subject = identity["kind"], identity["subject"]
+        first = next(iter(identity["inputs"]), "").partition(" ")[0]
         corpus, encoder = self._evaluations.get(first, ("", "")) if "corpus" not in subject else ("", "")
         if "corpus" in subject:
             corpus = self._corpora.get(subject["corpus"], subject["corpus"])
@@ -119,7 +110,7 @@ class Earlier:
             old, new = (_shown(each["settings"].get(name)) for each in (then, now))
             if old != new:
                 found.append(("other setting", f"{name}: {old} -> {new}"))
-        code = now["subject"].get("metric") or now["subject"].get("analysis") or kind
+        code = name_in(now["subject"]) or kind
         for name in _VERSIONS:
             if then[name] != now[name]:
                 found.append(("newer code", f"{code if name == 'version' else name}: {then[name]} -> {now[name]}"))
@@ -131,8 +122,13 @@ class Earlier:
         return ", ".join(dict.fromkeys(reason for differences in found for reason, _ in differences))
 
 
+def name_in(subject: Mapping[str, str]) -> str:
+    """Return the name of the metric or analysis in the subject of a derivation; empty if it has none."""
+    return subject.get("metric") or subject.get("analysis") or ""
+
+
 def _input_differences(before: Iterable[str], after: Iterable[str], figure: str) -> Iterator[str]:
-    """What differs between two lists of inputs: encoders with their evaluations, or what else is named there."""
+    """Yield the differences between two lists of inputs: encoders with their evaluations, or other inputs."""
     old, new = _by_encoder(before), _by_encoder(after)
     for encoder in dict.fromkeys([*old, *new]):
         if encoder not in old or encoder not in new:

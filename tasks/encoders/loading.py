@@ -37,12 +37,12 @@ def load_encoder(
         MissingWeightsError: The model and the files of the checkpoint do not hold the same weights.
         WorkError: The hub cannot be reached, access is restricted, or the files cannot be loaded.
     """
-    from capim.tasks.encoders.weights import LoadReports, check_weights_loaded, loads_reported, wrong_weights
-
     adapter = adapter_of(spec)
     if repr(trust_remote_code) not in ("True", "False"):  # a caller without types may pass the text "false"
         raise RequestError(f"trust_remote_code must be true or false, got {trust_remote_code!r}")
     check_device(device)
+    from capim.tasks.encoders.weights import LoadReports, check_weights_loaded, loads_reported, wrong_weights
+
     resolved = resolve(spec)
     reports: LoadReports | None = None
     try:

@@ -79,7 +79,6 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Pa
 OLD_OPTIONS = {
     "--bootstrap-iterations": "run --bootstrap-iterations 100",
     "--devices": "embed --devices cpu",
-    "--interval wilson": "evaluate --interval wilson",
     "--metric": "compare --metric f.py:f",
     "--plan": "run --plan",
     "check --suite": "check tiny-clip --suite f.toml",
@@ -198,7 +197,7 @@ MISTYPED = {
     "analyse --analyses erors": "did you mean 'errors'?",
     "report --encoders tiny-clib": "did you mean 'tiny-clip'?",
     "fuse --encoders tiny-clib,tiny-clip": "did you mean 'tiny-clip'?",
-    "search a --encoder tiny-clip --corpus shapes --device cuda:99": "device 'cuda:99' does not exist",
+    "search a --encoder tiny-clip --corpus shapes-sample12 --device cuda:99": "device 'cuda:99' does not exist",
     "check tiny-clib": "did you mean 'tiny-clip'?",
     **{
         f"{words} tiny-clib": "did you mean 'tiny-clip'?"

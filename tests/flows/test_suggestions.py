@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from capim.flows.commands import PLURALS, parse
+from capim.flows.commands import parse
+from capim.flows.config import PLURALS
 from tests.command import command
 from tests.flows.commands import Option, leaf_commands
 

@@ -60,7 +60,7 @@ def test_the_reason_is_the_input_the_setting_or_the_code_that_differs_from_the_n
     compared(store, evaluations, "newer", margin=5.0)
     compared(store, evaluations[:1], "fewer", margin=2.0)
     said = {
-        run: [(row["reason"], row["detail"]) for row in reasons(store, run) if row["what"] == "comparison"]
+        run: [(row.reason, row.detail) for row in reasons(store, run) if row.what == "comparison"]
         for run in store.counts("derived", "run")
     }
     assert said["first"] == [("new input", f"the first comparison on {evaluations[0].sets.corpus}")]
