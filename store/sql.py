@@ -429,11 +429,14 @@ def version_of(store: EmbeddingStore) -> str:
         >>> version_of(store) == version_of(store)
         True
     """
-    connection = store.connection
-    tables = [connection.find(name) for name in _TABLES]
-    # the time too: a table that was dropped and made again counts its versions from the start
-    newest = [(each.version, str(each.versions()[-1]["timestamp"])) for each in tables if each is not None]
-    return digest16([newest])
+
+    def newest(name: str) -> tuple[int, str] | None:
+        table = store.connection.find(name)
+        # the time too: a table that was dropped and made again counts its versions from the start
+        return None if table is None else (table.version, str(table.versions()[-1]["timestamp"]))
+
+    # again where another process has just compacted a table and removed the versions that are listed
+    return digest16([retrying(f"listing versions of table {name!r}", partial(newest, name)) for name in _TABLES])
 
 
 class TableCache:
