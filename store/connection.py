@@ -196,11 +196,8 @@ def one_connection() -> Iterator[None]:
 
     So that the many tasks of a run do not read, and compare with the ledger, the same tables again and again.
     """
-    if _OF_RUN.get() is not None:
-        yield
-        return
-    shared: dict[str, Connection] = {}
-    before = _OF_RUN.set(shared)
+    shared = _OF_RUN.get()
+    before = _OF_RUN.set({} if shared is None else shared)
     try:
         yield
     finally:

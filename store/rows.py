@@ -352,29 +352,17 @@ def conformed(table: str, rows: pa.Table) -> pa.Table:
     """The rows with exactly the columns of the table.
 
     Raises:
-        RequestError: A column or a value does not fit, or a key comes twice; all faults together.
+        RequestError: A column or a value does not fit, or a key comes twice.
     """
+    check_columns(table, rows.column_names)
     schema = TABLES[table].columns
-    faults = [f"table {table!r} has no column {name!r}" for name in rows.schema.names if name not in schema.names]
     for field in schema:
-        if field.name not in rows.schema.names:
-            if not field.nullable:
-                faults.append(f"table {table!r}: column {field.name!r} is missing")
-        elif not field.nullable and rows.column(field.name).null_count:
-            row = pc.index(pc.is_null(rows.column(field.name)), pa.scalar(True)).as_py()
-            faults.append(f"table {table!r}: column {field.name!r} is null at row {row}")
-    if faults:
-        raise RequestError(faults)
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
     try:
-        arrays = [
-            rows.column(field.name).cast(field.type)
-            if field.name in rows.schema.names
-            else pa.nulls(rows.num_rows, field.type)
-            for field in schema
-        ]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as fault:
-        raise RequestError(f"table {table!r}: a column has the wrong type: {fault}") from fault
-    conformed = pa.Table.from_arrays(arrays, schema=schema)
+        conformed = rows.select(schema.names).cast(schema)
+    except (ValueError, pa.ArrowNotImplementedError) as fault:  # a null, or a value of another type
+        raise RequestError(f"table {table!r}: {fault}") from fault
     # by one thread: where the system gives no further one, Arrow waits for it for ever
     counted = conformed.group_by([*TABLES[table].key], use_threads=False).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted.column("count_all"), pa.scalar(1)))

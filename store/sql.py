@@ -41,7 +41,7 @@ import pyarrow as pa
 from capim.store.connection import retrying, storage_faults
 from capim.store.current import newest_rows
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.row_types import columns_of
+from capim.store.row_types import columns_of, table_of
 from capim.store.rows import corpus_part, one_of, read
 from capim.store.schema import AMBIGUOUS, ANALYSES, CORPUS_PARTS, EITHER, SHARE_OF_MISSES, TABLES, Float32, Int32
 from capim.store.sets.reading import open_set
@@ -369,9 +369,8 @@ def batches_of(
     if name == "embeddings":
         yield from _embedding_batches(store, chosen)
     elif is_current and name in _CURRENT_TABLES:
-        rows: list[object] = store.current(TABLES[name].row)
-        columns = [{column: getattr(row, column) for column in chosen.names} for row in rows]
-        yield from pa.Table.from_pylist(columns, schema=chosen).to_batches()
+        rows = table_of(TABLES[name].row, store.current(TABLES[name].row))
+        yield from rows.select(chosen.names).cast(chosen).to_batches()
     elif name in CORPUS_PARTS:
         corpora = [corpus for corpus in store.corpora() if only in (None, corpus.fingerprint)]
         for corpus in newest_rows(corpora, "corpora") if is_current else corpora:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capim.store.connection import load_lance, storage_faults, temporary_files
+from capim.store.connection import load_lance, storage_faults
 from capim.store.embedding_store import MARKED, EmbeddingStore, is_spec_of
 from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, REMOVED, compared
@@ -42,7 +41,7 @@ class StoreCheck:
     """The result of checking one part of a store.
 
     Attributes:
-        what: A table, a corpus, or ``temporary files``.
+        what: A table or a corpus.
         state: ``damaged``: the next run makes it again. ``lost``: no run does. ``incomplete``: nothing is wrong, and
             the same command completes it.
         detail: Counts; or what is wrong, and what to do.
@@ -78,10 +77,6 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
         yield from _outcomes(store)
     with suppress(WorkError):
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
-    if files := temporary_files(connection, timedelta(0)):
-        size = sum(path.stat().st_size for path in files if path.exists())
-        detail = f"{len(files)} files of {size} bytes; `capim store prune` removes those older than a day"
-        yield StoreCheck(what="temporary files", state="incomplete", detail=detail)
 
 
 def drop_damaged(checks: Sequence[StoreCheck], *, imports: bool = False) -> list[str]:

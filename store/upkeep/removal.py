@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from capim.store.connection import (
     HISTORY_AGE,
     TEMPORARY_AGE,
-    Connection,
     compact,
     data_bytes,
     drop_old_versions,
@@ -47,7 +46,7 @@ from capim.store.schema import (
     texts,
 )
 from capim.store.sets.seal import drop_repeats
-from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, EncoderSpec, Modality, SetKey
+from capim.store.types import SET_PREFIXES, EncoderSpec, Modality, SetKey
 from capim.store.upkeep.inventory import disk_bytes, stored_sets
 
 R = TypeVar("R")
@@ -384,7 +383,7 @@ def compact_store(
     Args:
         store: The store.
         history: Younger versions without a tag are kept.
-        temporary_age: Younger temporary files and unfinished corpora are kept: a process may be writing them.
+        temporary_age: Younger temporary files are kept: a process may be writing them.
 
     Returns:
         Bytes freed; 0 in object storage, where they are not counted.
@@ -410,16 +409,4 @@ def compact_store(
             drop_old_versions(table, history)
         for path in temporary_files(connection, temporary_age):
             path.unlink(missing_ok=True)
-        _drop_unfinished_corpora(connection, temporary_age)
     return max(0, before - disk_bytes(place)) if connection.is_local else 0
-
-
-def _drop_unfinished_corpora(connection: Connection, age: timedelta) -> None:
-    """Drops tables of corpora that have no row in ``corpora``: their write was interrupted and not repeated."""
-    finished = tuple(texts(read(connection, "corpora").column("fingerprint")))
-    for name in connection.names():
-        if name.startswith(CORPUS_PREFIX) and not name.endswith(finished):
-            table = connection.find(name)
-            newest = None if table is None else max(version["timestamp"] for version in table.versions())
-            if newest is None or datetime.now(UTC) - newest.astimezone(UTC) >= age:
-                connection.drop(name)
