@@ -79,6 +79,7 @@ from capim.store.types import (
     MODALITIES,
     Corpus,
     EncoderSpec,
+    HashedImage,
     IndexedImage,
     Modality,
     SetKey,
@@ -317,15 +318,22 @@ class EmbeddingStore:
             unique = {image.sha: StoredImage(item=image.sha, **image._asdict()) for image in batch}
             register(self.connection, unique.values(), update=False)
 
-    def write_image_hashes(self, images: Iterable[StoredImage]) -> None:
+    def write_image_hashes(self, images: Iterable[HashedImage]) -> None:
         """Keeps hashes of images by their place; what is known of another state of a place is replaced."""
-        register(self.connection, images)
+        register(
+            self.connection,
+            [
+                StoredImage(item=image.place, state=image.state, sha=image.sha, width=image.width, height=image.height)
+                for image in images
+            ],
+        )
 
-    def image_hashes(self) -> dict[str, StoredImage]:
+    def image_hashes(self) -> dict[str, HashedImage]:
         """Return all known hashes of images, by their place."""
         columns = ("item", "state", "sha", "width", "height")
         rows = read_where(self.connection, "image_index", "state IS NOT NULL", columns)
-        return {row.item: row for row in rows_in(StoredImage, rows)}
+        found = rows_in(StoredImage, rows)
+        return {row.item: HashedImage(row.item, row.state or "", row.sha, row.width, row.height) for row in found}
 
     def indexed_images(self, shas: Sequence[str]) -> dict[str, str | None]:
         """The image hashes that are in the index, with the reason why an image cannot be decoded, or None."""
