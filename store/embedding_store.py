@@ -93,7 +93,6 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 _AGED = (*FIGURE_OF_STATES, "result", "evaluation", "metric_version", "derived", "created", "run")  # of current
-_COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts whose number of rows is kept
 _IMAGES = 1024  # that are written or read at once: with thumbnails of 5 kB, about 5 MB
 _MOST_FILES = 64  # what a compaction replaces stays on disk until `capim store prune`: fewer files leave more of it
 
@@ -236,11 +235,6 @@ class EmbeddingStore:
         parts: dict[str, Any] = {
             part: corpus_part(self.connection, part, row.name, row.fingerprint) for part in CORPUS_PARTS
         }
-        for part in _COUNTED:
-            expected = getattr(row, f"n_{part}")
-            if parts[part].num_rows != expected:
-                problem = f"corpus {row.name!r} has {parts[part].num_rows} of {expected} {part}"
-                raise WorkError(problem, remedy=drop_corpus_remedy(row.name))
         corpus = Corpus(
             name=row.name,
             licence=row.licence,
@@ -250,8 +244,12 @@ class EmbeddingStore:
             **parts,
         )
         if corpus.fingerprint != row.fingerprint:
-            problem = f"corpus {row.name!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was"
-            raise WorkError(f"{problem} {row.fingerprint}", remedy=drop_corpus_remedy(row.name))
+            raise WorkError(
+                f"corpus {row.name!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was "
+                f"{row.fingerprint}",
+                remedy=f"Restore its tables from a backup, or run `capim store drop --corpus {row.name} --yes`, then "
+                "the same command",
+            )
         self.connection.kept.add_value("corpora", key, corpus, sum(part.nbytes for part in parts.values()))
         return corpus
 
@@ -269,14 +267,10 @@ class EmbeddingStore:
                 locations = [*(one for one in stored.locations if one != corpus.location), *location]
                 register(self.connection, [replace(stored, locations=locations, written=now())])
             return
-        parts = {part: getattr(corpus, part) for part in CORPUS_PARTS}
-        for part, contents in parts.items():
+        for part in CORPUS_PARTS:
+            contents = getattr(corpus, part)
             if contents.num_rows:
-                name = corpus_table(part, corpus.name, corpus.fingerprint)
-                n = self.connection.create(name, contents.schema, contents).count_rows()
-                if n != contents.num_rows:
-                    problem = f"table {name!r} has {n} rows, the corpus has {contents.num_rows}"
-                    raise WorkError(problem, remedy=drop_corpus_remedy(corpus.name))
+                self.connection.create(corpus_table(part, corpus.name, corpus.fingerprint), contents.schema, contents)
         sample, seed = corpus.draw or (None, None)
         row = StoredCorpus(
             name=corpus.name,
@@ -653,11 +647,6 @@ def is_spec_of(row: Encoder) -> bool:
         return (stored.name, stored.fingerprint) == (row.name, row.fingerprint)
     except (TypeError, ValueError):  # not JSON, or not the fields of a spec
         return False
-
-
-def drop_corpus_remedy(name: str) -> str:
-    """What to do about a corpus whose tables were changed."""
-    return f"Restore its tables from a backup, or run `capim store drop --corpus {name} --yes`, then the same command"
 
 
 def check_address(connection: Connection) -> None:
