@@ -7,7 +7,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from capim.store.connection import Checked, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, REMOVED, compared, damage
-from capim.store.row_types import table_of
-from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLE_OF, TABLES, texts
+from capim.store.row_types import rows_in, table_of
+from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLE_OF, TABLES, LedgerEntry, texts
 from capim.store.types import CORPUS_PREFIX
 
 if TYPE_CHECKING:
@@ -285,11 +285,9 @@ def delete(connection: Connection, name: str, column: str, values: Sequence[str 
     condition = one_of(column, values)
     if values and (key := KEYED_BY.get(name)) is not None:
         keys = texts(pc.unique(read_where(connection, name, condition, (key,))[key].drop_null()))
-        entries = _read(connection, "derived", {"key": keys}, seconds=0.0)  # first: rows without an entry are not read
-        if entries.num_rows:
-            at = entries.schema.get_field_index("digest")
-            removed = entries.set_column(at, entries.schema.field(at), pa.array([REMOVED] * len(entries)))
-            merge(connection, "derived", removed, update=True)
+        entries = rows_in(LedgerEntry, _read(connection, "derived", {"key": keys}, seconds=0.0))
+        # first: rows without an entry are not read
+        register(connection, [replace(entry, digest=REMOVED) for entry in entries])
         condition += f" OR {one_of(key, keys)}"
 
     def commit() -> int:

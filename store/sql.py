@@ -295,22 +295,12 @@ def _explained(message: str, words: set[str]) -> str:
 
 
 def _needed(words: set[str]) -> list[str]:
-    """Tables and views that a statement mentions, and those that these read, in the order of their definition."""
-    order: list[str] = []
-
-    def take(name: str) -> None:
-        for below in _among(_words(VIEWS.get(name, ""))):
-            take(below)
-        if name not in order:
-            order.append(name)
-
-    for name in _among(words):
-        take(name)
-    return order
-
-
-def _among(words: set[str]) -> list[str]:
-    return [name for name in known_tables() if name in words]
+    """Tables and views that a statement mentions, each after those that it reads."""
+    order: dict[str, None] = {}
+    for name in known_tables():
+        if name in words:
+            order |= dict.fromkeys([*_needed(_words(VIEWS.get(name, ""))), name])
+    return [*order]
 
 
 def _words(statement: str) -> set[str]:
