@@ -57,11 +57,13 @@ from capim.store.rows import (
     register,
 )
 from capim.store.schema import (
+    BY_STATE,
     CORPUS_PARTS,
     FORMAT,
     FORMAT_KEY,
     TABLE_OF,
     TABLES,
+    TASK,
     Encoder,
     LedgerEntry,
     Result,
@@ -566,7 +568,7 @@ class EmbeddingStore:
         """
         states = self._results(equals)[1]
         rows = filter(states.has, rows_in(Result, read(self.connection, "results", equals, _AGED)))
-        return newest_rows(rows, "results", ("corpus", "protocol", *FIGURE_OF_STATES[3:]), self.uses())
+        return newest_rows(rows, "results", (*TASK, *BY_STATE), self.uses())
 
     def current_outcomes(self, **equals: str | Sequence[str]) -> pa.Table:
         """Return the outcomes of these evaluations, see :meth:`evaluated`."""
@@ -661,8 +663,7 @@ def check_address(connection: Connection) -> None:
             raise RequestError(f"store {place}: {files[0]} is a file, not a folder; give another --workspace")
 
 
-RELEASES = {4: "0.2.0"}
-"""Format -> the release that reads it, of the releases before this one."""
+_OLDER = 4  # the format of 0.2.0, which nothing brings to this one
 UPGRADED = 7
 """The format of 0.3.0, which `capim store upgrade` brings to this one (``store.upkeep.inventory``)."""
 
@@ -721,9 +722,9 @@ def _way_of(other: int) -> str:
         return "a later release wrote it. Upgrade capim"
     if other == UPGRADED:
         return "run `capim store upgrade` (nothing is encoded again)"
-    if other not in RELEASES:
+    if other != _OLDER:
         return "no release reads it. Make it anew by the same commands"
     return (
-        f"capim {RELEASES[other]} reads it. Its vectors come over by `capim export embeddings` of that release and "
-        "`capim import` of this one (docs/store.md)"
+        "capim 0.2.0 reads it. Its vectors come over by `capim export embeddings` of that release and `capim import` "
+        "of this one (docs/store.md)"
     )

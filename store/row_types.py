@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime
-from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -25,9 +24,9 @@ _KINDS: dict[Any, pa.DataType] = {
     bytes: pa.binary(),
     datetime: TIME,
 }
+_COLUMNS: dict[type[Any], pa.Schema] = {}  # that were asked for: type hints are slow to read
 
 
-@cache  # type hints are slow to read
 def columns_of(row_type: type[Any]) -> pa.Schema:
     """Return the columns of a row type, in the order of its fields.
 
@@ -40,6 +39,8 @@ def columns_of(row_type: type[Any]) -> pa.Schema:
         >>> [str(column) for column in columns_of(Share)]
         ['pyarrow.Field<encoder: string not null>', 'pyarrow.Field<value: double>']
     """
+    if row_type in _COLUMNS:
+        return _COLUMNS[row_type]
     hints = get_type_hints(row_type, include_extras=True)
     columns = []
     for field in fields(row_type):
@@ -47,7 +48,7 @@ def columns_of(row_type: type[Any]) -> pa.Schema:
         options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         [kind] = [each for each in options if each is not NoneType]
         columns.append(pa.field(field.name, _arrow_type(kind), nullable=len(options) > 1))
-    return pa.schema(columns)
+    return _COLUMNS.setdefault(row_type, pa.schema(columns))
 
 
 def _arrow_type(kind: Any) -> pa.DataType:

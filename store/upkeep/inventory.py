@@ -18,18 +18,14 @@ from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import MARKED, UPGRADED, EmbeddingStore, check_address, written_format
 from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import KEYED_BY, REMOVED, Made, about_evaluation, entry_of, made_rows
-from capim.store.row_types import rows_in
+from capim.store.row_types import columns_of, rows_in
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
-from capim.store.schema import FORMAT, FORMAT_KEY, TABLES, LedgerEntry, Run, Slice, StoredImage
+from capim.store.schema import FORMAT, FORMAT_KEY, TABLES, LedgerEntry, Run, Slice, StoredImage, StoredSet
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
-SETS_INFO = (
-    *("set_name", "encoder", "corpus", "modality", "vectors", "storage", "state"),
-    *("n_rows", "n_bytes", "n_items", "dim", "version", "tag", "digest"),
-    *("encoder_fingerprint", "corpus_fingerprint", "written_by", "sealed_at"),
-)
+SETS_INFO = (*columns_of(StoredSet).names, "state", "n_items", "written_by")
 """What is known of an embedding set: ``state`` is sealed, partial or damaged, ``n_bytes`` that of the data files of the
 current version, ``written_by`` names hosts and devices of its batches."""
 

@@ -151,17 +151,16 @@ def drop_evaluations(
     """Drops evaluations of these encoders on a corpus, their comparisons and slices on it, and whole rankings."""
     for name in ("outcomes", "results", "replicates"):
         delete(store.connection, name, "evaluation", sorted(evaluations))
-    for name, column, encoders in (
-        ("slices", "slice", ("encoder_fingerprint",)),
-        ("comparisons", "comparison", ("fingerprint_a", "fingerprint_b")),
-    ):
-        of_corpus = [
-            store.rows(name, **{side: encoder_fingerprints}, corpus_fingerprint=corpus_fingerprint) for side in encoders
-        ]
-        stale = sorted({key for part in of_corpus for key in texts(part[column])})
-        delete(store.connection, name, column, stale)
-    rankings = store.rows("rankings", encoder_fingerprint=encoder_fingerprints)  # whole: its ranks are those of all
-    delete(store.connection, "rankings", "ranking", sorted({*texts(rankings["ranking"])}))
+    encoders, on_corpus = list(encoder_fingerprints), {"corpus_fingerprint": corpus_fingerprint}
+    slices = store.all(Slice, encoder_fingerprint=encoders, **on_corpus)
+    delete(store.connection, "slices", "slice", sorted({row.slice for row in slices}))
+    compared = [
+        *store.all(Comparison, fingerprint_a=encoders, **on_corpus),
+        *store.all(Comparison, fingerprint_b=encoders, **on_corpus),
+    ]
+    delete(store.connection, "comparisons", "comparison", sorted({row.comparison for row in compared}))
+    rankings = store.all(Ranking, encoder_fingerprint=encoders)  # whole: its ranks are those of all
+    delete(store.connection, "rankings", "ranking", sorted({row.ranking for row in rankings}))
 
 
 def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
