@@ -383,10 +383,10 @@ def upgrade(*, workspace: str | None) -> None:
     """
     from capim.store.upkeep.inventory import upgrade_store
 
-    each = None
-    for each in upgrade_store(run_config({"workspace": workspace}).store_uri):
-        sys.stdout.write(f"{each.table}: {each.done} ({', '.join(each.columns)}; {each.n_rows:,} rows)\n")
-    if each is None:
+    line = ""
+    for line in upgrade_store(run_config({"workspace": workspace}).store_uri):
+        sys.stdout.write(f"{line}\n")
+    if not line:
         sys.stdout.write("the store has the format of this release: nothing to do\n")
 
 

@@ -22,10 +22,9 @@ from datetime import timedelta
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryFile
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.fs
@@ -197,11 +196,8 @@ def one_connection() -> Iterator[None]:
 
     So that the many tasks of a run do not read, and compare with the ledger, the same tables again and again.
     """
-    if _OF_RUN.get() is not None:
-        yield
-        return
-    shared: dict[str, Connection] = {}
-    before = _OF_RUN.set(shared)
+    shared = _OF_RUN.get()
+    before = _OF_RUN.set({} if shared is None else shared)
     try:
         yield
     finally:
@@ -474,13 +470,8 @@ class Connection:
             system.delete_dir(f"{root}/{folder}")
 
 
-def _name(table: lance.LanceDataset) -> str:
-    return unquote(table.uri.rsplit("/", 1)[-1]).removesuffix(".lance")
-
-
 _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1_000_000
-_MOST_AHEAD = 3600.0  # seconds
 TEMPORARY_AGE = timedelta(days=1)  # a younger temporary file may belong to a running process
 HISTORY_AGE = timedelta(days=14)  # of embedding sets and corpora, `capim store prune` keeps younger versions
 
@@ -522,26 +513,9 @@ def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> None:
 
     Files that another process is writing are not touched.
     """
-    if not _clock_is_ahead(table):
-        retrying(  # another process may be removing the same ones
-            "removing old versions", lambda: table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False)
-        )
-
-
-def _clock_is_ahead(table: lance.LanceDataset) -> bool:
-    """Whether this machine's clock is ahead of that of the storage, such as a network mount.
-
-    Lance removes files without a version that are a week old: by such a clock, files that another host is writing.
-    """
-    folder = Path(unquote(urlsplit(table.uri).path))
-    if not folder.is_dir():
-        return False
-    with TemporaryFile(dir=folder) as file:
-        ahead = time.time() - os.fstat(file.fileno()).st_mtime
-    if ahead < _MOST_AHEAD:
-        return False
-    log.warning("the clock of this machine is %.1f hours ahead of %s: nothing is removed there", ahead / 3600, folder)
-    return True
+    retrying(  # another process may be removing the same ones
+        "removing old versions", lambda: table.cleanup_old_versions(older_than, error_if_tagged_old_versions=False)
+    )
 
 
 def data_bytes(table: lance.LanceDataset) -> int:

@@ -17,6 +17,8 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from capim.store.schema import (
+    BY_STATE,
+    FIGURE,
     TABLES,
     Comparison,
     Encoder,
@@ -33,7 +35,7 @@ from capim.store.types import SetKey
 R = TypeVar("R")
 K = TypeVar("K")
 S = TypeVar("S", bound=OfStates)
-FIGURE_OF_STATES = ("corpus", "protocol", "metric", "encoder", "encoder_fingerprint", "corpus_fingerprint")
+FIGURE_OF_STATES = (*FIGURE, *BY_STATE)
 
 
 class Use(NamedTuple):

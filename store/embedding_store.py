@@ -57,11 +57,13 @@ from capim.store.rows import (
     register,
 )
 from capim.store.schema import (
+    BY_STATE,
     CORPUS_PARTS,
     FORMAT,
     FORMAT_KEY,
     TABLE_OF,
     TABLES,
+    TASK,
     Encoder,
     LedgerEntry,
     OfStates,
@@ -94,7 +96,6 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 _AGED = (*FIGURE_OF_STATES, "result", "evaluation", "metric_version", "derived", "created", "run")  # of current
-_COUNTED = ("images", "captions", "pairs", "quadruples", "skipped")  # parts whose number of rows is kept
 _IMAGES = 1024  # that are written or read at once: with thumbnails of 5 kB, about 5 MB
 _MOST_FILES = 64  # what a compaction replaces stays on disk until `capim store prune`: fewer files leave more of it
 
@@ -237,11 +238,6 @@ class EmbeddingStore:
         parts: dict[str, Any] = {
             part: corpus_part(self.connection, part, row.name, row.fingerprint) for part in CORPUS_PARTS
         }
-        for part in _COUNTED:
-            expected = getattr(row, f"n_{part}")
-            if parts[part].num_rows != expected:
-                problem = f"corpus {row.name!r} has {parts[part].num_rows} of {expected} {part}"
-                raise WorkError(problem, remedy=drop_corpus_remedy(row.name))
         corpus = Corpus(
             name=row.name,
             licence=row.licence,
@@ -251,8 +247,12 @@ class EmbeddingStore:
             **parts,
         )
         if corpus.fingerprint != row.fingerprint:
-            problem = f"corpus {row.name!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was"
-            raise WorkError(f"{problem} {row.fingerprint}", remedy=drop_corpus_remedy(row.name))
+            raise WorkError(
+                f"corpus {row.name!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was "
+                f"{row.fingerprint}",
+                remedy=f"Restore its tables from a backup, or run `capim store drop --corpus {row.name} --yes`, then "
+                "the same command",
+            )
         self.connection.kept.add_value("corpora", key, corpus, sum(part.nbytes for part in parts.values()))
         return corpus
 
@@ -270,14 +270,10 @@ class EmbeddingStore:
                 locations = [*(one for one in stored.locations if one != corpus.location), *location]
                 register(self.connection, [replace(stored, locations=locations, written=now())])
             return
-        parts = {part: getattr(corpus, part) for part in CORPUS_PARTS}
-        for part, contents in parts.items():
+        for part in CORPUS_PARTS:
+            contents = getattr(corpus, part)
             if contents.num_rows:
-                name = corpus_table(part, corpus.name, corpus.fingerprint)
-                n = self.connection.create(name, contents.schema, contents).count_rows()
-                if n != contents.num_rows:
-                    problem = f"table {name!r} has {n} rows, the corpus has {contents.num_rows}"
-                    raise WorkError(problem, remedy=drop_corpus_remedy(corpus.name))
+                self.connection.create(corpus_table(part, corpus.name, corpus.fingerprint), contents.schema, contents)
         sample, seed = corpus.draw or (None, None)
         row = StoredCorpus(
             name=corpus.name,
@@ -585,7 +581,7 @@ class EmbeddingStore:
         """
         states = self._results(equals)[1]
         rows = filter(states.has, rows_in(Result, read(self.connection, "results", equals, _AGED)))
-        return newest_rows(rows, "results", ("corpus", "protocol", *FIGURE_OF_STATES[3:]), self.uses())
+        return newest_rows(rows, "results", (*TASK, *BY_STATE), self.uses())
 
     def current_outcomes(self, **equals: str | Sequence[str]) -> pa.Table:
         """Return the outcomes of these evaluations, see :meth:`evaluated`."""
@@ -668,11 +664,6 @@ def is_spec_of(row: Encoder) -> bool:
         return False
 
 
-def drop_corpus_remedy(name: str) -> str:
-    """What to do about a corpus whose tables were changed."""
-    return f"Restore its tables from a backup, or run `capim store drop --corpus {name} --yes`, then the same command"
-
-
 def check_address(connection: Connection) -> None:
     """Raise :class:`RequestError` unless a store may be at this path."""
     if not connection.is_local:
@@ -685,8 +676,7 @@ def check_address(connection: Connection) -> None:
             raise RequestError(f"store {place}: {files[0]} is a file, not a folder; give another --workspace")
 
 
-RELEASES = {4: "0.2.0"}
-"""Format -> the release that reads it, of the releases before this one."""
+_OLDER = 4  # the format of 0.2.0, which nothing brings to this one
 UPGRADED = 7
 """The format of 0.3.0, which `capim store upgrade` brings to this one (``store.upkeep.inventory``)."""
 
@@ -745,9 +735,9 @@ def _way_of(other: int) -> str:
         return "a later release wrote it. Upgrade capim"
     if other == UPGRADED:
         return "run `capim store upgrade` (nothing is encoded again)"
-    if other not in RELEASES:
+    if other != _OLDER:
         return "no release reads it. Make it anew by the same commands"
     return (
-        f"capim {RELEASES[other]} reads it. Its vectors come over by `capim export embeddings` of that release and "
-        "`capim import` of this one (docs/store.md)"
+        "capim 0.2.0 reads it. Its vectors come over by `capim export embeddings` of that release and `capim import` "
+        "of this one (docs/store.md)"
     )

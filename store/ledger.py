@@ -10,7 +10,7 @@ makes them again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -132,7 +132,7 @@ class Compared(NamedTuple):
     unlisted: tuple[str, ...]
 
 
-def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Sequence[str] | None = None) -> Compared:
+def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Collection[str] | None = None) -> Compared:
     """Compare all rows of a table, or of some keys, with the entries of the ledger that are of this table."""
     made = made_rows(table, rows)
     of_table = entries.filter(pc.equal(entries["table_name"], pa.scalar(table))).select(_ENTRY)

@@ -6,8 +6,8 @@ import io
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from capim.store.connection import Checked, Connection, retrying, storage_faults
 from capim.store.errors import RequestError, WorkError, did_you_mean
 from capim.store.ledger import DERIVED_ROWS, KEYED_BY, REMOVED, compared, damage
-from capim.store.row_types import table_of
-from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLE_OF, TABLES, texts
+from capim.store.row_types import rows_in, table_of
+from capim.store.schema import ANALYSES, CORPUS_PARTS, TABLE_OF, TABLES, LedgerEntry, texts
 from capim.store.types import CORPUS_PREFIX
 
 if TYPE_CHECKING:
@@ -78,12 +78,10 @@ def read(
     """
     if name == "outcomes" and not columns and "query_id" not in equals:
         return _listed_outcomes(connection, equals)
-    unlisted = check(connection, name, seconds) if name in DERIVED_ROWS else ()
-    if not unlisted:
-        return _read(connection, name, equals, columns, seconds=seconds)
-    rows = _read(connection, name, equals, (*dict.fromkeys((*columns, "derived")),) if columns else (), seconds=seconds)
-    rows = rows.filter(pc.invert(pc.is_in(rows["derived"], value_set=pa.array(sorted(unlisted), pa.string()))))
-    return rows.select(list(columns)) if columns else rows
+    unlisted = check(connection, name, seconds) if name in DERIVED_ROWS else frozenset[str]()
+    wanted = (*dict.fromkeys((*columns, "derived")),) if columns and unlisted else columns
+    rows = _without(_read(connection, name, equals, wanted, seconds=seconds), "derived", unlisted)
+    return rows.select([*columns]) if columns else rows
 
 
 def check(connection: Connection, name: str, seconds: float | None = None) -> frozenset[str]:
@@ -95,49 +93,46 @@ def check(connection: Connection, name: str, seconds: float | None = None) -> fr
     Raises:
         WorkError: Rows are missing, or are not those that were written.
     """
-    seconds, known = connection.kept.look_seconds if seconds is None else seconds, connection.checked.get(name)
-    if known is not None and seconds and time.monotonic() - known.looked < seconds:
-        return known.unlisted
-    for pause in _PAUSES:
-        time.sleep(pause)
-        looked, versions = time.monotonic(), (_version(connection, name), _version(connection, "derived"))
-        if known is not None and known.versions == versions:
-            connection.checked[name] = known._replace(looked=looked)
-            return known.unlisted
-        # the ledger first: rows are written before their entry
-        entries = _read(connection, "derived", seconds=0.0 if pause else seconds)
-        found = compared(name, _read(connection, name, seconds=0.0 if pause else seconds), entries)
-        if not found.damaged:
-            break
-    if found.damaged:
-        raise damage(name, found.damaged)
-    connection.checked[name] = Checked(versions, looked, frozenset(found.unlisted))
-    return frozenset(found.unlisted)
+    looked, known = time.monotonic(), connection.checked.get(name)
+    if known is None or looked - known.looked >= (connection.kept.look_seconds if seconds is None else seconds):
+        versions = (_version(connection, name), _version(connection, "derived"))
+        if known is None or known.versions != versions:
+            known = Checked(versions, looked, _compared(connection, name, {}, seconds)[1])
+        connection.checked[name] = known = known._replace(looked=looked)
+    return known.unlisted
 
 
 def _listed_outcomes(connection: Connection, equals: Equals) -> pa.Table:
-    """Return the outcomes of whole evaluations, without those that the ledger does not list.
+    """Return the outcomes of whole evaluations, without those that the ledger does not list."""
+    rows, unlisted = _compared(connection, "outcomes", equals)
+    return _without(rows, "evaluation", unlisted)
+
+
+def _compared(
+    connection: Connection, name: str, equals: Equals, seconds: float | None = None
+) -> tuple[pa.Table, frozenset[str]]:
+    """Return rows of a table, and the keys of those that the ledger does not list.
+
+    What differs is read again after a pause, in which another process writes its entries, or removes rows.
 
     Raises:
-        WorkError: Outcomes are missing, or are not those that were written.
+        WorkError: Rows are missing, or are not those that were written.
     """
     for attempt, pause in enumerate(_PAUSES):
         time.sleep(pause)
+        since = 0.0 if attempt else seconds
         # the ledger first: rows are written before their entry
-        entries = _read(connection, "derived", {"table_name": "outcomes"}, seconds=0.0 if attempt else None)
-        rows = read_where(connection, "outcomes", having(equals))
-        keys: Sequence[str] | None = None
-        if equals:
-            asked = equals.get("evaluation", ())
-            keys = [*({asked} if isinstance(asked, str) else {*asked}), *texts(pc.unique(rows["evaluation"]))]
-        found = compared("outcomes", rows, entries, keys=keys)
-        if not found.damaged and (attempt or not found.unlisted):
-            break
-    if found.damaged:
-        raise damage("outcomes", found.damaged)
-    if not found.unlisted:
-        return rows
-    return rows.filter(pc.invert(pc.is_in(rows["evaluation"], value_set=pa.array(found.unlisted, pa.string()))))
+        entries = _read(connection, "derived", {"table_name": name}, seconds=since)
+        rows = _read(connection, name, equals, seconds=since)
+        keys = {*_any_of(equals.get("evaluation", ())), *texts(pc.unique(rows["evaluation"]))} if equals else None
+        found = compared(name, rows, entries, keys=keys)
+        if not found.damaged and (attempt or name in DERIVED_ROWS or not found.unlisted):
+            return rows, frozenset(found.unlisted)
+    raise damage(name, found.damaged)
+
+
+def _without(rows: pa.Table, column: str, keys: Collection[str]) -> pa.Table:
+    return rows.filter(pc.invert(pc.is_in(rows[column], value_set=pa.array(keys, pa.string())))) if keys else rows
 
 
 def whole_evaluations(connection: Connection) -> Iterator[pa.Table]:
@@ -153,24 +148,12 @@ def _version(connection: Connection, name: str) -> int:
 
 
 def _read(
-    connection: Connection,
-    name: str,
-    equals: Equals = MappingProxyType({}),
-    columns: Sequence[str] = (),
-    *,
-    seconds: float | None = None,
+    connection: Connection, name: str, equals: Equals, columns: Sequence[str] = (), *, seconds: float | None = None
 ) -> pa.Table:
     """The rows as they are stored, see :func:`read`."""
     kept = None
-    if TABLES[name].small or (columns and not equals):
-        part = () if TABLES[name].small else tuple(columns)
-        kept = connection.kept.rows(
-            name,
-            partial(_stored, connection, name, columns=part),
-            seconds=seconds,
-            part=part,
-            of=lambda rows: rows.select(part) if part else rows,
-        )
+    if TABLES[name].small:
+        kept = connection.kept.rows(name, partial(_stored, connection, name), seconds=seconds)
     if kept is None:
         return read_where(connection, name, having(equals), columns)
     kept = _among(kept, equals)
@@ -216,10 +199,13 @@ def counts(connection: Connection, name: str, column: str, equals: Equals) -> di
     return {text: int(n) for text, n in zip(texts(grouped[column]), grouped["count_all_sum"].to_numpy(), strict=True)}
 
 
+def _any_of(wanted: str | Sequence[str]) -> Sequence[str]:
+    return [wanted] if isinstance(wanted, str) else wanted
+
+
 def _among(rows: pa.Table, equals: Equals) -> pa.Table:
     for column, wanted in equals.items():
-        any_of = pa.array([wanted] if isinstance(wanted, str) else wanted, pa.string())
-        rows = rows.filter(pc.is_in(rows[column], value_set=any_of))
+        rows = rows.filter(pc.is_in(rows[column], value_set=pa.array(_any_of(wanted), pa.string())))
     return rows
 
 
@@ -234,7 +220,7 @@ def _stored(
     connection: Connection,
     name: str,
     table: lance.LanceDataset | None,
-    columns: Sequence[str],
+    columns: Sequence[str] = (),
     condition: str | None = None,
 ) -> pa.Table:
     schema = TABLES[name].columns
@@ -299,11 +285,9 @@ def delete(connection: Connection, name: str, column: str, values: Sequence[str 
     condition = one_of(column, values)
     if values and (key := KEYED_BY.get(name)) is not None:
         keys = texts(pc.unique(read_where(connection, name, condition, (key,))[key].drop_null()))
-        entries = _read(connection, "derived", {"key": keys}, seconds=0.0)  # first: rows without an entry are not read
-        if entries.num_rows:
-            at = entries.schema.get_field_index("digest")
-            removed = entries.set_column(at, entries.schema.field(at), pa.array([REMOVED] * len(entries)))
-            merge(connection, "derived", removed, update=True)
+        entries = rows_in(LedgerEntry, _read(connection, "derived", {"key": keys}, seconds=0.0))
+        # first: rows without an entry are not read
+        register(connection, [replace(entry, digest=REMOVED) for entry in entries])
         condition += f" OR {one_of(key, keys)}"
 
     def commit() -> int:
@@ -337,12 +321,9 @@ def one_of(column: str, values: Sequence[str | int]) -> str:
     return f"{column} IN ({', '.join(map(quoted, values))})" if values else "false"
 
 
-def having(equals: Mapping[str, str | Sequence[str]]) -> str | None:
+def having(equals: Equals) -> str | None:
     """The SQL condition that columns hold the given texts, any of them where several are given; None: no condition."""
-    conditions = [
-        one_of(column, [wanted] if isinstance(wanted, str) else list(wanted)) for column, wanted in equals.items()
-    ]
-    return " AND ".join(conditions) or None
+    return " AND ".join(one_of(column, _any_of(wanted)) for column, wanted in equals.items()) or None
 
 
 def in_order(table: str, rows: pa.Table) -> pa.Table:
@@ -369,29 +350,17 @@ def conformed(table: str, rows: pa.Table) -> pa.Table:
     """The rows with exactly the columns of the table.
 
     Raises:
-        RequestError: A column or a value does not fit, or a key comes twice; all faults together.
+        RequestError: A column or a value does not fit, or a key comes twice.
     """
+    check_columns(table, rows.column_names)
     schema = TABLES[table].columns
-    faults = [f"table {table!r} has no column {name!r}" for name in rows.schema.names if name not in schema.names]
     for field in schema:
-        if field.name not in rows.schema.names:
-            if not field.nullable:
-                faults.append(f"table {table!r}: column {field.name!r} is missing")
-        elif not field.nullable and rows.column(field.name).null_count:
-            row = pc.index(pc.is_null(rows.column(field.name)), pa.scalar(True)).as_py()
-            faults.append(f"table {table!r}: column {field.name!r} is null at row {row}")
-    if faults:
-        raise RequestError(faults)
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
     try:
-        arrays = [
-            rows.column(field.name).cast(field.type)
-            if field.name in rows.schema.names
-            else pa.nulls(rows.num_rows, field.type)
-            for field in schema
-        ]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as fault:
-        raise RequestError(f"table {table!r}: a column has the wrong type: {fault}") from fault
-    conformed = pa.Table.from_arrays(arrays, schema=schema)
+        conformed = rows.select(schema.names).cast(schema)
+    except (ValueError, pa.ArrowNotImplementedError) as fault:  # a null, or a value of another type
+        raise RequestError(f"table {table!r}: {fault}") from fault
     # by one thread: where the system gives no further one, Arrow waits for it for ever
     counted = conformed.group_by([*TABLES[table].key], use_threads=False).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted.column("count_all"), pa.scalar(1)))

@@ -621,6 +621,11 @@ class StoredTable:
         return keyed(self.columns, self.key, seen=self.shared).with_metadata({FORMAT_KEY: str(FORMAT)})
 
 
+TASK = ("corpus", "protocol")
+FIGURE = (*TASK, "metric")
+"""Columns that say what a figure is of: a metric of all encoders under one protocol on one corpus."""
+BY_STATE = ("encoder", "encoder_fingerprint", "corpus_fingerprint")
+
 REGISTERS = {
     "encoders": StoredTable(row=Encoder, key=("name", "fingerprint"), shown_for=("name",)),
     "corpora": StoredTable(row=StoredCorpus, key=("fingerprint",), shown_for=("name",)),
@@ -634,21 +639,16 @@ ANALYSES = {
         row=Outcome,
         small=False,
         key=("evaluation", "query_id"),
-        order=("corpus", "protocol", "encoder", "evaluation", "query_ord", "query_id"),
+        order=(*TASK, "encoder", "evaluation", "query_ord", "query_id"),
     ),
     "results": StoredTable(
-        row=Result,
-        key=("result",),
-        shown_for=("corpus", "protocol", "metric", "encoder"),
-        order=("corpus", "protocol", "metric", "encoder", "created", "result"),
+        row=Result, key=("result",), shown_for=(*FIGURE, "encoder"), order=(*FIGURE, "encoder", "created", "result")
     ),
     "replicates": StoredTable(row=Replicates, key=("derived",), small=False),
-    "comparisons": StoredTable(row=Comparison, key=("comparison",), shown_for=("corpus", "protocol", "metric")),
+    "comparisons": StoredTable(row=Comparison, key=("comparison",), shown_for=FIGURE),
     "rankings": StoredTable(row=Ranking, key=("ranking", "encoder_fingerprint", "estimand"), shown_for=()),
     "slices": StoredTable(
-        row=Slice,
-        key=("slice",),
-        shown_for=("corpus", "protocol", "analysis", "metric", "feature", "level_name", "encoder"),
+        row=Slice, key=("slice",), shown_for=(*TASK, "analysis", "metric", "feature", "level_name", "encoder")
     ),
     "derived": StoredTable(row=LedgerEntry, key=("key",)),
     "batches": StoredTable(row=Batch, key=("batch_id",), shared=False),
@@ -657,12 +657,7 @@ ANALYSES = {
     "published": StoredTable(row=Published, key=("published",)),
     "weights": StoredTable(row=Weights, key=("encoder_fingerprint",)),
     "runs": StoredTable(row=Run, key=("run",), shared=False),
-    "watched": StoredTable(
-        row=Watched,
-        key=("run", "encoder", "corpus", "protocol"),
-        shared=False,
-        shown_for=("encoder", "corpus", "protocol"),
-    ),
+    "watched": StoredTable(row=Watched, key=("run", "encoder", *TASK), shared=False, shown_for=("encoder", *TASK)),
 }
 """Tables that ``EmbeddingStore.write_rows`` writes."""
 

@@ -41,7 +41,7 @@ import pyarrow as pa
 from capim.store.connection import retrying, storage_faults
 from capim.store.current import newest_rows
 from capim.store.errors import RequestError, WorkError, unknown
-from capim.store.row_types import columns_of
+from capim.store.row_types import columns_of, table_of
 from capim.store.rows import corpus_part, one_of, read
 from capim.store.schema import AMBIGUOUS, ANALYSES, CORPUS_PARTS, EITHER, SHARE_OF_MISSES, TABLES, Float32, Int32
 from capim.store.sets.reading import open_set
@@ -295,22 +295,12 @@ def _explained(message: str, words: set[str]) -> str:
 
 
 def _needed(words: set[str]) -> list[str]:
-    """Tables and views that a statement mentions, and those that these read, in the order of their definition."""
-    order: list[str] = []
-
-    def take(name: str) -> None:
-        for below in _among(_words(VIEWS.get(name, ""))):
-            take(below)
-        if name not in order:
-            order.append(name)
-
-    for name in _among(words):
-        take(name)
-    return order
-
-
-def _among(words: set[str]) -> list[str]:
-    return [name for name in known_tables() if name in words]
+    """Tables and views that a statement mentions, each after those that it reads."""
+    order: dict[str, None] = {}
+    for name in known_tables():
+        if name in words:
+            order |= dict.fromkeys([*_needed(_words(VIEWS.get(name, ""))), name])
+    return [*order]
 
 
 def _words(statement: str) -> set[str]:
@@ -369,9 +359,8 @@ def batches_of(
     if name == "embeddings":
         yield from _embedding_batches(store, chosen)
     elif is_current and name in _CURRENT_TABLES:
-        rows: list[object] = store.current(TABLES[name].row)
-        columns = [{column: getattr(row, column) for column in chosen.names} for row in rows]
-        yield from pa.Table.from_pylist(columns, schema=chosen).to_batches()
+        rows = table_of(TABLES[name].row, store.current(TABLES[name].row))
+        yield from rows.select(chosen.names).cast(chosen).to_batches()
     elif name in CORPUS_PARTS:
         corpora = [corpus for corpus in store.corpora() if only in (None, corpus.fingerprint)]
         for corpus in newest_rows(corpora, "corpora") if is_current else corpora:
@@ -429,11 +418,14 @@ def version_of(store: EmbeddingStore) -> str:
         >>> version_of(store) == version_of(store)
         True
     """
-    connection = store.connection
-    tables = [connection.find(name) for name in _TABLES]
-    # the time too: a table that was dropped and made again counts its versions from the start
-    newest = [(each.version, str(each.versions()[-1]["timestamp"])) for each in tables if each is not None]
-    return digest16([newest])
+
+    def newest(name: str) -> tuple[int, str] | None:
+        table = store.connection.find(name)
+        # the time too: a table that was dropped and made again counts its versions from the start
+        return None if table is None else (table.version, str(table.versions()[-1]["timestamp"]))
+
+    # again where another process has just compacted a table and removed the versions that are listed
+    return digest16([retrying(f"listing versions of table {name!r}", partial(newest, name)) for name in _TABLES])
 
 
 class TableCache:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -13,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capim.store.connection import load_lance, storage_faults, temporary_files
+from capim.store.connection import load_lance, storage_faults
 from capim.store.embedding_store import MARKED, EmbeddingStore, is_spec_of
 from capim.store.errors import RequestError, WorkError
-from capim.store.ledger import DERIVED_ROWS, KEYED_BY, compared
+from capim.store.ledger import DERIVED_ROWS, KEYED_BY, REMOVED, compared
 from capim.store.row_types import rows_in
-from capim.store.rows import corpus_table, delete, read, read_where, whole_evaluations
-from capim.store.schema import CORPUS_PARTS, TABLES, Encoder, Import, LedgerEntry, StoredCorpus, texts
+from capim.store.rows import corpus_table, delete, one_of, read, read_where, whole_evaluations
+from capim.store.schema import CORPUS_PARTS, TABLES, Encoder, Import, StoredCorpus, texts
 from capim.store.sets.reading import open_set
 from capim.store.sets.rows import ItemIndex, unpack
-from capim.store.sets.seal import SealedSet, delete_rows, examine
+from capim.store.sets.seal import SealedSet, examine
 from capim.store.types import SET_PREFIXES, SetKey
 from capim.store.upkeep.inventory import stored_key
 
@@ -42,7 +41,7 @@ class StoreCheck:
     """The result of checking one part of a store.
 
     Attributes:
-        what: A table, a corpus, or ``temporary files``.
+        what: A table or a corpus.
         state: ``damaged``: the next run makes it again. ``lost``: no run does. ``incomplete``: nothing is wrong, and
             the same command completes it.
         detail: Counts; or what is wrong, and what to do.
@@ -78,10 +77,6 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
         yield from _outcomes(store)
     with suppress(WorkError):
         yield from _sets_of_results(store, {sealed.tag for sealed in registered.values()})
-    if files := temporary_files(connection, timedelta(0)):
-        size = sum(path.stat().st_size for path in files if path.exists())
-        detail = f"{len(files)} files of {size} bytes; `capim store prune` removes those older than a day"
-        yield StoreCheck(what="temporary files", state="incomplete", detail=detail)
 
 
 def drop_damaged(checks: Sequence[StoreCheck], *, imports: bool = False) -> list[str]:
@@ -151,12 +146,12 @@ def _table(store: EmbeddingStore, name: str) -> StoreCheck:
 
 def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
     """Check the outcomes: those that a run makes again, and apart from them those that were imported."""
-    connection, commands = store.connection, dict[str, str]()
+    commands: dict[str, str] = {}
     with suppress(WorkError):
         commands = {
             row.imported: f"{row.what} of {row.encoder} on {row.corpus} by "
             f"`capim import {row.source} --corpus {row.corpus} --encoder {row.encoder}`"
-            for row in rows_in(Import, read(connection, "imports"))
+            for row in rows_in(Import, read(store.connection, "imports"))
             if not row.imported.startswith(SET_PREFIXES)
         }
     try:
@@ -165,29 +160,25 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
         drops = partial(_drop_table, store, "outcomes")
         yield _damaged("outcomes", fault.problem, drops, "; ".join(commands.values()))
         return
-    imported = [key for key in damaged if key in commands]
-    for keys in (imported, [key for key in damaged if key not in commands]):
-        if keys:
+    for is_imported in (True, False):
+        if keys := [key for key in damaged if (key in commands) is is_imported]:
             problem = f"outcomes of {len(keys):,} evaluations ({keys[0]} …) are not what was written"
             drops = partial(_drop_keys, store, "outcomes", "evaluation", keys)
-            source = "; ".join(commands[key] for key in keys if key in commands)
-            yield _damaged("outcomes", problem, drops, source)
+            yield _damaged("outcomes", problem, drops, "; ".join(commands[key] for key in keys if is_imported))
     if not damaged:
         yield StoreCheck(what="outcomes", state="sound", detail=f"{n_rows:,} rows")
 
 
 def _damaged_outcomes(store: EmbeddingStore) -> tuple[list[str], int]:
     """Compare the outcomes of all evaluations, some at a time; without a ledger that can be read, all are damaged."""
-    entries = TABLES["derived"].columns.empty_table()
-    readable = False
+    entries: pa.Table | None = None
     with suppress(WorkError):
-        entries, readable = read_where(store.connection, "derived"), True
-    left = {entry.key for entry in rows_in(LedgerEntry, entries) if entry.table_name == "outcomes"}
+        entries = read_where(store.connection, "derived", f"table_name = 'outcomes' AND digest <> '{REMOVED}'")
+    left = set() if entries is None else {*texts(entries["key"])}
     damaged, n_rows = list[str](), 0
     for rows in whole_evaluations(store.connection):
         keys = texts(pc.unique(rows["evaluation"]))
-        found = compared("outcomes", rows, entries, keys=keys)
-        damaged += found.damaged if readable else found.unlisted
+        damaged += keys if entries is None else compared("outcomes", rows, entries, keys=keys).damaged
         left -= {*keys}
         n_rows += rows.num_rows
     return [*damaged, *sorted(left)], n_rows
@@ -274,23 +265,24 @@ def _drop_damaged_rows(store: EmbeddingStore, name: str, key: SetKey | None, ite
     """
     connection = store.connection
     delete(connection, "sets", "set_name", [name])  # after a crash in between the set is incomplete
-    rest = None
+    is_left = False
     with suppress(WorkError):
         table = connection.find(name)
         if table is not None and items is not None and key is not None:
             for tag in table.tags.list():
                 table.tags.delete(tag)
             n_rows = table.count_rows()
-            unreadable, row_ids = _damage(table, items)
-            _remove(table, unreadable, row_ids, connection.options)
-            rest = examine(table, key, items) if unreadable or row_ids or n_rows < len(items) else None
-    if rest is None:
+            has_changed = _remove_damage(table, items, connection.options)
+            if has_changed or n_rows < len(items):
+                examine(table, key, items)
+                is_left = True
+    if not is_left:
         connection.drop(name)
     connection.committed(name, 0)
 
 
-def _damage(table: lance.LanceDataset, items: ItemIndex) -> tuple[list[int], list[int]]:
-    """Fragments of a set that cannot be read, and the ids of rows that share a batch with one that was changed."""
+def _remove_damage(table: lance.LanceDataset, items: ItemIndex, options: Mapping[str, str]) -> bool:
+    """Remove the files of a set that cannot be read, and the batches with rows that were changed; False if none is."""
     unreadable, batches = [], set[str]()
     for part in table.get_fragments():
         try:
@@ -299,13 +291,16 @@ def _damage(table: lance.LanceDataset, items: ItemIndex) -> tuple[list[int], lis
                     batches |= _wrong_batches(batch, items)
         except WorkError:
             unreadable.append(part.fragment_id)
-    row_ids: list[int] = []
-    for part in table.get_fragments():
-        if batches and part.fragment_id not in unreadable:
-            rows = part.to_table(columns=["batch_id"], with_row_id=True)
-            chosen = pc.is_in(rows["batch_id"], value_set=pa.array(sorted(batches), pa.string()))
-            row_ids += rows.filter(chosen)["_rowid"].to_pylist()
-    return unreadable, row_ids
+    if unreadable:
+        lance = load_lance()
+        operation = lance.LanceOperation.Delete(
+            updated_fragments=[], deleted_fragment_ids=unreadable, predicate="unreadable files"
+        )
+        lance.LanceDataset.commit(table, operation, read_version=table.version, storage_options=dict(options) or None)
+        table.checkout_latest()
+    with storage_faults("removing damaged rows"):
+        table.delete(one_of("batch_id", sorted(batches)))
+    return bool(unreadable or batches)
 
 
 def _wrong_batches(batch: pa.RecordBatch, items: ItemIndex) -> set[str]:
@@ -316,14 +311,3 @@ def _wrong_batches(batch: pa.RecordBatch, items: ItemIndex) -> set[str]:
     wrong |= pc.not_equal(expected, batch.column("item_id")).to_numpy(zero_copy_only=False)
     wrong |= ~pc.match_substring_regex(batch.column("input_sha"), _HASH).to_numpy(zero_copy_only=False)
     return {*texts(batch.column("batch_id").filter(pa.array(wrong)))}
-
-
-def _remove(table: lance.LanceDataset, unreadable: list[int], row_ids: list[int], options: Mapping[str, str]) -> None:
-    lance = load_lance()
-    if unreadable:
-        operation = lance.LanceOperation.Delete(
-            updated_fragments=[], deleted_fragment_ids=unreadable, predicate="unreadable files"
-        )
-        lance.LanceDataset.commit(table, operation, read_version=table.version, storage_options=dict(options) or None)
-        table.checkout_latest()
-    delete_rows(table, row_ids)

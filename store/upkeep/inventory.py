@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,14 @@ from capim.store.connection import Connection, data_bytes, retrying
 from capim.store.embedding_store import MARKED, UPGRADED, EmbeddingStore, check_address, written_format
 from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import KEYED_BY, REMOVED, Made, about_evaluation, entry_of, made_rows
-from capim.store.row_types import rows_in
+from capim.store.row_types import columns_of, rows_in
 from capim.store.rows import delete, now, read_where, register, whole_evaluations
-from capim.store.schema import FORMAT, FORMAT_KEY, TABLES, LedgerEntry, Run, Slice, StoredImage
+from capim.store.schema import FORMAT, FORMAT_KEY, TABLES, LedgerEntry, Run, Slice, StoredImage, StoredSet
 from capim.store.sets.rows import vector_type
 from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
-SETS_INFO = (
-    *("set_name", "encoder", "corpus", "modality", "vectors", "storage", "state"),
-    *("n_rows", "n_bytes", "n_items", "dim", "version", "tag", "digest"),
-    *("encoder_fingerprint", "corpus_fingerprint", "written_by", "sealed_at"),
-)
+SETS_INFO = (*columns_of(StoredSet).names, "state", "n_items", "written_by")
 """What is known of an embedding set: ``state`` is sealed, partial or damaged, ``n_bytes`` that of the data files of the
 current version, ``written_by`` names hosts and devices of its batches."""
 
@@ -165,24 +162,17 @@ def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, 
 _TABLE_OF = {"result": "results", "replicates": "replicates", "comparison": "comparisons", "ranking": "rankings"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Upgraded:
-    """What was done with one table, and the columns in which it differs."""
-
-    table: str
-    done: str
-    columns: tuple[str, ...]
-    n_rows: int
-
-
-def upgrade_store(uri: str) -> Iterator[Upgraded]:
+def upgrade_store(uri: str) -> Iterator[str]:
     """Brings the tables of a store to this format, one after the other; a second call goes on where one was ended.
 
     Args:
         uri: As for :meth:`EmbeddingStore.open`.
 
+    Returns:
+        What was done with each table that was changed.
+
     Raises:
-        RequestError: The format is neither 7 nor this one, or a table lacks a column that nothing can be made of.
+        RequestError: The format is neither 7 nor this one.
     """
     connection = Connection.to(uri)
     check_address(connection)
@@ -195,27 +185,42 @@ def upgrade_store(uri: str) -> Iterator[Upgraded]:
     index = connection.find("image_index")
     if index is not None and "item" not in index.schema.names:
         index.add_columns({"item": "sha"})
-    changes = {name: _differences(connection, name) for name in TABLES if name != "derived"}
-    for name, (lacking, others, _) in changes.items():
-        wrong = [each.name for each in lacking if not each.nullable]
-        if wrong := [*wrong, *(each for each in others if each in TABLES[name].columns.names)]:
-            problem = f"table {name!r} of store {connection.uri} differs in {', '.join(wrong)}, and is not upgraded"
-            raise RequestError(f"{problem}; restore it from a backup")
-    for name, (lacking, others, required) in changes.items():
-        if lacking or others or required:
-            n_rows = _change(connection, name, lacking, others, required)
-            columns = (*(each.name for each in lacking), *others, *required)
-            yield Upgraded(table=name, done="columns changed", columns=columns, n_rows=n_rows)
+    for name in TABLES:
+        if name != "derived":
+            yield from retrying(f"changing the columns of table {name!r}", partial(_change, connection, name))
+            connection.committed(name, 0)
     if written != FORMAT:
         yield from _take_up(connection)
-        yield from _fill_ledger(connection)
+        yield _fill_ledger(connection)
         marked = connection.find(MARKED) or connection.create(MARKED, TABLES[MARKED].keyed_columns)
         marked.update_schema_metadata({FORMAT_KEY: str(FORMAT)})
         connection.committed(MARKED, 0)
     connection.drop("formats")  # only now: a store without a format cannot be upgraded
 
 
-def _take_up(connection: Connection) -> Iterator[Upgraded]:
+def _change(connection: Connection, name: str) -> list[str]:
+    """Give a table the columns of this format; return what was done, if anything was."""
+    table, wanted = connection.find(name), TABLES[name].columns
+    if table is None:
+        return []
+    stored = table.schema
+    missing = [each for each in wanted if each.name not in stored.names]
+    surplus = [each for each in stored.names if each not in wanted.names]
+    nullable = [each.name for each in wanted if each.nullable and each.name in stored.names]
+    required = [column for column in nullable if not stored.field(column).nullable]
+    if missing:
+        table.add_columns(pa.schema(missing))
+    if "statistic" in surplus:  # of two rankings the other is left
+        table.delete("statistic = 'borda'")
+    if surplus:
+        table.drop_columns(surplus)
+    for column in required:
+        table.alter_columns({"path": column, "nullable": True})
+    columns = [*(each.name for each in missing), *surplus, *required]
+    return [f"{name}: columns changed ({', '.join(columns)}; {table.count_rows():,} rows)"] if columns else []
+
+
+def _take_up(connection: Connection) -> Iterator[str]:
     """Move what tables of format 7 held elsewhere: keys of runs, seconds of slices, hashes; remove these tables."""
     for name in sorted({"image_hashes", "metrics", "pair_facts", "timings", "uses"} & {*connection.names()}):
         rows = _rows(connection, name)
@@ -230,73 +235,35 @@ def _take_up(connection: Connection) -> Iterator[Upgraded]:
             register(connection, timed)
         elif name == "uses":
             lists = {row["uses"]: row["keys"] for row in rows}
-            runs = [(row, row.uses) for row in rows_in(Run, read_where(connection, "runs")) if row.uses]
-            keys = [sorted({key for each in uses for key in lists.get(each, [each])}) for _, uses in runs]
-            register(connection, [replace(row, uses=of_run) for (row, _), of_run in zip(runs, keys, strict=True)])
+            runs = [row for row in rows_in(Run, read_where(connection, "runs")) if row.uses]
+            keys = [{key for each in row.uses or () for key in lists.get(each, [each])} for row in runs]
+            register(connection, [replace(row, uses=sorted(used)) for row, used in zip(runs, keys, strict=True)])
         connection.drop(name)
-        yield Upgraded(table=name, done="is no table of its own any more", columns=("all",), n_rows=len(rows))
+        yield f"{name}: is no table of its own any more ({len(rows):,} rows)"
 
 
-def _fill_ledger(connection: Connection) -> Iterator[Upgraded]:
+def _fill_ledger(connection: Connection) -> str:
     """Write the ledger again, with the digest of the rows of every entry, and an entry for every evaluation."""
     names = {field.name for field in fields(LedgerEntry)} - {"table_name", "digest"}
-    known = {row["key"]: LedgerEntry(**{name: row[name] for name in names}) for row in _rows(connection, "derived")}
-    empty = [entry for entry in known.values() if not entry.n_rows]
-    entries = [entry_of(_TABLE_OF.get(entry.kind, "slices"), entry, Made(0, 0)) for entry in empty]
-    created = now()
+    known = [LedgerEntry(**{name: row[name] for name in names}) for row in _rows(connection, "derived")]
+    found: dict[str, tuple[str, Made]] = {}
     for name in KEYED_BY:
         for rows in whole_evaluations(connection) if name == "outcomes" else [read_where(connection, name)]:
-            for key, made in made_rows(name, rows).items():
-                if name == "outcomes":
-                    entries.append(entry_of(name, about_evaluation(key, created), made))
-                elif key in known and (known[key].n_rows == made.n_rows or name == "rankings"):
-                    entries.append(entry_of(name, known[key], made))
-    gone = known.keys() - {entry.key for entry in entries}
-    tables = {key: _TABLE_OF.get(known[key].kind, "slices") for key in sorted(gone)}
-    removed = [replace(known[key], table_name=table, digest=REMOVED) for key, table in tables.items()]
+            found |= {key: (name, made) for key, made in made_rows(name, rows).items()}
+    created = now()
+    of_outcomes = [(key, made) for key, (name, made) in found.items() if name == "outcomes"]
+    entries = [entry_of("outcomes", about_evaluation(key, created), made) for key, made in of_outcomes]
+    for entry in known:
+        name, made = found.get(entry.key, (_TABLE_OF.get(entry.kind, "slices"), Made(0, 0)))
+        is_whole = made.n_rows == entry.n_rows or (name == "rankings" and made.n_rows)  # rankings lost one statistic
+        whole = entry_of(name, entry, made)
+        entries.append(whole if is_whole else replace(entry, table_name=name, digest=REMOVED))
     connection.drop("derived")
-    register(connection, [*entries, *removed], update=False)
+    register(connection, entries, update=False)
     connection.remove("digests")  # of all files, which the ledger takes the place of
-    yield Upgraded(table="derived", done="columns changed", columns=("table_name", "digest"), n_rows=len(entries))
+    return f"derived: columns changed (table_name, digest; {len(entries):,} rows)"
 
 
 def _rows(connection: Connection, name: str) -> list[dict[str, Any]]:
     table = connection.find(name)
     return [] if table is None else [*table.to_table().to_pylist()]
-
-
-def _differences(connection: Connection, name: str) -> tuple[list[pa.Field], list[str], list[str]]:
-    """Return how a table differs: the fields that it lacks, and the names of two kinds of fields that it has.
-
-    The first should not be there, or have another type; the others have no nulls, and may have them in this format.
-    """
-    wanted = TABLES[name].columns
-    table = connection.find(name)
-    stored = wanted if table is None else table.schema
-    others = [each.name for each in stored if each.name not in wanted.names]
-    others += [each.name for each in wanted if each.name in stored.names and stored.field(each.name).type != each.type]
-    both = [each for each in wanted if each.name in stored.names]
-    required = [each.name for each in both if each.nullable and not stored.field(each.name).nullable]
-    return [each for each in wanted if each.name not in stored.names], others, required
-
-
-def _change(connection: Connection, name: str, lacking: list[pa.Field], others: list[str], required: list[str]) -> int:
-    """Add columns to a table, remove others, let the required ones be null; return its number of rows."""
-
-    def commit() -> int:
-        table = connection.find(name)
-        if table is None:
-            return 0
-        if missing := [each for each in lacking if each.name not in table.schema.names]:
-            table.add_columns(pa.schema(missing))
-        if surplus := [each for each in others if each in table.schema.names]:
-            if "statistic" in surplus:  # of two rankings the other is left
-                table.delete("statistic = 'borda'")
-            table.drop_columns(surplus)
-        for column in required:
-            table.alter_columns({"path": column, "nullable": True})
-        return int(table.count_rows())
-
-    n_rows = retrying(f"changing the columns of table {name!r}", commit)
-    connection.committed(name, 0)
-    return n_rows

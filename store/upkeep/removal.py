@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from capim.store.connection import (
     HISTORY_AGE,
     TEMPORARY_AGE,
-    Connection,
     compact,
     data_bytes,
     drop_old_versions,
@@ -47,8 +46,10 @@ from capim.store.schema import (
     texts,
 )
 from capim.store.sets.seal import drop_repeats
-from capim.store.types import CORPUS_PREFIX, SET_PREFIXES, EncoderSpec, Modality, SetKey
+from capim.store.types import SET_PREFIXES, EncoderSpec, Modality, SetKey
 from capim.store.upkeep.inventory import disk_bytes, stored_sets
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,17 +151,16 @@ def drop_evaluations(
     """Drops evaluations of these encoders on a corpus, their comparisons and slices on it, and whole rankings."""
     for name in ("outcomes", "results", "replicates"):
         delete(store.connection, name, "evaluation", sorted(evaluations))
-    for name, column, encoders in (
-        ("slices", "slice", ("encoder_fingerprint",)),
-        ("comparisons", "comparison", ("fingerprint_a", "fingerprint_b")),
-    ):
-        of_corpus = [
-            store.rows(name, **{side: encoder_fingerprints}, corpus_fingerprint=corpus_fingerprint) for side in encoders
-        ]
-        stale = sorted({key for part in of_corpus for key in texts(part[column])})
-        delete(store.connection, name, column, stale)
-    rankings = store.rows("rankings", encoder_fingerprint=encoder_fingerprints)  # whole: its ranks are those of all
-    delete(store.connection, "rankings", "ranking", sorted({*texts(rankings["ranking"])}))
+    encoders, on_corpus = list(encoder_fingerprints), {"corpus_fingerprint": corpus_fingerprint}
+    slices = store.all(Slice, encoder_fingerprint=encoders, **on_corpus)
+    delete(store.connection, "slices", "slice", sorted({row.slice for row in slices}))
+    compared = [
+        *store.all(Comparison, fingerprint_a=encoders, **on_corpus),
+        *store.all(Comparison, fingerprint_b=encoders, **on_corpus),
+    ]
+    delete(store.connection, "comparisons", "comparison", sorted({row.comparison for row in compared}))
+    rankings = store.all(Ranking, encoder_fingerprint=encoders)  # whole: its ranks are those of all
+    delete(store.connection, "rankings", "ranking", sorted({row.ranking for row in rankings}))
 
 
 def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
@@ -240,44 +240,45 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     pinned = {evaluation for row in watched for evaluation in (row.evaluation, row.baseline_evaluation)}
     every = store.all(Result)
     shown = _shown(store, every)
-    kept = [
-        row
+    stays = {
+        row.result
         for row in every
         if row.result in shown or of_kept_run(row) or row.evaluation in pinned or (running and in_use(row))
-    ]
-    unfinished = {*_evaluations(store, in_use)} - {row.evaluation for row in every}
-    evaluations = {row.evaluation for row in kept} | pinned | unfinished
-    pairs = set(map(_pair, kept))
-    named = {row.baseline for row in watched} | {row.run for row in kept}
-
+    }
+    results, of_results = _together(every, "result", stays)
+    evaluations = {row.evaluation for row in results} | pinned
+    evaluations |= {*_evaluations(store, in_use)} - {row.evaluation for row in every}  # without results yet
     rows = {}
     for table in ("outcomes", "replicates"):  # before the results: what is left when this is killed goes the next time
         counted = store.counts(table, "evaluation")
         rows[table] = ("evaluation", Counter({each: n for each, n in counted.items() if each not in evaluations}))
-    rows["results"] = _left_out(every, "result", _whole(every, "result", {row.result for row in kept}))
+    rows["results"] = of_results
+    kept: list[Any] = [*results]
+    for row_type in (Comparison, Slice, Ranking):
+        staying, rows[TABLE_OF[row_type]] = _derived(store, row_type, of_kept_run)
+        kept += staying
     replicates = rows_in(Replicates, read(store.connection, "replicates", columns=("derived", "evaluation")))
-    drawn = (row.derived for row in replicates if row.evaluation in evaluations)
-    made = keys.union(drawn, (row.derived for row in kept if row.derived))
-    rows |= _derived(store, of_kept_run, made, named)
-    entries = [row for row in store.all(LedgerEntry) if row.table_name != "outcomes"]
+    drawn = [row for row in replicates if row.evaluation in evaluations]
+    made = keys.union(row.derived for row in (*kept, *drawn))
     # an entry of outcomes goes with them
+    entries = [row for row in store.all(LedgerEntry) if row.table_name != "outcomes"]
     rows["derived"] = _left_out(entries, "key", made | {row.key for row in entries if row.run in newest})
-    superseded = {*map(_pair, every)} - pairs
+    pairs, with_results = set(map(_pair, results)), set(map(_pair, every))
     of_sets = {name: _pair(key) for name, key in stored_sets(store).items()}
-    sets = sorted(name for name, pair in of_sets.items() if pair in superseded)
+    sets = sorted(name for name, pair in of_sets.items() if pair in with_results and pair not in pairs)
     pairs |= {pair for name, pair in of_sets.items() if name not in sets}
     batches = store.all(Batch)
     rows["batches"] = _left_out(batches, "set_name", {row.set_name for row in batches} - {*sets})
-    named |= {row.run for row in batches if row.set_name not in sets}
     rows["corpora"] = _left_out(described_corpora, "fingerprint", current | {corpus for _, corpus in pairs})
     old = [row for row in described_corpora if row.fingerprint in rows["corpora"][1]]
     if not running:  # a run writes the thumbnails of a corpus before the corpus
         rows |= _vanished_images(store, [row for row in described_corpora if row not in old])
     rows["encoders"] = _left_out(described, "fingerprint", meant | {encoder for encoder, _ in pairs})
-    named |= {row.same_as for row in runs if row.same_as and row.run in {*newest, *named}}
-    rows["runs"] = _left_out(runs, "run", {*newest, *named})
-    named |= {row.run for row in watched}
-    rows["watched"] = _left_out(store.all(Watched), "run", {*newest, *named})
+    kept += [row for row in batches if row.set_name not in sets]
+    named = {*newest, *(row.run for row in kept), *(row.baseline for row in watched)}
+    named |= {row.same_as for row in runs if row.same_as and row.run in named}
+    rows["runs"] = _left_out(runs, "run", named)
+    rows["watched"] = _left_out(store.all(Watched), "run", named | {row.run for row in watched})
     parts = {corpus_table(part, row.name, row.fingerprint) for row in old for part in CORPUS_PARTS}
     return Pruning(
         rows={table: found for table, found in rows.items() if found[1]},
@@ -294,32 +295,28 @@ def _shown(store: EmbeddingStore, results: Sequence[Result]) -> set[str]:
     return {row.result for each in states for row in newest_rows(filter(each.has, results), "results", uses=uses)}
 
 
+def _together(rows: Sequence[R], key: str, staying: Collection[str]) -> tuple[list[R], tuple[str, Counter[str]]]:
+    """Return the rows with these keys and the others of the same derivations; and what goes, the keys of the rest.
+
+    The ledger has one digest of all rows of a derivation.
+    """
+    every: Sequence[Any] = rows
+    made = {row.derived for row in every if getattr(row, key) in staying} - {None}
+    kept = [row for row in every if getattr(row, key) in staying or row.derived in made]
+    return kept, _left_out(rows, key, {getattr(row, key) for row in kept})
+
+
 def _derived(
-    store: EmbeddingStore, of_kept_run: Callable[[Any], bool], made: set[str], named: set[str]
-) -> dict[str, tuple[str, Counter[str]]]:
-    """What goes of comparisons, slices and rankings; adds the keys and the runs of what stays."""
-    rows = {}
-    for row_type in (Comparison, Slice, Ranking):
-        table = TABLE_OF[row_type]
-        [key, *_] = TABLES[table].key
-        of_table: list[Any] = store.all(row_type)
-        staying = {getattr(row, key) for row in (*store.current(row_type), *filter(of_kept_run, of_table))}
-        staying = _whole(of_table, key, staying)
-        rows[table] = _left_out(of_table, key, staying)
-        made |= {row.derived for row in of_table if getattr(row, key) in staying}
-        named |= {row.run for row in of_table if getattr(row, key) in staying}
-    return rows
+    store: EmbeddingStore, row_type: type[R], of_kept_run: Callable[[Any], bool]
+) -> tuple[list[R], tuple[str, Counter[str]]]:
+    """Divide the rows of a table as :func:`_together` does: what is current stays, and what kept runs used."""
+    rows, key = store.all(row_type), TABLES[TABLE_OF[row_type]].key[0]
+    stays = {getattr(row, key) for row in (*store.current(row_type), *filter(of_kept_run, rows))}
+    return _together(rows, key, stays)
 
 
 def _pair(row: OfStates | SetKey) -> tuple[str, str]:
     return row.encoder_fingerprint, row.corpus_fingerprint
-
-
-def _whole(rows: Iterable[Any], key: str, staying: Collection[str]) -> set[str]:
-    """The keys that stay, with those of other rows of the same derivations: the ledger has a digest of all of them."""
-    rows = [*rows]
-    derivations = {row.derived for row in rows if getattr(row, key) in staying} - {None}
-    return {getattr(row, key) for row in rows if getattr(row, key) in staying or row.derived in derivations}
 
 
 def prune(store: EmbeddingStore, *, keep: int) -> Pruning:
@@ -385,7 +382,7 @@ def compact_store(
     Args:
         store: The store.
         history: Younger versions without a tag are kept.
-        temporary_age: Younger temporary files and unfinished corpora are kept: a process may be writing them.
+        temporary_age: Younger temporary files are kept: a process may be writing them.
 
     Returns:
         Bytes freed; 0 in object storage, where they are not counted.
@@ -411,16 +408,4 @@ def compact_store(
             drop_old_versions(table, history)
         for path in temporary_files(connection, temporary_age):
             path.unlink(missing_ok=True)
-        _drop_unfinished_corpora(connection, temporary_age)
     return max(0, before - disk_bytes(place)) if connection.is_local else 0
-
-
-def _drop_unfinished_corpora(connection: Connection, age: timedelta) -> None:
-    """Drops tables of corpora that have no row in ``corpora``: their write was interrupted and not repeated."""
-    finished = tuple(texts(read(connection, "corpora").column("fingerprint")))
-    for name in connection.names():
-        if name.startswith(CORPUS_PREFIX) and not name.endswith(finished):
-            table = connection.find(name)
-            newest = None if table is None else max(version["timestamp"] for version in table.versions())
-            if newest is None or datetime.now(UTC) - newest.astimezone(UTC) >= age:
-                connection.drop(name)

@@ -504,6 +504,12 @@ def test_an_older_ledger_or_outcomes_without_their_entry_are_not_read_and_made_a
     assert golden.figures(place) == before
 
 
+def test_outcomes_that_were_removed_on_purpose_are_no_damage(store):
+    store.write_rows("outcomes", rows_of("outcomes", *({"evaluation": each, "query_id": "q"} for each in "ab")))
+    delete(store.connection, "outcomes", "evaluation", ["a"])
+    assert states(store) == {"sound"}
+
+
 def test_pruning_leaves_no_entry_without_its_rows_and_no_rows_without_their_entry(workspace, tmp_path):
     place = shutil.copytree(workspace, tmp_path / "pruned")
     before = golden.figures(place)
