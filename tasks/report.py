@@ -130,7 +130,7 @@ def analyses_of(
             outcomes=outcomes,
             specs={name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()},
             resampling=resampling,
-            vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),
+            vectors=vector_reader(store, fingerprints, corpus.fingerprint),
             items=item_reader(store, fingerprints, corpus.fingerprint),
             truncated=truncated(),
         )

@@ -296,12 +296,6 @@ def _hubs(group: SliceGroup) -> list[Table]:
     return [shares, *_listed(group._replace(rows=skewness), "Worst hubs", "worst", 3, *named)]
 
 
-def _families(group: SliceGroup) -> list[Table]:
-    """The pairs of images that each encoder confuses most often."""
-    named = {"image A": "a", "image B": "b"}, {"A for B": "a_for_b", "B for A": "b_for_a"}
-    return _listed(group, "Confused images", "pairs", 5, *named)
-
-
 def _listed(
     group: SliceGroup, what: str, key: str, most: int, named: Mapping[str, str], counts: Mapping[str, str]
 ) -> list[Table]:
@@ -325,4 +319,4 @@ def _listed(
     return [table] if rows else []
 
 
-SPECIAL: dict[Look, Callable[[SliceGroup], list[Table]]] = {"matrix": _disagreement, "hubs": _hubs, "pairs": _families}
+SPECIAL: dict[Look, Callable[[SliceGroup], list[Table]]] = {"matrix": _disagreement, "hubs": _hubs}

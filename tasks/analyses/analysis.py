@@ -51,22 +51,6 @@ class SingleVectors:
     caption_norms: NDArray[np.float32]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LateInteractionVectors:
-    """Many unit vectors per item, float32.
-
-    Attributes:
-        images: All images, or a sample of them; their ``ords`` tell which, ascending.
-        captions: All captions.
-    """
-
-    images: Ragged
-    captions: Ragged
-
-
-StoredVectors: TypeAlias = SingleVectors | LateInteractionVectors
-
-
 @dataclass(frozen=True)
 class Slice:
     """One figure of an analysis.
@@ -107,7 +91,7 @@ class AnalysisInput:
         outcomes: Encoder name -> outcomes; the same queries in the same order for all.
         specs: Encoder name -> specification; encoders may be absent (outcomes computed elsewhere).
         resampling: How intervals are drawn: as for the results of the corpus, so that slices and results agree.
-        vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without vectors.
+        vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without one vector per item.
         items: Encoder name, modality and positions in the corpus -> the vectors of these items as stored, in their
             order, numbered from 0; None for an encoder without vectors.
         truncated: Encoder name -> which captions are longer than its model reads, bool, shape ``(n_captions,)``; only
@@ -122,7 +106,7 @@ class AnalysisInput:
     outcomes: Mapping[str, Outcomes]
     specs: Mapping[str, EncoderSpec] = field(default_factory=dict)
     resampling: Resampling = field(default_factory=Resampling)
-    vectors: Callable[[str], StoredVectors | None] = lambda _: None
+    vectors: Callable[[str], SingleVectors | None] = lambda _: None
     items: Callable[[str, Modality, NDArray[np.int32]], Ragged | None] = lambda *_: None
     truncated: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     metric: str = METRIC
@@ -208,7 +192,7 @@ class AnalysisInput:
     def with_single_vectors(self) -> Iterator[tuple[str, Outcomes, SingleVectors]]:
         """Name, outcomes and vectors of the encoders with one stored vector per item, read one after the other."""
         for encoder, outcomes in self.outcomes.items():
-            if isinstance(vectors := self.vectors(encoder), SingleVectors):
+            if (vectors := self.vectors(encoder)) is not None:
                 yield encoder, outcomes, vectors
 
 

@@ -15,12 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.vectors import positions_within
 from capim.tasks.analyses.ablations import FITTED_ON
 from capim.tasks.analyses.analysis import METRIC, AnalysisInput, Matrix, QueryValues, Slice, mean_slices, part_slices
 from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.evaluate import score_blocks
-from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.intervals import Interval
 
@@ -132,39 +130,3 @@ def _totals(scores: Matrix) -> NDArray[np.float64]:
         np.exp(np.multiply(scores, np.float32(scale), out=scaled), out=scaled)
         sums.append(scaled.sum(axis=1, dtype=np.float64))
     return np.stack(sums)
-
-
-# --- Score margins: the best relevant score minus the best irrelevant one.
-
-
-def score_margins(data: AnalysisInput) -> Iterator[Slice]:
-    """Mean margin of all queries, of hits and of misses, in the encoder's score units; quartiles in the detail."""
-    for encoder, outcomes in data.outcomes.items():
-        if outcomes.top_scores is None or outcomes.n_ranked is not None:  # a run's list may not reach the relevant item
-            continue
-        margin = score_margin(outcomes, outcomes.top_scores)
-        known = np.isfinite(margin)
-        parts = {("all", ""): known, ("hits", ""): known & outcomes.found, ("misses", ""): known & outcomes.missed}
-        details = {
-            name: {"quartiles": np.quantile(margin[inside], (0.25, 0.5, 0.75)).tolist()}
-            for name, inside in parts.items()
-            if inside.any()
-        }
-        values = {encoder: np.where(known, margin, 0.0)}
-        yield from part_slices(data, "margin", parts, metric="score margin", values=values, details=details)
-
-
-def score_margin(outcomes: Outcomes, top_scores: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The best relevant score minus the best irrelevant one, shape ``(n_queries,)``.
-
-    Positive for a hit, zero for a tie, negative for a miss; NaN where the stored list holds relevant items only. The
-    best irrelevant score is at the first position of ``top_scores``, the lists, that no relevant item takes.
-    """
-    n_queries, width = top_scores.shape
-    query, nth = outcomes.query_of_relevant, positions_within(outcomes.n_relevant)
-    # the n-th relevant item (from 0) has rank n + 1 exactly while only relevant items precede it
-    n_leading_relevant = np.bincount(query, weights=outcomes.relevant_rank_best == nth + 1, minlength=n_queries).astype(
-        np.int64
-    )
-    best_irrelevant = top_scores[np.arange(n_queries), np.minimum(n_leading_relevant, width - 1)]
-    return np.where(n_leading_relevant < width, outcomes.best_score.astype(np.float64) - best_irrelevant, np.nan)

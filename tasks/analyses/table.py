@@ -21,7 +21,7 @@ from capim.tasks.protocols import Direction, Kind, Protocol
 
 Section: TypeAlias = Literal["slices", "ablations", "failures"]
 Look: TypeAlias = Literal[
-    "folded", "of the corpus", "joined", "curve", "points", "R@1 first", "part", "absence", "matrix", "hubs", "pairs"
+    "folded", "of the corpus", "joined", "curve", "points", "R@1 first", "part", "absence", "matrix", "hubs"
 ]
 Need: TypeAlias = Literal["vectors", "specs", "truncated"]
 
@@ -49,8 +49,7 @@ class Analysis:
         looks: Name of a table -> how the report shows it. ``folded``; ``of the corpus``: equal for all encoders, and
             stored under one; ``joined``: several metrics in one table; ``curve``: over a numeric setting; ``points``:
             over bytes and seconds; ``R@1 first``: the other metrics folded; ``part``: may be among the worst slices of
-            the first screen, ``absence`` also without the feature; ``matrix``, ``hubs``, ``pairs``: in a form of its
-            own.
+            the first screen, ``absence`` also without the feature; ``matrix``, ``hubs``: in a form of its own.
         labels: Feature of its slices -> its words for readers, in the order of the page; empty: the features, by name.
         on_request: Whether it runs only when it is named.
         part_of: The analysis whose name asks for this one too.
@@ -136,19 +135,15 @@ _LOOKS: Mapping[str, tuple[Look, ...]] = {
     "ordinal": ("part",),
     "supercategory": ("part",),
     "category": ("part", "folded"),
-    "agreement": ("folded", "of the corpus"),
     "truncated-captions": ("part",),
     "disagreement": ("matrix",),
     "tags": ("part",),
     "baseline": ("folded", "of the corpus", "joined"),
     "hubs": ("joined", "hubs"),
-    "families": ("pairs",),
-    "margin": ("folded",),
-    "gap": ("folded", "joined"),
     "approximate-search": ("points",),
     TWO_STAGE: ("curve", "R@1 first"),
     FUSION: ("R@1 first",),
-    **dict.fromkeys((DISTRACTORS, "truncation", "pca", "pooling", "temperature", "threshold"), ("curve",)),
+    **dict.fromkeys((DISTRACTORS, "truncation", "pca", "temperature", "threshold"), ("curve",)),
 }
 _T2I: frozenset[Direction] = frozenset({"t2i"})
 _LABELS: frozenset[Kind] = frozenset({"labels"})
@@ -175,8 +170,6 @@ _FORMS = {
     "normalisation": "Normalisation",
     "truncation": "Truncated vectors (Matryoshka)",
     "pca": "Projection onto principal components",
-    "pooling": "Pooled multi-vectors",
-    "quantisation": "Quantised multi-vectors",
 }
 _OF_CAPTIONS = {
     "complexity": "Features of the caption",
@@ -187,7 +180,6 @@ _OF_OBJECTS = {
     "supercategory": "Objects in the image",
     "category": "Objects in the image, by category",
     "category-inferred": "Objects named in the caption (inferred from words)",
-    "agreement": "Inferred and annotated categories",
 }
 _OWN = (
     _own("complexity", "content:complexity", _OF_CAPTIONS, directions=_T2I, of_parts=True, version=2),
@@ -219,7 +211,7 @@ _OWN = (
         "baselines",
         "content:caption_baselines",
         {"baseline": "Captions alone, without the image"},
-        kinds=frozenset({"pairs", "quadruples"}),
+        kinds=frozenset({"pairs"}),
         scope="all encoders",
     ),
     _own("classes", "labels:classes", {"class": "By class", "confusion": "Classes taken for others"}, kinds=_LABELS),
@@ -249,9 +241,6 @@ _OWN = (
         on_request=True,
     ),
     _own("hubs", "gallery:hubs", "Hubs"),
-    _own("families", "misses:confusable_images", "Confused images"),
-    _own("margins", "calibration:score_margins", {"margin": "Score margin"}),
-    _own("gap", "gallery:modality_gap", "Modality gap", directions=_T2I, needs=_VECTORS, of_languages=False),
     _ablation("compression", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
     _ablation(
         "approximate-search",

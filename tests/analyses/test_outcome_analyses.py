@@ -1,4 +1,4 @@
-"""Kinds of misses, ambiguous ones, hubs, margins, disagreement and families, on corpora worked out by hand."""
+"""Kinds of misses, ambiguous ones, hubs and disagreement, on corpora worked out by hand."""
 
 from __future__ import annotations
 
@@ -13,17 +13,8 @@ from capim.store.errors import RequestError
 from capim.store.schema import SHARE_OF_MISSES
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
-from capim.tasks.analyses.calibration import score_margin, score_margins
 from capim.tasks.analyses.gallery import _never_without, _skewness_without, hubs, skewness
-from capim.tasks.analyses.misses import (
-    WITHOUT,
-    ambiguous,
-    confusable_images,
-    disagreement,
-    error_kinds,
-    first_is_right,
-    kinds_of,
-)
+from capim.tasks.analyses.misses import WITHOUT, ambiguous, disagreement, error_kinds, first_is_right, kinds_of
 from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.shapes import Scene, parse_scene, read_shapes, wordings
@@ -117,30 +108,6 @@ def test_the_interval_of_a_share_stays_within_0_and_1(seed: int, size: int, bias
     assert 0 <= share.low <= share.value < share.high <= 1
 
 
-def margins(outcomes: Outcomes) -> np.ndarray:
-    assert outcomes.top_scores is not None
-    return score_margin(outcomes, outcomes.top_scores)
-
-
-def test_a_margin_is_the_best_relevant_score_less_the_best_irrelevant_one() -> None:
-    scores = wrong((3, 5))
-    scores[4, 7] = 1.0
-    expected = np.ones(N)
-    expected[3], expected[4] = -1, 0
-    assert margins(outcomes_of(scores)) == pytest.approx(expected)
-    slices = list(score_margins(subject(a=wrong((3, 5)))))
-    assert by_name(slices, "a", "hits") == pytest.approx(1)
-    assert by_name(slices, "a", "misses") == pytest.approx(-1)
-
-
-def test_a_margin_with_several_relevant_items_skips_all_that_lead() -> None:
-    """Image to caption with three own captions at 0.9, 0.8 and 0.1, and an irrelevant one at 0.5: 0.9 - 0.5."""
-    captions = [CaptionRow(f"c{k}", f"i{k // 3}", f"{k}") for k in range(4)]
-    of = build_corpus("two", [ImageRow("i0"), ImageRow("i1")], captions, source=None)
-    scores = np.array([[0.9, 0], [0.8, 0], [0.1, 0], [0.5, 0.6]])
-    assert margins(outcomes_of(scores, of, "i2t/any"))[0] == pytest.approx(0.4, abs=1e-6)
-
-
 def test_disagreement_counts_who_is_right_where_the_other_is_wrong_and_names_what_all_miss() -> None:
     slices = list(disagreement(subject(a=np.eye(N), b=wrong((3, 5)), c=wrong((4, 5)))))
     assert by_name(slices, "a", "right where wrong", "b") == pytest.approx(1 / N)
@@ -149,12 +116,6 @@ def test_disagreement_counts_who_is_right_where_the_other_is_wrong_and_names_wha
     assert by_name(slices, "a", "missed by all") == 0
     both = {(s.encoder, s.feature): s.detail for s in disagreement(subject(a=wrong((3, 5)), b=wrong((3, 6))))}
     assert both["a", "missed by all"] == {"examples": ["c3-0"]}
-
-
-def test_families_name_the_images_that_are_taken_for_each_other() -> None:
-    [found] = confusable_images(subject(a=wrong((3, 5), (5, 3))))
-    assert found.interval.value == pytest.approx(2 / N)
-    assert found.detail is not None and found.detail["families"] == [["i3", "i5"]]
 
 
 def test_rows_are_the_same_when_made_again_and_are_identified() -> None:
