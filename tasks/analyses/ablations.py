@@ -24,7 +24,7 @@ from capim.store.schema import Slice as SliceRow
 from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.analyses import transforms
 from capim.tasks.analyses.analysis import (
-    METRIC,
+    R1,
     AnalysisInput,
     Matrix,
     SingleVectors,
@@ -33,9 +33,7 @@ from capim.tasks.analyses.analysis import (
     paired_differences,
     slice_rows,
 )
-from capim.tasks.analyses.gallery import NOT_SAMPLED
 from capim.tasks.analyses.transforms import BYTES, QUANTISED, ROUNDED, Change
-from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.layout import IndexSpace, layout_of
 from capim.tasks.ranking.outcomes import Outcomes
@@ -123,7 +121,7 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
                 "n_all_queries": len(data.task.queries),
                 **({"fitted_on": FITTED_ON} if form.fitted else {}),
             }
-            about = encoder, form.analysis, form.feature, METRIC
+            about = encoder, form.analysis, form.feature, R1.name
             rows.append((partial(Slice, *about, level_name=form.level_name), detail))
         hits = np.stack(found)
         means = part_means(hits, np.ones((1, len(task.queries)), dtype=bool), clusters, data.resampling)
@@ -227,16 +225,16 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
 
 def _scored(score: Callable[[], dict[str, Outcomes]]) -> Scored:
     [outcomes] = score().values()
-    return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied)
+    return Scored(R1.per_query(outcomes), outcomes.tied)
 
 
 def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
-    """``R@1`` and vectors of encoders that differ only in the precision of the forward pass, coarser minus finer.
+    """``R@1`` of encoders that differ only in the precision of the forward pass, coarser minus finer.
 
     That precision is part of an encoder's specification, so each is an encoder with its own vectors. The detail of the
     difference tells for how many queries the first item differs.
     """
-    values = data.values(METRIC)
+    values = data.values(R1)
     specs = {name: spec for name, spec in data.specs.items() if name in data.outcomes}
     for finer, coarser in differing_in_precision(specs):
         pair = data.encoders.index(coarser), data.encoders.index(finer)
@@ -244,15 +242,8 @@ def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
         lists = [data.outcomes[name].top_ords for name in (coarser, finer)]
         firsts = [ords[:, 0] for ords in lists if ords is not None]
         differs = int((firsts[0] != firsts[1]).sum()) if len(firsts) == 2 else None
-        make = partial(Slice, coarser, "forward precision")
-        yield make(f"minus {finer}", METRIC, difference, *data.counts, detail={"first_item_differs": differs})
-        one, other = data.vectors(coarser), data.vectors(finer)
-        if one is not None and other is not None:
-            for modality, a, b in (("images", one.images, other.images), ("captions", one.captions, other.captions)):
-                cosines = np.einsum("nd,nd->n", a, b, dtype=np.float64)
-                mean = Interval(value=float(cosines.mean()), reason=NOT_SAMPLED)
-                counts, detail = (len(cosines),) * 2, {"lowest": float(cosines.min())}
-                yield make(f"cosine with {finer}", "mean cosine", mean, *counts, level_name=modality, detail=detail)
+        detail = {"first_item_differs": differs}
+        yield Slice(coarser, "forward precision", f"minus {finer}", R1.name, difference, *data.counts, detail=detail)
 
 
 def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, str]]:

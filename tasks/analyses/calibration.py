@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capim.tasks.analyses.ablations import FITTED_ON
-from capim.tasks.analyses.analysis import METRIC, AnalysisInput, Matrix, QueryValues, Slice, mean_slices, part_slices
-from capim.tasks.metrics import METRICS
+from capim.tasks.analyses.analysis import R1, AnalysisInput, Matrix, QueryValues, Slice, mean_slices, part_slices
 from capim.tasks.ranking.evaluate import score_blocks
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.intervals import Interval
@@ -25,6 +25,7 @@ from capim.tasks.statistics.intervals import Interval
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 ANSWERED = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)  # shares of the queries
 BINS = 15
+PRECISION = replace(R1, name="precision")
 BIASED = "no interval: a sum of absolute values is biased upwards in every resample"
 _CACHED_BYTES = 1 << 19  # of scores, for one thread
 
@@ -40,7 +41,7 @@ def temperatures(data: AnalysisInput) -> Iterator[Slice]:
         return
     for encoder, outcomes, vectors in data.with_single_vectors():
         confidence, likelihood = _probabilities(vectors.images, vectors.captions, data.task)
-        hits = METRICS[METRIC].per_query(outcomes)
+        hits = R1.per_query(outcomes)
         best = [int(likelihood[:, second != half].mean(axis=1).argmax()) for half in (False, True)]
         chosen = np.where(second, best[1], best[0])
         settings: list[tuple[str, NDArray[np.intp], dict[str, object]]]
@@ -68,7 +69,7 @@ def thresholds(data: AnalysisInput) -> Iterator[Slice]:
     for encoder, outcomes in data.outcomes.items():
         if outcomes.top_scores is None:
             continue
-        hits = METRICS[METRIC].per_query(outcomes)
+        hits = R1.per_query(outcomes)
         first = outcomes.top_scores[:, 0]
         parts, details = {}, {}
         for share in ANSWERED:
@@ -77,7 +78,8 @@ def thresholds(data: AnalysisInput) -> Iterator[Slice]:
             parts[name] = (first >= np.where(second, *reversed(least))) | (share == 1)
             recall = float((hits * parts[name]).sum() / len(hits))
             details[name] = {"x": float(np.mean(least)), "recall": recall, "fitted_on": FITTED_ON}
-        yield from part_slices(data, "threshold", parts, metric="precision", values={encoder: hits}, details=details)
+        alone = replace(data, outcomes={encoder: outcomes})
+        yield from part_slices(alone, "threshold", parts, metric=PRECISION, details=details)
 
 
 def calibration_error(confidence: NDArray[np.float64], hits: NDArray[np.float64], bins: int = BINS) -> float:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, contrast_slices, mean_slices, part_slices
 from capim.tasks.corpora.readers.coco_captions import SUPERCATEGORY_OF
+from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.layout import layout_of
@@ -41,7 +42,6 @@ LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15),
 
 N_RELEVANT = {"1": (1, 1), "2-3": (2, 3), "4-9": (4, 9), "10 or more": (10, np.inf)}
 PAGES = {"page 1": (0, 1), "pages 2-5": (2, 5), "pages 6-20": (6, 20), "from page 21": (21, np.inf)}
-QUADRUPLE_METRICS = tuple(metric.name for metric in WINOGROUND)
 
 
 def complexity(data: AnalysisInput) -> Iterator[Slice]:
@@ -192,7 +192,7 @@ def _vocabulary() -> tuple[Phrases, dict[str, str | None]]:
 
 
 def tags(data: AnalysisInput) -> Iterator[Slice]:
-    """Text, image and group score per tag, and the share of examples with a tie; or a given metric per tag.
+    """Text, image and group score per tag, and the share of examples with a tie; or a user's metric per tag.
 
     The tags are those of the corpus: ``Object``, ``Relation``, ``Both`` of Winoground (Thrush et al. 2022) and those of
     "Why is Winoground Hard?" (Diwan et al. 2022) where its reader adds them.
@@ -201,9 +201,9 @@ def tags(data: AnalysisInput) -> Iterator[Slice]:
     names = sorted({tag for tags in tags_of for tag in tags})
     parts = {(tag, ""): np.array([tag in tags for tags in tags_of]) for tag in names}
     parts["no tag", ""] = np.array([not tags for tags in tags_of])
-    for metric in QUADRUPLE_METRICS if data.given is None else (data.metric,):
+    for metric in (data.metric,) if data.metric.of_user else WINOGROUND:
         yield from part_slices(data, "tags", parts, metric=metric)
-    if data.given is not None:
+    if data.metric.of_user:
         return
     scored = {name: outcomes for name, outcomes in data.outcomes.items() if outcomes.scores is not None}
     ties = [QueryValues(name, "ties", outcomes.tied) for name, outcomes in scored.items()]
@@ -228,9 +228,8 @@ def judged_queries(data: AnalysisInput) -> Iterator[Slice]:
         ("where in the document", _best_page(data), PAGES),  # NaN is in none
     ):
         parts |= {(feature, name): (numbers >= low) & (numbers <= high) for name, (low, high) in ranges.items()}
-    yield from part_slices(
-        data, "judged", {name: inside for name, inside in parts.items() if not inside.all()}, metric=figure.metric
-    )
+    parts = {name: inside for name, inside in parts.items() if not inside.all()}
+    yield from part_slices(data, "judged", parts, metric=METRICS[figure.metric])
 
 
 def _best_page(data: AnalysisInput) -> NDArray[np.float64]:

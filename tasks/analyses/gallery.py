@@ -25,7 +25,6 @@ from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interv
 
 K = 10
 N_LISTED = 10  # hubs in the detail
-NOT_SAMPLED = "no interval: computed from all stored vectors, nothing was sampled"
 MAX_REPLICATES = 1000  # of a gallery that is drawn, as in V29
 CUTOFFS = (1, 5, 10)
 _POWERS = np.array([[1], [2], [3]])

@@ -25,13 +25,13 @@ from capim.store.schema import (
     WITHOUT_AMBIGUOUS,
 )
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import METRIC, AnalysisInput, QueryValues, Slice, mean_slices
+from capim.tasks.analyses.analysis import R1, AnalysisInput, QueryValues, Slice, mean_slices
 from capim.tasks.analyses.gallery import K, is_hub, k_occurrence
 from capim.tasks.protocols import Direction
 from capim.tasks.ranking.layout import layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 
-WITHOUT = f"{METRIC} {WITHOUT_AMBIGUOUS}"
+WITHOUT = f"{R1.name} {WITHOUT_AMBIGUOUS}"
 FEWEST = 3  # encoders that agree; so many are needed for a suspicion at all
 MOST = 2 / 3  # of the encoders with result lists
 NEAR = 10  # the last rank of a near miss
@@ -57,9 +57,9 @@ def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
     causes, sources = causes_of(known) if known is not None else ({}, {})
     if known is None or not causes:
         return
-    hits = known.values(METRIC)
+    hits = known.values(R1)
     rows = [QueryValues(name, "all queries", hits[at]) for at, name in enumerate(known.encoders)]
-    yield from mean_slices(known, AMBIGUOUS, rows, metric=METRIC, share=True)
+    yield from mean_slices(known, AMBIGUOUS, rows, metric=R1.name, share=True)
     kept, shares = [], []
     for cause, marked in {**causes, EITHER: np.any(list(causes.values()), axis=0)}.items():
         for at, (name, outcomes) in enumerate(known.outcomes.items()):
@@ -86,11 +86,10 @@ def without_ambiguous(data: AnalysisInput) -> AnalysisInput | None:
     None where the metric is another one, or no cause can be known.
     """
     known = with_lists_only(data)
-    if known is None or data.given is not None or data.metric != METRIC or not (causes := causes_of(known)[0]):
+    if known is None or data.metric != R1 or not (causes := causes_of(known)[0]):
         return None
     marked = np.any(list(causes.values()), axis=0)
-    values = np.where(marked, np.nan, known.values(METRIC))
-    return replace(known, metric=WITHOUT, given=dict(zip(known.encoders, values, strict=True)))
+    return replace(known, metric=replace(R1, name=WITHOUT), left_out=dict(zip(known.encoders, marked, strict=True)))
 
 
 def with_lists_only(data: AnalysisInput) -> AnalysisInput | None:

@@ -28,13 +28,12 @@ from capim.tasks.analyses.content import (
     tags,
     tokens_of,
 )
-from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.translations import read_urban1k
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.ranking.ranker import score_given
-from tests.results.thirty import analysed, quadruples, ranked
+from tests.results.thirty import analysed, diagnose, quadruples, ranked
 
 RIGHT = np.array([[1, 0], [0, 1]], np.float32)  # the two images, and what a right caption says
 LEVEL = np.array([[1, 1], [1, 1]], np.float32)
