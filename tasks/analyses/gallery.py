@@ -8,13 +8,13 @@ queries, many for none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
+from capim.store.schema import texts
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.metrics.retrieval import RECALLS, expected_hit
 from capim.tasks.ranking.layout import layout_of
@@ -37,7 +37,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
     """
     searched = data.task.item_space.ords_of(data.task.searched)
     items = data.corpus.items(data.protocol.sides[1])
-    ids: list[Any] = items["id"].to_pylist()
+    ids = texts(items["id"])
     occupied, level = data.clusters.sizes > 0, data.resampling.level
     for encoder, outcomes, top_ords in data.with_lists():
         counts = k_occurrence(top_ords, K, len(items))
