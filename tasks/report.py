@@ -20,7 +20,7 @@ from capim.store import EmbeddingStore
 from capim.store.current import newest_rows
 from capim.store.schema import Batch, Result, Slice
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
-from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
+from capim.tasks.analyses.analysis import R1, AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, HARDWARE, Analysis, applying, slices_of
 from capim.tasks.analyses.vectors import explain_pairs, item_reader, read_truncated, vector_reader
 from capim.tasks.derive import Derivation, Derived, Work, derive, one_by_one, page_key
@@ -125,20 +125,17 @@ def analyses_of(
     def whole(protocol: str) -> AnalysisInput:
         ids = {e.sets.encoder: e.evaluations[protocol] for e in evaluations if protocol in e.evaluations}
         outcomes = read_all_outcomes(store, ids, protocols[protocol])
-        data = AnalysisInput(
+        return AnalysisInput(
             corpus=corpus,
             protocol=protocols[protocol],
             outcomes=outcomes,
             specs={name: store.encoder(fingerprint) for name, fingerprint in fingerprints.items()},
             resampling=resampling,
-            vectors=vector_reader(store, fingerprints, corpus.fingerprint, seed=resampling.seed),
+            vectors=vector_reader(store, fingerprints, corpus.fingerprint),
             items=item_reader(store, fingerprints, corpus.fingerprint),
             truncated=truncated(),
+            metric=metric or R1,
         )
-        if metric is None:
-            return data
-        given = {name: metric.per_query(of_encoder) for name, of_encoder in outcomes.items()}
-        return replace(data, metric=metric.name, given=given)
 
     def rows_of(each: Derivation) -> list[Slice]:
         data, encoder = whole(each.subject["protocol"]), each.subject["encoder"]

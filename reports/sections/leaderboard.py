@@ -201,7 +201,8 @@ def _own_table(data: ReportData, corpus: str, metric: str) -> Table:
         tests = "below a number: against it, by a paired test."
 
     figures = [(p, metric, {"heading": data.titled(corpus, p), "tested": True}) for p in protocols[:MOST_PROTOCOLS]]
-    note = f"A metric of your own, in its own unit. Bold: {best} value; {tests}"
+    unit = "percent" if facts.unit == "percent" else "its own unit"
+    note = f"A metric of your own, in {unit}. Bold: {best} value; {tests}"
     return _figures(data, corpus, f"own-{corpus}-{metric}", f"{corpus} · {words.described(facts)}", figures, note=note)
 
 

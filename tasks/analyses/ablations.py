@@ -22,12 +22,10 @@ from numpy.typing import NDArray
 from capim.store.schema import Batch
 from capim.store.schema import Slice as SliceRow
 from capim.store.types import Corpus, EncoderSpec
-from capim.store.vectors import Ragged
 from capim.tasks.analyses import transforms
 from capim.tasks.analyses.analysis import (
-    METRIC,
+    R1,
     AnalysisInput,
-    LateInteractionVectors,
     Matrix,
     SingleVectors,
     Slice,
@@ -35,9 +33,7 @@ from capim.tasks.analyses.analysis import (
     paired_differences,
     slice_rows,
 )
-from capim.tasks.analyses.gallery import NOT_SAMPLED
 from capim.tasks.analyses.transforms import BYTES, QUANTISED, ROUNDED, Change
-from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.layout import IndexSpace, layout_of
 from capim.tasks.ranking.outcomes import Outcomes
@@ -46,9 +42,7 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import Interval
 from capim.tasks.statistics.slices import part_means
 
-POOLING_FACTORS = (1, 2, 3, 4, 6)
-SINGLE_QUERIES = 5000  # at most, for single vectors
-LATE_QUERIES = 400  # at most, for late interaction, whose scores cost thousands of times more than a dot product
+MOST_QUERIES = 5000
 FEWEST_COMPONENTS = 8  # of a shortened form
 _BLOCK_BYTES = 64 << 20  # of scores in a lower precision
 
@@ -66,13 +60,6 @@ class Scored(NamedTuple):
 
     hits: NDArray[np.float64]
     tied: NDArray[np.bool_]
-
-
-class Halves(NamedTuple):
-    """Which images, shape ``(n_images,)``, and whose captions, shape ``(n_captions,)``, are in the second half."""
-
-    images: NDArray[np.bool_]
-    captions: NDArray[np.bool_]
 
 
 def cross_fitted(
@@ -113,30 +100,18 @@ class VectorForm:
 
 
 def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
-    """A slice per form of every encoder with stored vectors.
+    """A slice per form of every encoder with one stored vector per item.
 
     For text to image, over a sample of the queries of large corpora; not for corpora of pairs or quadruples, whose
     galleries hold near copies.
     """
     if len(data.corpus.quadruples) or len(data.corpus.pairs) or data.clusters.n_occupied < 2:
         return
-    halves = Halves(data.second_half, data.second_half[layout_of(data.corpus).caption_images])
-    for encoder in data.encoders:
-        vectors = data.vectors(encoder)
-        if vectors is None:
-            continue
-        storage = data.specs[encoder].storage
-        if isinstance(vectors, LateInteractionVectors):
-            task = sample_queries(restricted(data.task, vectors.images.ords), LATE_QUERIES, seed=data.resampling.seed)
-            forms = late_forms(vectors, task, halves, storage=storage)
-        else:
-            task = sample_queries(data.task, SINGLE_QUERIES, seed=data.resampling.seed)
-            forms = single_forms(vectors, task, halves, storage=storage)
-        n_searched = len(task.galleries[0])
-        metric = METRIC if n_searched == len(data.task.galleries[0]) else f"{METRIC} among {n_searched:,} images"
-        clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
+    task = sample_queries(data.task, MOST_QUERIES, seed=data.resampling.seed)
+    clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
+    for encoder, _, vectors in data.with_single_vectors():
         rows, found = [], []
-        for form in forms:  # one after the other: each holds its vectors
+        for form in single_forms(data, vectors, task, storage=data.specs[encoder].storage):  # each holds its vectors
             scored = form.score()
             found.append(scored.hits)
             detail = {
@@ -146,24 +121,13 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
                 "n_all_queries": len(data.task.queries),
                 **({"fitted_on": FITTED_ON} if form.fitted else {}),
             }
-            about = encoder, form.analysis, form.feature, metric
+            about = encoder, form.analysis, form.feature, R1.name
             rows.append((partial(Slice, *about, level_name=form.level_name), detail))
         hits = np.stack(found)
         means = part_means(hits, np.ones((1, len(task.queries)), dtype=bool), clusters, data.resampling)
         changes = paired_differences(hits, clusters, [(at, 0) for at in range(len(hits))], data.resampling)
         for at, ((figure, detail), change) in enumerate(zip(rows, changes, strict=True)):
             yield figure(means.interval(at, 0), *means.counts(at, 0), detail=detail | as_change(change))
-
-
-def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
-    """The task of searching only some images, numbered from 0, with the queries whose relevant images are all there.
-
-    ``task`` is text to image with one gallery; ``images`` are ords, ascending.
-    """
-    missing = np.add.reduceat(~np.isin(task.relevant_ords, images), task.offsets[:-1])
-    kept = task.of_queries(np.flatnonzero(missing == 0))
-    space, gallery = IndexSpace("image", images), np.arange(len(images), dtype=np.int32)
-    return replace(kept, item_space=space, galleries=(gallery,), relevant=space.rows_of(kept.relevant_ords))
 
 
 def sample_queries(task: RetrievalTask, n: int, *, seed: int) -> RetrievalTask:
@@ -179,7 +143,9 @@ def renumbered(task: RetrievalTask) -> RetrievalTask:
     return replace(task, query_space=space, queries=np.arange(len(task.queries), dtype=np.int32))
 
 
-def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *, storage: str) -> Iterator[VectorForm]:
+def single_forms(
+    data: AnalysisInput, vectors: SingleVectors, task: RetrievalTask, *, storage: str
+) -> Iterator[VectorForm]:
     """Normalisation, precision, truncation and projection of single vectors; the first form is the stored one.
 
     Rounding to a finer type than ``storage`` is left out: the store does not hold what it would keep.
@@ -187,6 +153,7 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
     images, captions = vectors.images, vectors.captions
     dim, all_queries = images.shape[1], renumbered(task)
     queries = captions[task.query_ords]
+    second_half = data.second_half[layout_of(data.corpus).caption_images]
 
     def each(change: Callable[[Matrix], Matrix]) -> Callable[[], Scored]:
         return lambda: single_hits(change(images), change(queries), all_queries)
@@ -194,13 +161,13 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
     def fitted(change_of: Callable[[bool], Change]) -> Callable[[], Scored]:
         return lambda: cross_fitted(
             task,
-            halves.images,
+            data.second_half,
             lambda half, part: single_hits(*change_of(half)(images, captions[part.query_ords]), renumbered(part)),
         )
 
     def from_other(fit: Callable[[Matrix, Matrix], Parameters]) -> Callable[[bool], Parameters]:
         """What is fitted on the images and captions outside a half, for either half; computed once."""
-        return cache(lambda half: fit(images[halves.images != half], captions[halves.captions != half]))
+        return cache(lambda half: fit(images[data.second_half != half], captions[second_half != half]))
 
     axes, reach = from_other(transforms.principal_axes), from_other(transforms.reach)
 
@@ -230,49 +197,6 @@ def single_forms(vectors: SingleVectors, task: RetrievalTask, halves: Halves, *,
         yield shortened(analysis="pca", score=fitted(partial(projected, n=kept)), fitted=True)
 
 
-def late_forms(
-    vectors: LateInteractionVectors, task: RetrievalTask, halves: Halves, *, storage: str
-) -> Iterator[VectorForm]:
-    """Pooled images, and quantisation of all vectors, of late interaction; the first form is the stored one."""
-    images, queries, all_queries = vectors.images, vectors.captions.take(task.query_ords), renumbered(task)
-    trees = transforms.token_trees(images)
-    for factor in POOLING_FACTORS:
-        pooled = transforms.pooled(images, trees, factor)
-        yield VectorForm(
-            analysis="pooling",
-            level_name=f"1 of {factor}",
-            bytes_per_item=pooled.values.size / len(pooled) * BYTES[storage],
-            score=partial(late_hits, pooled, queries, all_queries),
-        )
-
-    def changed(
-        change: Callable[[Matrix], Matrix], queries: Ragged = queries, task: RetrievalTask = all_queries
-    ) -> Scored:
-        return late_hits(images.with_values(change(images.values)), queries.with_values(change(queries.values)), task)
-
-    @cache
-    def reach(half: bool) -> NDArray[np.float32]:
-        sides = (images, halves.images[images.ords]), (vectors.captions, halves.captions)
-        return transforms.reach(*(side.take(np.flatnonzero(of != half)).values for side, of in sides))
-
-    def quantised(half: bool, part: RetrievalTask, kind: str) -> Scored:
-        change = partial(transforms.quantised, kind=kind, reach=reach(half))
-        return changed(change, vectors.captions.take(part.query_ords), renumbered(part))
-
-    for kind, bytes_ in BYTES.items():
-        quantisation = partial(
-            VectorForm,
-            analysis="quantisation",
-            level_name=kind,
-            bytes_per_item=images.values.size / len(images) * bytes_,
-        )
-        if kind in QUANTISED:
-            score = partial(cross_fitted, task, halves.images, partial(quantised, kind=kind))
-            yield quantisation(score=score, fitted=kind != "binary")
-        elif bytes_ <= BYTES[storage]:
-            yield quantisation(score=partial(changed, partial(transforms.rounded, kind=kind)))
-
-
 def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
     """The outcome of single vectors."""
     from capim.tasks.ranking.cosine import score_dense
@@ -299,26 +223,18 @@ def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalT
     return _scored(lambda: retrieval_outcomes(rows(), [task], top=1))
 
 
-def late_hits(images: Ragged, queries: Ragged, task: RetrievalTask) -> Scored:
-    """The outcome of late-interaction vectors, numbered from 0."""
-    from capim.tasks.ranking.maxsim import score_maxsim
-
-    images, queries = (replace(side, ords=np.arange(len(side), dtype=np.int32)) for side in (images, queries))
-    return _scored(partial(score_maxsim, lambda: [images], lambda: [queries], [task], top=1))
-
-
 def _scored(score: Callable[[], dict[str, Outcomes]]) -> Scored:
     [outcomes] = score().values()
-    return Scored(METRICS[METRIC].per_query(outcomes), outcomes.tied)
+    return Scored(R1.per_query(outcomes), outcomes.tied)
 
 
 def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
-    """``R@1`` and vectors of encoders that differ only in the precision of the forward pass, coarser minus finer.
+    """``R@1`` of encoders that differ only in the precision of the forward pass, coarser minus finer.
 
     That precision is part of an encoder's specification, so each is an encoder with its own vectors. The detail of the
     difference tells for how many queries the first item differs.
     """
-    values = data.values(METRIC)
+    values = data.values(R1)
     specs = {name: spec for name, spec in data.specs.items() if name in data.outcomes}
     for finer, coarser in differing_in_precision(specs):
         pair = data.encoders.index(coarser), data.encoders.index(finer)
@@ -326,15 +242,8 @@ def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
         lists = [data.outcomes[name].top_ords for name in (coarser, finer)]
         firsts = [ords[:, 0] for ords in lists if ords is not None]
         differs = int((firsts[0] != firsts[1]).sum()) if len(firsts) == 2 else None
-        make = partial(Slice, coarser, "forward precision")
-        yield make(f"minus {finer}", METRIC, difference, *data.counts, detail={"first_item_differs": differs})
-        one, other = data.vectors(coarser), data.vectors(finer)
-        if isinstance(one, SingleVectors) and isinstance(other, SingleVectors):
-            for modality, a, b in (("images", one.images, other.images), ("captions", one.captions, other.captions)):
-                cosines = np.einsum("nd,nd->n", a, b, dtype=np.float64)
-                mean = Interval(value=float(cosines.mean()), reason=NOT_SAMPLED)
-                counts, detail = (len(cosines),) * 2, {"lowest": float(cosines.min())}
-                yield make(f"cosine with {finer}", "mean cosine", mean, *counts, level_name=modality, detail=detail)
+        detail = {"first_item_differs": differs}
+        yield Slice(coarser, "forward precision", f"minus {finer}", R1.name, difference, *data.counts, detail=detail)
 
 
 def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import Slice as SliceRow
 from capim.store.types import Corpus, EncoderSpec, Modality, canonical_json, digest16
 from capim.store.vectors import Ragged
-from capim.tasks.metrics import METRICS, version_of
+from capim.tasks.metrics import Metric, version_of
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.drawn import drawn_clusters
@@ -28,7 +28,7 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.decision import adjusted
 from capim.tasks.statistics.draws import Resampling
-from capim.tasks.statistics.intervals import Bounds, Interval, agreeing_with_test, paired_intervals
+from capim.tasks.statistics.intervals import Interval, agreeing_with_test, paired_intervals
 from capim.tasks.statistics.slices import label_tests, part_means
 
 Matrix: TypeAlias = NDArray[np.float32]
@@ -49,22 +49,6 @@ class SingleVectors:
     captions: Matrix
     image_norms: NDArray[np.float32]
     caption_norms: NDArray[np.float32]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LateInteractionVectors:
-    """Many unit vectors per item, float32.
-
-    Attributes:
-        images: All images, or a sample of them; their ``ords`` tell which, ascending.
-        captions: All captions.
-    """
-
-    images: Ragged
-    captions: Ragged
-
-
-StoredVectors: TypeAlias = SingleVectors | LateInteractionVectors
 
 
 @dataclass(frozen=True)
@@ -95,7 +79,7 @@ class Slice:
     version: str = "1"
 
 
-METRIC = RECALLS[0].name  # R@1
+R1 = RECALLS[0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,14 +91,13 @@ class AnalysisInput:
         outcomes: Encoder name -> outcomes; the same queries in the same order for all.
         specs: Encoder name -> specification; encoders may be absent (outcomes computed elsewhere).
         resampling: How intervals are drawn: as for the results of the corpus, so that slices and results agree.
-        vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without vectors.
+        vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without one vector per item.
         items: Encoder name, modality and positions in the corpus -> the vectors of these items as stored, in their
             order, numbered from 0; None for an encoder without vectors.
         truncated: Encoder name -> which captions are longer than its model reads, bool, shape ``(n_captions,)``; only
             encoders that truncate any.
         metric: The metric whose means over parts of the queries are slices.
-        given: Encoder name -> the value of ``metric`` per query, NaN where it does not apply, for a metric that is not
-            in the table; None for one that is.
+        left_out: Encoder name -> which queries do not count for it; only encoders with any.
     """
 
     corpus: Corpus
@@ -122,11 +105,11 @@ class AnalysisInput:
     outcomes: Mapping[str, Outcomes]
     specs: Mapping[str, EncoderSpec] = field(default_factory=dict)
     resampling: Resampling = field(default_factory=Resampling)
-    vectors: Callable[[str], StoredVectors | None] = lambda _: None
+    vectors: Callable[[str], SingleVectors | None] = lambda _: None
     items: Callable[[str, Modality, NDArray[np.int32]], Ragged | None] = lambda *_: None
     truncated: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
-    metric: str = METRIC
-    given: Mapping[str, NDArray[np.float64]] | None = None
+    metric: Metric = R1
+    left_out: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.outcomes:
@@ -182,22 +165,17 @@ class AnalysisInput:
         """The queries, galleries and relevant items; only for retrieval protocols."""
         return cast("RetrievalTask", build_task(self.corpus, self.protocol))
 
-    def values(self, metric: str) -> NDArray[np.float64]:
-        """The metric of every query, shape ``(n_encoders, n_queries)``."""
-        if self.given is not None and metric == self.metric:
-            return np.stack([self.given[encoder] for encoder in self.outcomes])
-        return np.stack([METRICS[metric].per_query(outcomes) for outcomes in self.outcomes.values()])
+    def values(self, metric: Metric) -> NDArray[np.float64]:
+        """The metric of every query that counts, else NaN; shape ``(n_encoders, n_queries)``."""
+        table = np.stack([metric.per_query(outcomes) for outcomes in self.outcomes.values()])
+        for row, encoder in enumerate(self.outcomes):
+            if encoder in self.left_out:
+                table[row, self.left_out[encoder]] = np.nan
+        return table
 
-    def is_share(self, metric: str) -> bool:
-        """Whether a metric is a share of hits that scores can change; in a small gallery any scores may have it."""
-        if metric not in METRICS or not METRICS[metric].share:
-            return False
-        return METRICS[metric].chance(self.queries) != 1
-
-    def bounds(self, metric: str) -> Bounds:
-        """The lowest and the highest value of a metric, where they are known."""
-        given = self.given is not None and metric == self.metric
-        return METRICS[metric].bounds if metric in METRICS and not given else None
+    def is_share(self, metric: Metric) -> bool:
+        """True for a share of hits that scores can change; in a small gallery any scores may have it."""
+        return metric.share and metric.chance(self.queries) != 1
 
     def with_lists(self) -> Iterator[tuple[str, Outcomes, NDArray[np.int32]]]:
         """Name, outcomes and ``top_ords`` of the encoders with stored result lists; imported ranks have none."""
@@ -208,7 +186,7 @@ class AnalysisInput:
     def with_single_vectors(self) -> Iterator[tuple[str, Outcomes, SingleVectors]]:
         """Name, outcomes and vectors of the encoders with one stored vector per item, read one after the other."""
         for encoder, outcomes in self.outcomes.items():
-            if isinstance(vectors := self.vectors(encoder), SingleVectors):
+            if (vectors := self.vectors(encoder)) is not None:
                 yield encoder, outcomes, vectors
 
 
@@ -241,7 +219,7 @@ def contrast_slices(
     parts = np.concatenate([has_it, among & ~has_it])
     values = data.values(data.metric)
     share = data.is_share(data.metric)
-    means = part_means(values, parts, data.clusters, data.resampling, share=share, bounds=data.bounds(data.metric))
+    means = part_means(values, parts, data.clusters, data.resampling, share=share, bounds=data.metric.bounds)
     for row, encoder in enumerate(data.encoders):
         compared = among & ~np.isnan(values[row])
         counts = int(compared.sum()), data.clusters.only(compared).n_occupied
@@ -251,7 +229,7 @@ def contrast_slices(
             for at, p in enumerate(tests)
         ]
         for at, (feature, p, p_adjusted) in enumerate(zip(features, alone, adjusted(alone), strict=True)):
-            make = partial(Slice, encoder, analysis, feature, data.metric)
+            make = partial(Slice, encoder, analysis, feature, data.metric.name)
             yield make(means.interval(row, at), *means.counts(row, at), level_name="with")
             yield make(means.interval(row, n + at), *means.counts(row, n + at), level_name="without")
             difference = agreeing_with_test(means.difference(row, at, n + at), p, level=data.resampling.level)
@@ -263,29 +241,23 @@ def part_slices(
     analysis: str,
     parts: Mapping[tuple[str, str], NDArray[np.bool_]],
     *,
-    metric: str,
-    values: Mapping[str, NDArray[np.float64]] | None = None,
+    metric: Metric,
     details: Mapping[tuple[str, str], Mapping[str, object]] | None = None,
 ) -> Iterator[Slice]:
     """The mean of a metric over each part of the queries, for every encoder.
 
-    The keys of ``parts`` and ``details`` are feature and level name; a part without a query gives no slice. ``values``
-    (encoder -> one value per query) replace the metric of all encoders, and ``metric`` is then their name.
+    The keys of ``parts`` and ``details`` are feature and level name; a part without a query gives no slice.
     """
     parts = {name: inside for name, inside in parts.items() if inside.any()}
     if not parts:
         return
-    table = data.values(metric) if values is None else np.stack(list(values.values()))
-    share = values is None and data.is_share(metric)
-    bounds = data.bounds(metric) if values is None else None
-    means = part_means(
-        table, np.stack(list(parts.values())), data.clusters, data.resampling, share=share, bounds=bounds
-    )
-    for row, encoder in enumerate(data.encoders if values is None else values):
+    table, inside, share = data.values(metric), np.stack(list(parts.values())), data.is_share(metric)
+    means = part_means(table, inside, data.clusters, data.resampling, share=share, bounds=metric.bounds)
+    for row, encoder in enumerate(data.encoders):
         for part, (feature, level_name) in enumerate(parts):
             of_part = means.interval(row, part), *means.counts(row, part)
             detail = (details or {}).get((feature, level_name))
-            yield Slice(encoder, analysis, feature, metric, *of_part, level_name=level_name, detail=detail)
+            yield Slice(encoder, analysis, feature, metric.name, *of_part, level_name=level_name, detail=detail)
 
 
 def mean_slices(
@@ -309,7 +281,7 @@ def paired_differences(
 
 
 def against_first(
-    data: AnalysisInput, encoder: str, analysis: str, levels: Mapping[str, NDArray[np.float64]], metric: str
+    data: AnalysisInput, encoder: str, analysis: str, levels: Mapping[str, NDArray[np.float64]], metric: Metric
 ) -> Iterator[Slice]:
     """The mean of each level's values over all queries, with its paired difference from the first level."""
     table = np.stack(list(levels.values()))
@@ -318,7 +290,7 @@ def against_first(
         QueryValues(encoder, "", of_level, as_change(change), name)
         for (name, of_level), change in zip(levels.items(), changes, strict=True)
     ]
-    return mean_slices(data, analysis, rows, metric=metric, share=data.is_share(metric))
+    return mean_slices(data, analysis, rows, metric=metric.name, share=data.is_share(metric))
 
 
 def as_change(change: Interval) -> dict[str, object]:

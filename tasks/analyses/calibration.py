@@ -11,22 +11,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capim.store.vectors import positions_within
 from capim.tasks.analyses.ablations import FITTED_ON
-from capim.tasks.analyses.analysis import METRIC, AnalysisInput, Matrix, QueryValues, Slice, mean_slices, part_slices
-from capim.tasks.metrics import METRICS
+from capim.tasks.analyses.analysis import R1, AnalysisInput, Matrix, QueryValues, Slice, mean_slices, part_slices
 from capim.tasks.ranking.evaluate import score_blocks
-from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.intervals import Interval
 
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 ANSWERED = (1.0, 0.9, 0.75, 0.5, 0.25, 0.1)  # shares of the queries
 BINS = 15
+PRECISION = replace(R1, name="precision")
 BIASED = "no interval: a sum of absolute values is biased upwards in every resample"
 _CACHED_BYTES = 1 << 19  # of scores, for one thread
 
@@ -42,7 +41,7 @@ def temperatures(data: AnalysisInput) -> Iterator[Slice]:
         return
     for encoder, outcomes, vectors in data.with_single_vectors():
         confidence, likelihood = _probabilities(vectors.images, vectors.captions, data.task)
-        hits = METRICS[METRIC].per_query(outcomes)
+        hits = R1.per_query(outcomes)
         best = [int(likelihood[:, second != half].mean(axis=1).argmax()) for half in (False, True)]
         chosen = np.where(second, best[1], best[0])
         settings: list[tuple[str, NDArray[np.intp], dict[str, object]]]
@@ -70,7 +69,7 @@ def thresholds(data: AnalysisInput) -> Iterator[Slice]:
     for encoder, outcomes in data.outcomes.items():
         if outcomes.top_scores is None:
             continue
-        hits = METRICS[METRIC].per_query(outcomes)
+        hits = R1.per_query(outcomes)
         first = outcomes.top_scores[:, 0]
         parts, details = {}, {}
         for share in ANSWERED:
@@ -79,7 +78,8 @@ def thresholds(data: AnalysisInput) -> Iterator[Slice]:
             parts[name] = (first >= np.where(second, *reversed(least))) | (share == 1)
             recall = float((hits * parts[name]).sum() / len(hits))
             details[name] = {"x": float(np.mean(least)), "recall": recall, "fitted_on": FITTED_ON}
-        yield from part_slices(data, "threshold", parts, metric="precision", values={encoder: hits}, details=details)
+        alone = replace(data, outcomes={encoder: outcomes})
+        yield from part_slices(alone, "threshold", parts, metric=PRECISION, details=details)
 
 
 def calibration_error(confidence: NDArray[np.float64], hits: NDArray[np.float64], bins: int = BINS) -> float:
@@ -132,39 +132,3 @@ def _totals(scores: Matrix) -> NDArray[np.float64]:
         np.exp(np.multiply(scores, np.float32(scale), out=scaled), out=scaled)
         sums.append(scaled.sum(axis=1, dtype=np.float64))
     return np.stack(sums)
-
-
-# --- Score margins: the best relevant score minus the best irrelevant one.
-
-
-def score_margins(data: AnalysisInput) -> Iterator[Slice]:
-    """Mean margin of all queries, of hits and of misses, in the encoder's score units; quartiles in the detail."""
-    for encoder, outcomes in data.outcomes.items():
-        if outcomes.top_scores is None or outcomes.n_ranked is not None:  # a run's list may not reach the relevant item
-            continue
-        margin = score_margin(outcomes, outcomes.top_scores)
-        known = np.isfinite(margin)
-        parts = {("all", ""): known, ("hits", ""): known & outcomes.found, ("misses", ""): known & outcomes.missed}
-        details = {
-            name: {"quartiles": np.quantile(margin[inside], (0.25, 0.5, 0.75)).tolist()}
-            for name, inside in parts.items()
-            if inside.any()
-        }
-        values = {encoder: np.where(known, margin, 0.0)}
-        yield from part_slices(data, "margin", parts, metric="score margin", values=values, details=details)
-
-
-def score_margin(outcomes: Outcomes, top_scores: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The best relevant score minus the best irrelevant one, shape ``(n_queries,)``.
-
-    Positive for a hit, zero for a tie, negative for a miss; NaN where the stored list holds relevant items only. The
-    best irrelevant score is at the first position of ``top_scores``, the lists, that no relevant item takes.
-    """
-    n_queries, width = top_scores.shape
-    query, nth = outcomes.query_of_relevant, positions_within(outcomes.n_relevant)
-    # the n-th relevant item (from 0) has rank n + 1 exactly while only relevant items precede it
-    n_leading_relevant = np.bincount(query, weights=outcomes.relevant_rank_best == nth + 1, minlength=n_queries).astype(
-        np.int64
-    )
-    best_irrelevant = top_scores[np.arange(n_queries), np.minimum(n_leading_relevant, width - 1)]
-    return np.where(n_leading_relevant < width, outcomes.best_score.astype(np.float64) - best_irrelevant, np.nan)

@@ -22,25 +22,21 @@ from scipy import sparse
 from capim.store.errors import RequestError
 from capim.store.sets.search import KINDS, NPROBES, Index, indexed
 from capim.store.vectors import Ragged
-from capim.tasks.analyses.ablations import (
-    LATE_QUERIES,
-    POOLING_FACTORS,
-    SINGLE_QUERIES,
-    renumbered,
-    restricted,
-    sample_queries,
-)
+from capim.tasks.analyses.ablations import MOST_QUERIES, renumbered, sample_queries
 from capim.tasks.analyses.analysis import AnalysisInput, Matrix, Slice, as_change
 from capim.tasks.analyses.transforms import BYTES, pooled, reach, token_trees
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.drawn import drawn_clusters
+from capim.tasks.ranking.layout import IndexSpace
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, interval_of, paired_intervals
 
 ANALYSIS = "approximate-search"
+LATE_QUERIES = 400  # at most, for late interaction, whose scores cost thousands of times more than a dot product
+POOLING_FACTORS = (2, 3, 4, 6)
 BEST = 10  # items of a result
 DEPTHS = (10, 20, 50, 100)
 _ABSENT = np.finfo(np.float32).min
@@ -72,12 +68,23 @@ def approximate_search(data: AnalysisInput) -> Iterator[Slice]:
             continue
         spec = data.specs[encoder]
         many = spec.vectors == "multi"
-        task = sample_queries(every, LATE_QUERIES if many else SINGLE_QUERIES, seed=seed)
+        task = sample_queries(every, LATE_QUERIES if many else MOST_QUERIES, seed=seed)
         queries = cast("Ragged", data.items(encoder, "caption", task.query_ords))
         queries = queries.with_values(queries.values.astype(np.float32))
         found = measured(methods_of(items, storage=spec.storage, many=many, seed=seed), queries, task, metric)
         clusters = Clusters.of(task.clusters, drawn_clusters(data.corpus, data.protocol), task.weights)
         yield from frontier(encoder, found, clusters, data.resampling, metric=metric, n_all_queries=len(every.queries))
+
+
+def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
+    """The task of searching only some images, numbered from 0, with the queries whose relevant images are all there.
+
+    ``task`` is text to image with one gallery; ``images`` are ords, ascending.
+    """
+    missing = np.add.reduceat(~np.isin(task.relevant_ords, images), task.offsets[:-1])
+    kept = task.of_queries(np.flatnonzero(missing == 0))
+    space, gallery = IndexSpace("image", images), np.arange(len(images), dtype=np.int32)
+    return replace(kept, item_space=space, galleries=(gallery,), relevant=space.rows_of(kept.relevant_ords))
 
 
 class Measured(NamedTuple):
@@ -208,7 +215,7 @@ def methods_of(items: Ragged, *, storage: str, many: bool, seed: int) -> Iterato
     if many:
         for name, like in (("pooling", False), ("colpali_engine pooling", True)):
             trees = cache(partial(token_trees, items, like_colpali_engine=like))
-            for factor in POOLING_FACTORS[1:]:
+            for factor in POOLING_FACTORS:
                 yield Method(name=name, setting=f"1 of {factor}", open=partial(_pooled, items, trees, factor, storage))
     yield Method(name="int8", open=partial(_int8, items, many=many))
     for setting, both in (("items", False), ("items and queries", True)):

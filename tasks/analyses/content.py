@@ -30,18 +30,18 @@ from numpy.typing import NDArray
 
 from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, QueryValues, Slice, contrast_slices, mean_slices, part_slices
-from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
+from capim.tasks.corpora.readers.coco_captions import SUPERCATEGORY_OF
+from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.ranking.layout import layout_of
-from capim.tasks.statistics.intervals import Interval, interval_of
+from capim.tasks.statistics.intervals import interval_of
 
 FEATURES = ("spatial", "colour", "counting", "negation", "action")
 LENGTHS = {"1-8": (1, 8), "9-10": (9, 10), "11-12": (11, 12), "13-15": (13, 15), "16+": (16, np.inf)}  # words
 
 N_RELEVANT = {"1": (1, 1), "2-3": (2, 3), "4-9": (4, 9), "10 or more": (10, np.inf)}
 PAGES = {"page 1": (0, 1), "pages 2-5": (2, 5), "pages 6-20": (6, 20), "from page 21": (21, np.inf)}
-QUADRUPLE_METRICS = tuple(metric.name for metric in WINOGROUND)
 
 
 def complexity(data: AnalysisInput) -> Iterator[Slice]:
@@ -130,8 +130,8 @@ def truncated_captions(data: AnalysisInput) -> Iterator[Slice]:
 def categories(data: AnalysisInput) -> Iterator[Slice]:
     """The metric by COCO's 80 categories and 12 supercategories of the query's image.
 
-    From annotations where a corpus has any, with how good an inference from the captions' words would be; where it has
-    none, inferred from these, under an analysis of another name (``category-inferred``).
+    From annotations where a corpus has any; where it has none, inferred from the words of the captions, in a table of
+    their own (``category-inferred``).
     """
     corpus, image_of_query = data.corpus, data.queries.clusters
     if corpus.images["objects"].null_count < len(corpus.images):
@@ -141,33 +141,10 @@ def categories(data: AnalysisInput) -> Iterator[Slice]:
         yield from part_slices(data, "category", parts, metric=data.metric)
         contrasts = {name: has[image_of_query] for name, has in coarse.items()}
         yield from contrast_slices(data, "supercategory", contrasts, among=annotated)
-        if data.protocol.direction == "t2i" and data.given is None:
-            yield from agreement(data)
         return
     inferred, known = inferred_objects(corpus)
     contrasts = {name: has[image_of_query] for name, has in _by_name(inferred)[1].items()}
     yield from contrast_slices(data, "category-inferred", contrasts, among=known[image_of_query])
-
-
-def agreement(data: AnalysisInput) -> Iterator[Slice]:
-    """F1 over images of the inferred against the annotated supercategories, with precision and recall in the detail.
-
-    Over the images that are annotated and have an English caption; only supercategories that are annotated among these.
-    Stored once, under the first encoder and text to image: it is the same for all.
-    """
-    corpus = data.corpus
-    inferred, known = inferred_objects(corpus)
-    both = known & pc.is_valid(corpus.images["objects"]).to_numpy()
-    truth, guess = _by_name(annotated_objects(corpus))[1], _by_name(inferred)[1]
-    for name in CATEGORIES_OF:
-        true, guessed = (table.get(name, np.zeros(len(both), dtype=bool)) & both for table in (truth, guess))
-        hits, n_true, n_guessed = int((true & guessed).sum()), int(true.sum()), int(guessed.sum())
-        if n_true:
-            f1 = 2 * hits / (n_true + n_guessed)
-            interval = Interval(value=f1, reason="no interval: computed from the whole corpus, nothing was sampled")
-            detail = {"precision": hits / max(1, n_guessed), "recall": hits / n_true}
-            about, level_name = (data.encoders[0], "agreement", name, "F1"), "inferred against annotated"
-            yield Slice(*about, interval, n_true, n_true, level_name=level_name, detail=detail)
 
 
 def annotated_objects(corpus: Corpus) -> list[frozenset[str]]:
@@ -215,7 +192,7 @@ def _vocabulary() -> tuple[Phrases, dict[str, str | None]]:
 
 
 def tags(data: AnalysisInput) -> Iterator[Slice]:
-    """Text, image and group score per tag, and the share of examples with a tie; or a given metric per tag.
+    """Text, image and group score per tag, and the share of examples with a tie; or a user's metric per tag.
 
     The tags are those of the corpus: ``Object``, ``Relation``, ``Both`` of Winoground (Thrush et al. 2022) and those of
     "Why is Winoground Hard?" (Diwan et al. 2022) where its reader adds them.
@@ -224,9 +201,9 @@ def tags(data: AnalysisInput) -> Iterator[Slice]:
     names = sorted({tag for tags in tags_of for tag in tags})
     parts = {(tag, ""): np.array([tag in tags for tags in tags_of]) for tag in names}
     parts["no tag", ""] = np.array([not tags for tags in tags_of])
-    for metric in QUADRUPLE_METRICS if data.given is None else (data.metric,):
+    for metric in (data.metric,) if data.metric.of_user else WINOGROUND:
         yield from part_slices(data, "tags", parts, metric=metric)
-    if data.given is not None:
+    if data.metric.of_user:
         return
     scored = {name: outcomes for name, outcomes in data.outcomes.items() if outcomes.scores is not None}
     ties = [QueryValues(name, "ties", outcomes.tied) for name, outcomes in scored.items()]
@@ -251,9 +228,8 @@ def judged_queries(data: AnalysisInput) -> Iterator[Slice]:
         ("where in the document", _best_page(data), PAGES),  # NaN is in none
     ):
         parts |= {(feature, name): (numbers >= low) & (numbers <= high) for name, (low, high) in ranges.items()}
-    yield from part_slices(
-        data, "judged", {name: inside for name, inside in parts.items() if not inside.all()}, metric=figure.metric
-    )
+    parts = {name: inside for name, inside in parts.items() if not inside.all()}
+    yield from part_slices(data, "judged", parts, metric=METRICS[figure.metric])
 
 
 def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
@@ -270,21 +246,12 @@ def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
 
 
 def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
-    """What scorers reach that never look at the image; stored under the first encoder, but independent of it.
+    """What scorers of pairs reach that never look at the image; stored under the first encoder, but independent of it.
 
-    Pairs: how often the right caption is the longer one, and how often its words are the more frequent ones in the
+    How often the right caption is the longer one, and how often its words are the more frequent ones in the
     corpus. Far from one half, the negatives give themselves away (Hsieh et al., SugarCrepe, 2023, section 3). Not for
     sets of more captions, where one half is not what such a scorer is compared with.
-    Quadruples: such a scorer gives a caption the same score with both images, so it ties or loses every example; a
-    single choice between the two captions is right with probability one half.
     """
-    encoder = data.encoders[0]
-    if data.protocol.direction == "quadruples":
-        nothing = Interval(value=0.0, reason="by definition: one score per caption ties or loses every example")
-        for metric in QUADRUPLE_METRICS:
-            detail = {"single_choice": 0.5}
-            yield Slice(encoder, "baseline", "caption alone", metric, nothing, *data.counts, detail=detail)
-        return
     if data.queries.n_gallery.max() > 2:
         return
     captions, pairs = data.corpus.captions, data.corpus.pairs.take(data.queries.query_ords)
@@ -305,7 +272,7 @@ def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
         won = (of_right > of_wrong) + 0.5 * (of_right == of_wrong)
         interval = interval_of(won, data.clusters, data.resampling, bounds=(0.0, 1.0), share=True)
         metric, detail = PAIR_ACCURACY.name, {"ties_count": 0.5}
-        yield Slice(encoder, "baseline", name, metric, interval, *data.counts, detail=detail)
+        yield Slice(data.encoders[0], "baseline", name, metric, interval, *data.counts, detail=detail)
 
 
 # --- Lexicons: how they are read and matched.

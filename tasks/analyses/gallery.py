@@ -1,4 +1,4 @@
-"""What the gallery does to figures: hubs among its items, its distance from the queries, and drawing it anew.
+"""What the gallery does to results: hubs among its items, and drawing it again with the queries.
 
 Hubs are items in far more result lists than others (Radovanović et al., JMLR 11, 2010). ``N_k`` of an item is the
 number of queries that have it among their first ``k``. Hubs skew its distribution: a few items are found for most
@@ -8,13 +8,13 @@ queries, many for none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
+from capim.store.schema import texts
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.metrics.retrieval import RECALLS, expected_hit
 from capim.tasks.ranking.layout import layout_of
@@ -25,7 +25,6 @@ from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interv
 
 K = 10
 N_LISTED = 10  # hubs in the detail
-NOT_SAMPLED = "no interval: computed from all stored vectors, nothing was sampled"
 MAX_REPLICATES = 1000  # of a gallery that is drawn, as in V29
 CUTOFFS = (1, 5, 10)
 _POWERS = np.array([[1], [2], [3]])
@@ -38,7 +37,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
     """
     searched = data.task.item_space.ords_of(data.task.searched)
     items = data.corpus.items(data.protocol.sides[1])
-    ids: list[Any] = items["id"].to_pylist()
+    ids = texts(items["id"])
     occupied, level = data.clusters.sizes > 0, data.resampling.level
     for encoder, outcomes, top_ords in data.with_lists():
         counts = k_occurrence(top_ords, K, len(items))
@@ -159,54 +158,6 @@ def _worst(
     first = np.bincount(wrong[wrong >= 0], minlength=len(counts))
     order = np.lexsort((-counts, -first))[:N_LISTED]
     return [{"id": ids[i], "wrongly_first": int(first[i]), f"n_{K}": int(counts[i])} for i in order if first[i]]
-
-
-def modality_gap(data: AnalysisInput) -> Iterator[Slice]:
-    """Distance between the mean image and the mean caption, and mean cosines; single-vector encoders only.
-
-    Images and captions occupy different regions (Liang et al., Mind the Gap, NeurIPS 2022).
-    """
-    for encoder, _, vectors in data.with_single_vectors():
-        images, captions = vectors.images, vectors.captions
-        figures = {
-            "distance of the centres": centre_distance(images, captions),
-            "mean cosine of two images": mean_cosine(images),
-            "mean cosine of two captions": mean_cosine(captions),
-            "mean cosine of an image and a caption": float(_centre(images) @ _centre(captions)),
-        }
-        for name, value in figures.items():
-            interval = Interval(value=value, reason=NOT_SAMPLED)
-            yield Slice(encoder, "gap", name, name, interval, len(captions), len(images))
-
-
-def centre_distance(images: NDArray[np.float32], captions: NDArray[np.float32]) -> float:
-    """Euclidean distance between the mean image and the mean caption, 0..2 for unit vectors.
-
-    Examples:
-        >>> centre_distance(np.float32([[1, 0], [1, 0]]), np.float32([[0, 1]]))
-        1.4142135623730951
-    """
-    return float(np.linalg.norm(_centre(images) - _centre(captions)))
-
-
-def mean_cosine(vectors: NDArray[np.float32]) -> float:
-    """Mean cosine of two different items; NaN for fewer than two.
-
-    Examples:
-        >>> mean_cosine(np.float32([[1, 0], [0, 1], [1, 0]]))
-        0.3333333333333333
-    """
-    n = len(vectors)
-    if n < 2:
-        return float("nan")
-    total = vectors.sum(axis=0, dtype=np.float64)
-    own = float(np.einsum("nd,nd->", vectors, vectors, dtype=np.float64))
-    return (float(total @ total) - own) / (n * (n - 1))
-
-
-def _centre(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    centre: NDArray[np.float64] = vectors.mean(axis=0, dtype=np.float64)
-    return centre
 
 
 def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:

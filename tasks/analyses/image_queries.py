@@ -20,7 +20,7 @@ from capim.tasks.analyses.analysis import (
     mean_slices,
     paired_differences,
 )
-from capim.tasks.metrics import METRICS
+from capim.tasks.metrics import METRICS, Metric
 from capim.tasks.ranking.drawn import drawn_clusters
 from capim.tasks.ranking.layout import layout_of
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -41,7 +41,7 @@ def composed(data: AnalysisInput) -> Iterator[Slice]:
     space = data.task.query_space
     if space.references is None or space.text_weight == 1:
         return
-    metric = data.protocol.metrics[0]
+    metric = METRICS[data.protocol.metrics[0]]
     second = data.second_half[data.queries.clusters]
     for encoder, _, vectors in data.with_single_vectors():
         weighted = [replace(data.task, query_space=replace(space, text_weight=weight)) for weight in WEIGHTS]
@@ -70,9 +70,9 @@ def without_duplicates(data: AnalysisInput) -> Iterator[Slice]:
     copies = np.array([first.get(sha, at) != at for at, sha in enumerate(shas)])
     for encoder, outcomes, vectors in data.with_single_vectors():
         nearest = nearest_earlier(vectors.images)
-        whole = METRICS[data.metric].per_query(outcomes)
+        whole = data.metric.per_query(outcomes)
         every = [QueryValues(encoder, "", whole, level_name="all images")]
-        yield from mean_slices(data, "duplicates", every, metric=data.metric, share=data.is_share(data.metric))
+        yield from mean_slices(data, "duplicates", every, metric=data.metric.name, share=data.is_share(data.metric))
         repeated = {"equal bytes": copies} | {f"cosine from {t:g}": copies | (nearest >= t) for t in THRESHOLDS}
         for name, gone in repeated.items():
             if gone.any() and not gone.all():
@@ -100,7 +100,7 @@ def _without(
     [change] = paired_differences(table, clusters, [(0, 1)], data.resampling)
     detail = {**as_change(change), "left_out": int(gone.sum())}
     counted = means.interval(0, 0), *means.counts(0, 0)
-    yield Slice(encoder, "duplicates", "", data.metric, *counted, level_name=f"without {name}", detail=detail)
+    yield Slice(encoder, "duplicates", "", data.metric.name, *counted, level_name=f"without {name}", detail=detail)
 
 
 def nearest_earlier(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -154,8 +154,8 @@ def reduced(
     ), rows
 
 
-def _values(task: RetrievalTask, vectors: SingleVectors, metric: str) -> NDArray[np.float64]:
+def _values(task: RetrievalTask, vectors: SingleVectors, metric: Metric) -> NDArray[np.float64]:
     """The metric of every query of a task."""
     from capim.tasks.ranking.cosine import dense_outcomes
 
-    return METRICS[metric].per_query(dense_outcomes(vectors.images, vectors.captions, task))
+    return metric.per_query(dense_outcomes(vectors.images, vectors.captions, task))

@@ -13,16 +13,7 @@ from typing import Any
 import numpy as np
 
 from capim.store.schema import LABEL
-from capim.tasks.analyses.analysis import (
-    METRIC,
-    AnalysisInput,
-    QueryValues,
-    Slice,
-    against_first,
-    mean_slices,
-    part_slices,
-)
-from capim.tasks.metrics import METRICS
+from capim.tasks.analyses.analysis import R1, AnalysisInput, QueryValues, Slice, against_first, mean_slices, part_slices
 from capim.tasks.ranking.layout import IndexSpace
 
 CONFUSIONS = 10  # of an encoder, those with most images
@@ -69,8 +60,8 @@ def prompts(data: AnalysisInput) -> Iterator[Slice]:
         for name, prompts_of in every.items():
             chosen: dict[str, Any] = {side: replace(space, prompts=prompts_of)}
             outcomes = dense_outcomes(vectors.images, vectors.captions, replace(task, **chosen))
-            hits[name] = METRICS[METRIC].per_query(outcomes)
-        yield from against_first(data, encoder, "prompts", hits, METRIC)
+            hits[name] = R1.per_query(outcomes)
+        yield from against_first(data, encoder, "prompts", hits, R1)
 
 
 def _labels(data: AnalysisInput) -> list[list[str]]:

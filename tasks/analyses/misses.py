@@ -1,4 +1,4 @@
-"""Misses: the kind of each, those that may be no mistake, images taken for each other, where encoders disagree.
+"""Misses: the kind of each, those that may be no mistake, and where encoders disagree.
 
 A miss has the best relevant item strictly below the first place; a tie is no miss.
 """
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -26,19 +25,17 @@ from capim.store.schema import (
     WITHOUT_AMBIGUOUS,
 )
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import METRIC, AnalysisInput, QueryValues, Slice, mean_slices
+from capim.tasks.analyses.analysis import R1, AnalysisInput, QueryValues, Slice, mean_slices
 from capim.tasks.analyses.gallery import K, is_hub, k_occurrence
-from capim.tasks.corpora.subset import first_linked
 from capim.tasks.protocols import Direction
 from capim.tasks.ranking.layout import layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 
-WITHOUT = f"{METRIC} {WITHOUT_AMBIGUOUS}"
+WITHOUT = f"{R1.name} {WITHOUT_AMBIGUOUS}"
 FEWEST = 3  # encoders that agree; so many are needed for a suspicion at all
 MOST = 2 / 3  # of the encoders with result lists
 NEAR = 10  # the last rank of a near miss
 N_EXAMPLES = 5
-N_LISTED = 20  # pairs and groups of images per encoder
 
 
 def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
@@ -60,9 +57,9 @@ def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
     causes, sources = causes_of(known) if known is not None else ({}, {})
     if known is None or not causes:
         return
-    hits = known.values(METRIC)
+    hits = known.values(R1)
     rows = [QueryValues(name, "all queries", hits[at]) for at, name in enumerate(known.encoders)]
-    yield from mean_slices(known, AMBIGUOUS, rows, metric=METRIC, share=True)
+    yield from mean_slices(known, AMBIGUOUS, rows, metric=R1.name, share=True)
     kept, shares = [], []
     for cause, marked in {**causes, EITHER: np.any(list(causes.values()), axis=0)}.items():
         for at, (name, outcomes) in enumerate(known.outcomes.items()):
@@ -89,11 +86,10 @@ def without_ambiguous(data: AnalysisInput) -> AnalysisInput | None:
     None where the metric is another one, or no cause can be known.
     """
     known = with_lists_only(data)
-    if known is None or data.given is not None or data.metric != METRIC or not (causes := causes_of(known)[0]):
+    if known is None or data.metric != R1 or not (causes := causes_of(known)[0]):
         return None
     marked = np.any(list(causes.values()), axis=0)
-    values = np.where(marked, np.nan, known.values(METRIC))
-    return replace(known, metric=WITHOUT, given=dict(zip(known.encoders, values, strict=True)))
+    return replace(known, metric=replace(R1, name=WITHOUT), left_out=dict(zip(known.encoders, marked, strict=True)))
 
 
 def with_lists_only(data: AnalysisInput) -> AnalysisInput | None:
@@ -188,78 +184,6 @@ def _codes(values: list[str | None]) -> NDArray[np.int64]:
     """The number of each value, equal for equal values; -1 for None and for an empty text."""
     number_of: dict[str, int] = {}
     return np.array([number_of.setdefault(v, len(number_of)) if v else -1 for v in values], dtype=np.int64)
-
-
-class Confusion(NamedTuple):
-    """Two images (``first < second``) and how often the queries of each have the other in first place."""
-
-    first: int
-    second: int
-    first_for_second: int
-    second_for_first: int
-
-
-def confusable_images(data: AnalysisInput) -> Iterator[Slice]:
-    """Share of queries that fail by a mutual confusion; the pairs and groups of images are in the detail.
-
-    A query of image A confuses A with B if the first item of its list is wrong and is B (or a caption of B). A pair
-    counts if it is confused both ways. Pairs that share images form a group.
-    """
-    ids = data.corpus.images["id"].to_pylist()
-    rows = []
-    for encoder, outcomes, top_ords in data.with_lists():
-        first = top_ords[:, 0].astype(np.int64)
-        if data.protocol.direction == "i2t":
-            first = layout_of(data.corpus).caption_images.astype(np.int64)[first]
-        first = np.where(outcomes.missed, first, -1)
-        pairs = mutual_confusions(outcomes.clusters, first, len(ids))
-        mutual = {(p.first, p.second) for p in pairs}
-        confused = [
-            (min(own, other), max(own, other)) in mutual
-            for own, other in zip(outcomes.clusters.tolist(), first.tolist(), strict=True)
-        ]
-        detail = {
-            "pairs": [
-                {"a": ids[p.first], "b": ids[p.second], "a_for_b": p.first_for_second, "b_for_a": p.second_for_first}
-                for p in pairs[:N_LISTED]
-            ],
-            "families": [[ids[image] for image in group] for group in connected(pairs)[:N_LISTED]],
-        }
-        rows.append(QueryValues(encoder, "confused with each other", np.array(confused), detail))
-    yield from mean_slices(data, "families", rows, metric="share of queries")
-
-
-def mutual_confusions(own: NDArray[np.int32], first: NDArray[np.int64], n_images: int) -> list[Confusion]:
-    """The pairs confused both ways, the most frequently confused first.
-
-    ``own`` is the image of each query, ``first`` the wrong image in first place, or -1.
-
-    Examples:
-        Image 0 is taken for 1 twice, 1 for 0 once; 2 is taken for 0, but not 0 for 2.
-
-        >>> mutual_confusions(np.int32([0, 0, 1, 2, 2]), np.array([1, 1, 0, 0, -1]), 3)
-        [Confusion(first=0, second=1, first_for_second=1, second_for_first=2)]
-    """
-    wrong = (first >= 0) & (first != own)
-    edges, counts = np.unique(own[wrong].astype(np.int64) * n_images + first[wrong], return_counts=True)
-    times = {divmod(edge, n_images): n for edge, n in zip(edges.tolist(), counts.tolist(), strict=True)}
-    pairs = [Confusion(a, b, times[b, a], n) for (a, b), n in times.items() if a < b and (b, a) in times]
-    return sorted(pairs, key=lambda p: (-min(p[2:]), -sum(p[2:]), p.first, p.second))
-
-
-def connected(pairs: list[Confusion]) -> list[list[int]]:
-    """The groups of images that the pairs connect, the largest first.
-
-    Examples:
-        >>> connected([Confusion(0, 1, 1, 1), Confusion(4, 5, 1, 1), Confusion(1, 3, 1, 1)])
-        [[0, 1, 3], [4, 5]]
-    """
-    images = [image for pair in pairs for image in (pair.first, pair.second)]
-    groups: dict[int, set[int]] = {}
-    of_pairs = first_linked(images, [at // 2 for at in range(len(images))])
-    for image, first in zip(images, of_pairs.tolist(), strict=True):
-        groups.setdefault(first, set()).add(image)
-    return sorted((sorted(group) for group in groups.values()), key=lambda group: (-len(group), group))
 
 
 def error_kinds(data: AnalysisInput) -> Iterator[Slice]:

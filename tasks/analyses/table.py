@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import Plugin, PluginTable
 from capim.store.schema import AGREEMENT, AMBIGUOUS, ANNOTATION, ERRORS
 from capim.store.types import FUSION, TWO_STAGE
 from capim.tasks.protocols import Direction, Kind, Protocol
+
+if TYPE_CHECKING:
+    from capim.tasks.analyses.analysis import AnalysisInput, Slice
 
 Section: TypeAlias = Literal["slices", "ablations", "failures"]
 Look: TypeAlias = Literal["folded", "of the corpus", "joined", "curve", "R@1 first", "part", "absence"]
@@ -34,7 +37,7 @@ class Analysis:
     Attributes:
         name: By which it is requested.
         function: Gives slices of an ``AnalysisInput``, none where the corpus lacks what it looks at; for one of capim
-            its place, ``file:function``. None: the slices are written by another command than ``capim analyse``.
+            its place, ``file:function``. Empty: the slices are written by another command than ``capim analyse``.
         tables: Name in the column ``analysis`` of its slices -> heading of the table of these; the first is its title.
         kinds: Kinds of the protocols that it applies to. Queries of judged documents describe no image.
         directions: Directions of these protocols; None: all.
@@ -56,7 +59,7 @@ class Analysis:
     """
 
     name: str
-    function: Callable[[Any], Iterable[Any]] | str | None
+    function: Callable[[AnalysisInput], Iterable[Slice]] | str
     tables: Mapping[str, str]
     _: KW_ONLY
     kinds: frozenset[Kind] = _RETRIEVAL
@@ -87,14 +90,12 @@ class Analysis:
         """Whether it looks at outcomes of this protocol."""
         return protocol.kind in self.kinds and (self.directions is None or protocol.direction in self.directions)
 
-    def run(self, data: Any) -> Iterator[Any]:
-        """The slices of an ``AnalysisInput``, with the version.
+    def run(self, data: AnalysisInput) -> Iterator[Slice]:
+        """The slices of these outcomes, with the version.
 
         Raises:
             ValueError: A slice of a table that is not among ``tables``.
         """
-        if self.function is None:
-            raise ValueError(f"analysis {self.name!r} is not run: its slices are written by another command")
         function = _at(self.function) if isinstance(self.function, str) else self.function
         for each in function(data):
             if each.analysis not in self.tables:
@@ -120,9 +121,9 @@ def _of_package(plugin: Plugin, found: object) -> Analysis:
     if taken or not found.tables:
         raise ValueError(f"tables must be named, and not like capim's own, got {', '.join(sorted(taken)) or 'none'}")
 
-    def function(data: Any) -> Iterator[Any]:
+    def function(data: AnalysisInput) -> Iterator[Slice]:
         with plugin.failures("analysis"):
-            yield from found.function(data)  # type: ignore[operator, misc]  # callable, by the check above
+            yield from found.function(data)  # type: ignore[operator]  # callable, by the check above
 
     return replace(found, function=function, version=f"{found.version} of {plugin.package} {plugin.version}")
 
@@ -133,17 +134,13 @@ _LOOKS: Mapping[str, tuple[Look, ...]] = {
     "ordinal": ("part",),
     "supercategory": ("part",),
     "category": ("part", "folded"),
-    "agreement": ("folded", "of the corpus"),
     "truncated-captions": ("part",),
     "tags": ("part",),
     "baseline": ("folded", "of the corpus", "joined"),
     "hubs": ("joined",),
-    "families": ("folded",),
-    "margin": ("folded",),
-    "gap": ("folded", "joined"),
     TWO_STAGE: ("curve", "R@1 first"),
     FUSION: ("R@1 first",),
-    **dict.fromkeys((DISTRACTORS, "truncation", "pca", "pooling", "temperature", "threshold"), ("curve",)),
+    **dict.fromkeys((DISTRACTORS, "truncation", "pca", "temperature", "threshold"), ("curve",)),
 }
 _T2I: frozenset[Direction] = frozenset({"t2i"})
 _LABELS: frozenset[Kind] = frozenset({"labels"})
@@ -151,7 +148,7 @@ _VECTORS: frozenset[Need] = frozenset({"vectors"})
 _VECTORS_AND_SPECS: frozenset[Need] = frozenset({"vectors", "specs"})
 
 
-def _own(name: str, function: str | None, tables: str | Mapping[str, str], **facts: Any) -> Analysis:
+def _own(name: str, function: str, tables: str | Mapping[str, str], **facts: Any) -> Analysis:
     """An analysis of capim; one with a single table of its own name gives the heading of that alone."""
     headings = {name: tables} if isinstance(tables, str) else tables
     looks = {table: _LOOKS[table] for table in headings if table in _LOOKS}
@@ -170,8 +167,6 @@ _FORMS = {
     "normalisation": "Normalisation",
     "truncation": "Truncated vectors (Matryoshka)",
     "pca": "Projection onto principal components",
-    "pooling": "Pooled multi-vectors",
-    "quantisation": "Quantised multi-vectors",
 }
 _OF_CAPTIONS = {
     "complexity": "Features of the caption",
@@ -182,11 +177,10 @@ _OF_OBJECTS = {
     "supercategory": "Objects in the image",
     "category": "Objects in the image, by category",
     "category-inferred": "Objects named in the caption (inferred from words)",
-    "agreement": "Inferred and annotated categories",
 }
 _OWN = (
-    _own("complexity", "content:complexity", _OF_CAPTIONS, directions=_T2I, of_parts=True, version=2),
-    _own("categories", "content:categories", _OF_OBJECTS, scope="all encoders", of_parts=True, version=2),
+    _own("complexity", "content:complexity", _OF_CAPTIONS, directions=_T2I, of_parts=True, version=3),
+    _own("categories", "content:categories", _OF_OBJECTS, scope="all encoders", of_parts=True, version=3),
     _own(
         "truncated-captions",
         "content:truncated_captions",
@@ -209,12 +203,12 @@ _OWN = (
         labels={kind: kind for kind in ("hit", "tie", "near miss", "hub", "false negative", "rest")},
     ),
     _own("disagreement", "misses:disagreement", "Correct where another encoder is wrong", scope="all encoders"),
-    _own("tags", "content:tags", "By tag", kinds=frozenset({"quadruples"}), of_parts=True),
+    _own("tags", "content:tags", "By tag", kinds=frozenset({"quadruples"}), of_parts=True, version=2),
     _own(
         "baselines",
         "content:caption_baselines",
         {"baseline": "Captions alone, without the image"},
-        kinds=frozenset({"pairs", "quadruples"}),
+        kinds=frozenset({"pairs"}),
         scope="all encoders",
     ),
     _own("classes", "labels:classes", {"class": "By class", "confusion": "Classes taken for others"}, kinds=_LABELS),
@@ -244,9 +238,6 @@ _OWN = (
         on_request=True,
     ),
     _own("hubs", "gallery:hubs", "Hubs"),
-    _own("families", "misses:confusable_images", "Confused images"),
-    _own("margins", "calibration:score_margins", {"margin": "Score margin"}),
-    _own("gap", "gallery:modality_gap", "Modality gap", directions=_T2I, needs=_VECTORS, of_languages=False),
     _ablation("compression", "ablations:vector_forms", _FORMS, directions=_T2I, needs=_VECTORS_AND_SPECS),
     _ablation(
         "approximate-search",
@@ -264,13 +255,14 @@ _OWN = (
         "ablations:forward_precision",
         {"forward precision": "Precision of the forward pass"},
         scope="all encoders",
-        needs=_VECTORS_AND_SPECS,
+        needs=frozenset({"specs"}),
+        version=2,
     ),
-    *(_ablation(name, None, heading) for name, heading in _OF_OTHER_COMMANDS.items()),
+    *(_ablation(name, "", heading) for name, heading in _OF_OTHER_COMMANDS.items()),
     _ablation(
         "temperatures", "calibration:temperatures", {"temperature": "Temperature and calibration"}, needs=_VECTORS
     ),
-    _ablation("thresholds", "calibration:thresholds", {"threshold": "Answering only above a threshold"}),
+    _ablation("thresholds", "calibration:thresholds", {"threshold": "Answering only above a threshold"}, version=2),
     _own(
         AMBIGUOUS,
         "misses:ambiguous",
@@ -305,19 +297,14 @@ def of_parts() -> list[str]:
     return [name for name, analysis in ANALYSES.items() if analysis.of_parts]
 
 
-def _runnable() -> dict[str, Analysis]:
-    """Those whose slices are not written by another command."""
-    return {name: analysis for name, analysis in ANALYSES.items() if analysis.function is not None}
-
-
 def check_analyses(names: Sequence[str]) -> None:
     """Check the names of analyses.
 
     Raises:
         RequestError: An unknown name.
     """
-    known = _runnable()
-    if strange := sorted({*names} - known.keys()):
+    known = [name for name, analysis in ANALYSES.items() if analysis.function]
+    if strange := sorted({*names} - {*known}):
         raise RequestError([unknown("analysis", name, known) for name in strange])
 
 
@@ -328,20 +315,18 @@ def applying(protocol: Protocol, names: Sequence[str] = ()) -> list[Analysis]:
         RequestError: An unknown name.
     """
     check_analyses(names)
-    usual = {n for n, a in _runnable().items() if not a.on_request and (a.of_languages or not protocol.is_of_language)}
-    wanted = {*names, *(n for n, a in _runnable().items() if a.part_of in names)} if names else usual
-    return [a for name, a in _runnable().items() if name in wanted and a.applies(protocol)]
+
+    def wanted(analysis: Analysis) -> bool:
+        if names:
+            return analysis.name in names or analysis.part_of in names
+        return not analysis.on_request and (analysis.of_languages or not protocol.is_of_language)
+
+    return [each for each in ANALYSES.values() if each.function and wanted(each) and each.applies(protocol)]
 
 
-def slices_of(analysis: Analysis, data: Any) -> Iterator[Any]:
-    """The slices of an ``AnalysisInput`` by one analysis; means over parts also without the ambiguous misses."""
+def slices_of(analysis: Analysis, data: AnalysisInput) -> Iterator[Slice]:
+    """The slices of these outcomes by one analysis; means over parts also without the ambiguous misses."""
     yield from analysis.run(data)
     without = _at("misses:without_ambiguous")(data) if analysis.of_parts else None
     if without is not None:
         yield from analysis.run(without)
-
-
-def diagnose(data: Any, names: Sequence[str] = ()) -> Iterator[Any]:
-    """The slices of an ``AnalysisInput`` by all analyses that :func:`applying` gives for its protocol."""
-    for analysis in applying(data.protocol, names):
-        yield from slices_of(analysis, data)

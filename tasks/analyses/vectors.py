@@ -14,34 +14,20 @@ from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.vectors import UNKNOWN, Explanation, Ragged, grids_of, tokens_of
-from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors, StoredVectors
+from capim.tasks.analyses.analysis import SingleVectors
 from capim.tasks.results.stored import has_vectors
-
-MOST_IMAGES = 1000  # of a late-interaction encoder: with a thousand vectors of 128 float32 each, half a GiB
 
 
 def vector_reader(
-    store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str, *, seed: int
-) -> Callable[[str], StoredVectors | None]:
-    """A function that reads the vectors of an encoder by name; it returns None for encoders without vectors.
+    store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str
+) -> Callable[[str], SingleVectors | None]:
+    """Return a function that reads the vectors of an encoder by name: None for one without one vector per item."""
 
-    Where a late-interaction encoder has more than ``MOST_IMAGES`` images, a sample of so many is drawn with ``seed``.
-    """
-
-    def late(encoder: str, modality: Modality, most: int | None = None) -> Ragged:
-        key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-        sealed = store.sealed(key)
-        ords = chosen(0 if sealed is None else sealed.n_rows, most, seed)
-        wanted = Ragged.concatenate(rows.vectors for rows in store.stored_blocks(key, ords=ords))
-        return wanted.with_values(wanted.values.astype(np.float32))
-
-    def read(name: str) -> StoredVectors | None:
+    def read(name: str) -> SingleVectors | None:
         encoder = fingerprints[name]
         spec = store.encoder(encoder)
-        if not spec.has_vectors or not has_vectors(store, encoder, corpus):
+        if not spec.has_vectors or spec.vectors == "multi" or not has_vectors(store, encoder, corpus):
             return None
-        if spec.vectors == "multi":
-            return LateInteractionVectors(images=late(encoder, "image", MOST_IMAGES), captions=late(encoder, "caption"))
         images = store.vectors(encoder=encoder, corpus=corpus, modality="image")
         captions = store.vectors(encoder=encoder, corpus=corpus, modality="caption")
         return SingleVectors(
@@ -87,14 +73,14 @@ def read_truncated(
     return by_encoder
 
 
-def chosen(n: int, most: int | None, seed: int) -> NDArray[np.int32]:
+def chosen(n: int, most: int, seed: int) -> NDArray[np.int32]:
     """All of ``n`` positions, or ``most`` of them drawn without replacement; ascending.
 
     Examples:
-        >>> chosen(3, None, 0).tolist(), chosen(1000, 2, 0).size
+        >>> chosen(3, 5, 0).tolist(), chosen(1000, 2, 0).size
         ([0, 1, 2], 2)
     """
-    if most is None or n <= most:
+    if n <= most:
         return np.arange(n, dtype=np.int32)
     return np.sort(np.random.default_rng(seed).choice(n, most, replace=False)).astype(np.int32)
 

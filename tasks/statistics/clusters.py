@@ -116,7 +116,7 @@ class Clusters:
             >>> round(Clusters.of([0] * 50 + [1, 2, 3, 4, 5, 6, 7, 8, 9]).n_effective, 2)
             1.39
         """
-        return float(self.totals.sum() ** 2 / np.square(self.totals).sum()) if self.n_queries else 0.0
+        return kish(self.totals) if self.n_queries else 0.0
 
     @cached_property
     def largest_share(self) -> float:
@@ -149,6 +149,16 @@ class Clusters:
         for row, value in enumerate(values):
             columns[:, row] = np.bincount(self.labels, weights=value * self.weights, minlength=self.n_clusters)
         return columns
+
+
+def kish(weights: NDArray[np.float64]) -> float:
+    """Return Kish's effective number of what has these weights, not all 0.
+
+    Examples:
+        >>> kish(np.array([1.0, 1.0, 1.0])), kish(np.array([3.0, 1.0]))
+        (3.0, 1.6)
+    """
+    return float(weights.sum() ** 2 / np.square(weights).sum())
 
 
 def known_queries(values: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -29,7 +29,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from capim.tasks.statistics.clusters import Clusters, checked_values
+from capim.tasks.statistics.clusters import Clusters, checked_values, kish
 from capim.tasks.statistics.decision import agreeing_ends
 from capim.tasks.statistics.draws import Resampling, count_blocks, narrowed, rounded_to_grid, weighted_sums
 
@@ -58,7 +58,7 @@ _EQUAL = 0.9  # of the number of clusters: an effective number above it counts t
 FEW_IMAGES = f"no interval: fewer than {LEAST_EFFECTIVE:.0f} images"
 FEW_HITS = f"no interval: {{n:.1f}} effective hits or misses, at least {LEAST_HITS:.0f} of each are needed"
 NO_SPREAD = "no interval: all images give the same figure"
-UNBOUNDED = "no interval: a few queries far down decide a mean rank; see the median rank or MRR"
+UNBOUNDED = "no interval: a few queries decide a mean without an upper bound; see the median rank or MRR"
 OF_MEDIANS = "no interval and no test of the difference of two medians"
 BIASED = "no interval: the bootstrap does not suit this figure: its replicates are about {mean:.4g}, not {value:.4g}"
 NO_WIDTH = "no interval: both of its ends are the value"
@@ -224,8 +224,7 @@ def mean_interval(
         return Interval(value=estimate, reason=reason)
     if resampling.method == "percentile":
         return percentile_interval(estimate, spread, level=resampling.level)
-    n_queries = float(clusters.weights.sum() ** 2 / np.square(clusters.weights).sum())
-    hits = Hits(n_queries, clusters.shares) if share else None
+    hits = Hits(kish(clusters.weights), clusters.shares) if share else None
     n = clusters.n_effective
     return student_interval(estimate, spread, level=resampling.level, n_effective=n, bounds=bounds, hits=hits)
 
@@ -329,7 +328,7 @@ def carrying_clusters(hits: Hits, design_effect: float) -> float:
     excess = n_queries * float(np.square(shares).sum()) - 1
     correlation = min(max((design_effect - 1) / excess, 0.0), 1.0) if excess > DUST else 0.0
     variance = shares * (1 - correlation + correlation * n_queries * shares)
-    return float(variance.sum() ** 2 / np.square(variance).sum())
+    return kish(variance)
 
 
 def woodruff_interval(values: NDArray[np.float64], clusters: Clusters, *, level: float) -> Interval:

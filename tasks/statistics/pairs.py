@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import scipy
@@ -39,7 +38,7 @@ IDENTICAL = "no test: the encoders have the same value on every query"
 POWER = 0.8  # of a detectable effect
 LEAST_STUDIED = 30.0  # effective clusters from which a detectable effect is stated
 AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean of their values"
-SKEWED = "no interval and no test: a few queries far down decide a mean rank; see the median rank or MRR"
+SKEWED = "no interval and no test: a few queries decide a mean without an upper bound; see the median rank or MRR"
 HEAVY = "no claim: so few images hold so much of the weight that no difference can be told from another"
 NO_ENDS = "no claim: an interval that holds for all pairs would have no width"
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
@@ -235,10 +234,10 @@ class Comparison:
     shared: tuple[Ends, ...]
     flip_test: FlipTest
     p_adjusted: float | None
-    wins: int | None = None
-    ties: int | None = None
-    losses: int | None = None
-    cohen_dz: float | None = None
+    wins: int | None
+    ties: int | None
+    losses: int | None
+    cohen_dz: float | None
     detectable_effect: float | None
     p_equivalent: float | None
     n_queries: int
@@ -333,12 +332,12 @@ def _compared(
     ``values``: on the queries of ``clusters``, which both have; ``fewer``: than one has.
     """
     per_query, p_equivalent, detectable = values[0] - values[1], None, None
-    effect: dict[str, Any] = {}
+    won: tuple[int, int, int] | tuple[None, None, None] = (None, None, None)
+    dz = None
     reasons = [AGGREGATE] if clusters.n_queries and callable(scale.reduce) else []
     if clusters.n_queries and not callable(scale.reduce):
-        wins, ties, losses = tally(*values, lower_is_better=scale.lower_is_better)
-        effect = {"wins": wins, "ties": ties, "losses": losses, "cohen_dz": cohen_dz(*values)}
-        reasons = reasons if wins + losses else [IDENTICAL]
+        won, dz = tally(*values, lower_is_better=scale.lower_is_better), cohen_dz(*values)
+        reasons = reasons if won[0] + won[2] else [IDENTICAL]
     if clusters.n_queries and (margin := scale.margin(resampling)) is not None:
         p_equivalent = equivalence_p(per_query, clusters, margin=margin, span=scale.span or 1.0)
     difference = agreeing_with_test(difference, flip.p, level=resampling.level)
@@ -367,7 +366,10 @@ def _compared(
         shared=shared,
         flip_test=flip,
         p_adjusted=p_adjusted,
-        **effect,
+        wins=won[0],
+        ties=won[1],
+        losses=won[2],
+        cohen_dz=dz,
         detectable_effect=detectable,
         p_equivalent=p_equivalent,
         n_queries=clusters.n_queries,

@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from capim.tasks.statistics.clusters import Clusters
+from capim.tasks.statistics.clusters import Clusters, kish
 from capim.tasks.statistics.decision import ALPHA, adjusted, least_p
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.flips import sign_flip_tests
@@ -76,12 +76,21 @@ def rank_encoders(
         z 2-3 False
     """
     at = {name: position for position, name in enumerate(encoders)}
-    better = np.zeros((len(at), len(at)), dtype=bool)
+    sign = -1 if lower_is_better else 1
+    signed = ((at[a], at[b], sign * difference, p) for a, b, difference, p in tests)
+    return dict(zip(encoders, rank_sets(winners(len(at), signed, alpha=ALPHA)), strict=True))
+
+
+def winners(n: int, tests: Iterable[tuple[int, int, float, float | None]], *, alpha: float) -> NDArray[np.bool_]:
+    """Return which of ``n`` encoders are significantly better than which, shape ``(n, n)``.
+
+    ``tests``: two encoders by number, the first minus the second, and the adjusted p-value.
+    """
+    better = np.zeros((n, n), dtype=bool)
     for a, b, difference, p in tests:
-        if p is not None and p < ALPHA and difference != 0:
-            winner, loser = (a, b) if (difference < 0) == lower_is_better else (b, a)
-            better[at[winner], at[loser]] = True
-    return dict(zip(encoders, rank_sets(better), strict=True))
+        if p is not None and p < alpha and difference != 0:
+            better[(a, b) if difference > 0 else (b, a)] = True
+    return better
 
 
 # --- One ranking of encoders over several corpora by their macro means, and the ranks that the data leave open.
@@ -160,7 +169,7 @@ def rank_over_corpora(
         units = [np.arange(start, end) for start, end in pairwise(ends)]
     shared = np.array([[np.intersect1d(one, other).size > 0 for other in units] for one in units])
     n_groups, _ = scipy.sparse.csgraph.connected_components(shared, directed=False)
-    n_effective = _effective(_over_units(units, weights))
+    n_effective = kish(_over_units(units, weights))
     everywhere = _better(_over_units(units, shares) / n_corpora, n_effective, resampling)
     of_encoders = _over_units(units, errors).T / n_corpora
     macro = [
@@ -189,10 +198,6 @@ def _over_units(units: Sequence[NDArray[np.int64]], of_corpora: Sequence[NDArray
     return total
 
 
-def _effective(weights: NDArray[np.float64]) -> float:
-    return float(weights.sum() ** 2 / np.square(weights).sum())
-
-
 def _better(contributions: NDArray[np.float64], n_effective: float, resampling: Resampling) -> NDArray[np.bool_]:
     """Which encoder is better than which, over all pairs together, by sign flips of the rows of contributions."""
     n_units, n_encoders = contributions.shape
@@ -209,11 +214,8 @@ def _winners(
     p_adjusted: Sequence[float | None],
     resampling: Resampling,
 ) -> NDArray[np.bool_]:
-    better = np.zeros((len(figures), len(figures)), dtype=bool)
-    for (a, b), p in zip(pairs, p_adjusted, strict=True):
-        if p is not None and p < 1 - resampling.level:
-            better[(a, b) if figures[a] > figures[b] else (b, a)] = True
-    return better
+    tests = ((a, b, figures[a] - figures[b], p) for (a, b), p in zip(pairs, p_adjusted, strict=True))
+    return winners(len(figures), tests, alpha=1 - resampling.level)
 
 
 def _standings(figures: Sequence[Interval], better: NDArray[np.bool_], n_effective: float) -> list[Standing]:

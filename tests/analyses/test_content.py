@@ -19,7 +19,6 @@ from capim.store.types import Corpus
 from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.content import (
     FEATURES,
-    QUADRUPLE_METRICS,
     Rule,
     caption_baselines,
     categories,
@@ -29,13 +28,12 @@ from capim.tasks.analyses.content import (
     tags,
     tokens_of,
 )
-from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.translations import read_urban1k
 from capim.tasks.encoders import encode_captions, load_encoder, resolve, spec_of
 from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.ranking.ranker import score_given
-from tests.results.thirty import analysed, quadruples, ranked
+from tests.results.thirty import analysed, diagnose, quadruples, ranked
 
 RIGHT = np.array([[1, 0], [0, 1]], np.float32)  # the two images, and what a right caption says
 LEVEL = np.array([[1, 1], [1, 1]], np.float32)
@@ -71,11 +69,6 @@ def longer_caption(n: int, each: int, texts: Callable[[int], tuple[str, str]]) -
     protocol = next(p for p in protocols_of(corpus) if p.direction == "pairs")
     data = subject(corpus, np.tile(np.repeat(RIGHT, each, axis=0), (n, 1)), protocol.id)
     return next(s for s in caption_baselines(data) if s.feature == "longer caption")
-
-
-def test_a_caption_alone_wins_no_quadruple() -> None:
-    slices = caption_baselines(subject(quadruples({"0": [], "1": []}), np.tile(RIGHT, (2, 1)), "winoground"))
-    assert {s.metric: s.interval.value for s in slices} == dict.fromkeys(QUADRUPLE_METRICS, 0)
 
 
 def test_negatives_that_are_always_longer_give_themselves_away() -> None:

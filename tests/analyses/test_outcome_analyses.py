@@ -1,4 +1,4 @@
-"""Kinds of misses, ambiguous ones, hubs, margins, disagreement and families, on corpora worked out by hand."""
+"""Kinds of misses, ambiguous ones, hubs and disagreement, on corpora worked out by hand."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.schema import SHARE_OF_MISSES
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import AnalysisInput, slice_rows
-from capim.tasks.analyses.calibration import score_margin, score_margins
+from capim.tasks.analyses.analysis import AnalysisInput, part_slices, slice_rows
 from capim.tasks.analyses.gallery import _never_without, _skewness_without, hubs, skewness
 from capim.tasks.analyses.misses import (
     WITHOUT,
     ambiguous,
-    confusable_images,
     disagreement,
     error_kinds,
     first_is_right,
     kinds_of,
+    without_ambiguous,
 )
-from capim.tasks.analyses.table import diagnose
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.readers.shapes import Scene, parse_scene, read_shapes, wordings
+from capim.tasks.metrics import METRICS
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.ranker import score_given
-from tests.results.thirty import analysed, captioned, ranked, retrieval_task
+from tests.results.thirty import analysed, captioned, diagnose, ranked, retrieval_task
 
 N = 12
 TWELVE = captioned(N)
@@ -117,30 +116,6 @@ def test_the_interval_of_a_share_stays_within_0_and_1(seed: int, size: int, bias
     assert 0 <= share.low <= share.value < share.high <= 1
 
 
-def margins(outcomes: Outcomes) -> np.ndarray:
-    assert outcomes.top_scores is not None
-    return score_margin(outcomes, outcomes.top_scores)
-
-
-def test_a_margin_is_the_best_relevant_score_less_the_best_irrelevant_one() -> None:
-    scores = wrong((3, 5))
-    scores[4, 7] = 1.0
-    expected = np.ones(N)
-    expected[3], expected[4] = -1, 0
-    assert margins(outcomes_of(scores)) == pytest.approx(expected)
-    slices = list(score_margins(subject(a=wrong((3, 5)))))
-    assert by_name(slices, "a", "hits") == pytest.approx(1)
-    assert by_name(slices, "a", "misses") == pytest.approx(-1)
-
-
-def test_a_margin_with_several_relevant_items_skips_all_that_lead() -> None:
-    """Image to caption with three own captions at 0.9, 0.8 and 0.1, and an irrelevant one at 0.5: 0.9 - 0.5."""
-    captions = [CaptionRow(f"c{k}", f"i{k // 3}", f"{k}") for k in range(4)]
-    of = build_corpus("two", [ImageRow("i0"), ImageRow("i1")], captions, source=None)
-    scores = np.array([[0.9, 0], [0.8, 0], [0.1, 0], [0.5, 0.6]])
-    assert margins(outcomes_of(scores, of, "i2t/any"))[0] == pytest.approx(0.4, abs=1e-6)
-
-
 def test_disagreement_counts_who_is_right_where_the_other_is_wrong_and_names_what_all_miss() -> None:
     slices = list(disagreement(subject(a=np.eye(N), b=wrong((3, 5)), c=wrong((4, 5)))))
     assert by_name(slices, "a", "right where wrong", "b") == pytest.approx(1 / N)
@@ -149,12 +124,6 @@ def test_disagreement_counts_who_is_right_where_the_other_is_wrong_and_names_wha
     assert by_name(slices, "a", "missed by all") == 0
     both = {(s.encoder, s.feature): s.detail for s in disagreement(subject(a=wrong((3, 5)), b=wrong((3, 6))))}
     assert both["a", "missed by all"] == {"examples": ["c3-0"]}
-
-
-def test_families_name_the_images_that_are_taken_for_each_other() -> None:
-    [found] = confusable_images(subject(a=wrong((3, 5), (5, 3))))
-    assert found.interval.value == pytest.approx(2 / N)
-    assert found.detail is not None and found.detail["families"] == [["i3", "i5"]]
 
 
 def test_rows_are_the_same_when_made_again_and_are_identified() -> None:
@@ -176,11 +145,11 @@ def test_encoders_evaluated_on_different_queries_are_refused() -> None:
 
 
 def test_parts_of_a_recall_that_any_scores_have_get_no_interval() -> None:
-    small = replace(subject(a=np.eye(N)), metric="R@10")
-    assert small.is_share("R@10")
+    small = replace(subject(a=np.eye(N)), metric=METRICS["R@10"])
+    assert small.is_share(small.metric)
     few = replace(small.queries, n_gallery=np.full(N, 10, np.int32))
-    assert not replace(small, outcomes={"a": few}).is_share("R@10")
-    assert not small.is_share("MRR")
+    assert not replace(small, outcomes={"a": few}).is_share(small.metric)
+    assert not small.is_share(METRICS["MRR"])
 
 
 def test_an_unknown_analysis_is_refused_with_the_known_ones_and_one_on_request_runs_only_when_it_is_named() -> None:
@@ -252,6 +221,24 @@ def test_what_most_of_three_or_more_encoders_choose_is_a_suspicion() -> None:
     assert row(slices, "agreement", SHARE_OF_MISSES).interval.value == 1
     assert "e" not in {s.encoder for s in slices if s.metric == SHARE_OF_MISSES}  # it misses nothing
     assert list(ambiguous(subject(a=miss, b=miss))) == []  # two encoders, and no other annotation
+
+
+def test_a_part_without_ambiguous_misses_has_an_interval_within_0_and_1() -> None:
+    """It was Student's: -0.024 to 0.078 of two hits in 75 queries."""
+    n = 60
+    of = captioned(n, relevance=[RelevanceRow("cxc", "t2i", "c0-0", "i1")])
+    scores = np.eye(n)
+    scores[:6, 20] = 2.0
+    data = analysed(of, {"a": outcomes_of(scores, of)})
+    without = without_ambiguous(replace(data, corpus=of))
+    assert without is not None
+    every = np.ones(n, dtype=bool)
+    whole, kept = (
+        next(part_slices(each, "x", {("all", ""): every}, metric=each.metric)).interval for each in (data, without)
+    )
+    assert (whole.method, kept.method) == ("wilson", "wilson")
+    assert kept.low is not None and kept.high is not None
+    assert 0 < kept.low < kept.value < kept.high < 1
 
 
 def test_an_encoder_without_result_lists_has_no_rows() -> None:

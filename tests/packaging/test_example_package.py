@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from PIL import Image
@@ -19,6 +20,7 @@ from PIL import Image
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import Result, Slice
+from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.contract import check_analysis, check_corpus, check_metric
 from capim.tasks.corpora import CORPORA, open_corpus
@@ -166,6 +168,7 @@ def test_a_corpus_that_breaks_a_rule_is_told_which(installed) -> None:
 
 TILES = """
 from pathlib import Path
+from typing import cast
 
 from capim.tasks.corpora import CorpusEntry
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
@@ -285,7 +288,7 @@ def test_a_metric_and_an_analysis_that_fail_name_their_package(broken) -> None:
     with pytest.raises(WorkError, match=rf"{package} 'crashing' .*: the metric failed \(Attr"):
         METRICS["crashing"].per_query(outcomes_of([[1], [3]]))
     with pytest.raises(WorkError, match=rf"{package} 'failing' .*: the analysis failed \(Attr"):
-        list(ANALYSES["failing"].run(None))
+        list(ANALYSES["failing"].run(cast("AnalysisInput", None)))
 
 
 def test_packages_are_looked_for_only_when_a_name_is_not_one_of_capims(monkeypatch) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from capim.store.types import Corpus
-from capim.tasks.analyses.analysis import AnalysisInput
+from capim.tasks.analyses.analysis import AnalysisInput, Slice
+from capim.tasks.analyses.table import applying, slices_of
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, build_corpus
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.outcomes import Outcomes
@@ -55,6 +56,12 @@ def analysed(corpus: Corpus, outcomes: dict[str, Outcomes], replicates: int = 10
     how = Resampling(replicates=replicates)
     [protocol] = {each.protocol for each in outcomes.values()}
     return AnalysisInput(corpus=corpus, protocol=protocol, outcomes=outcomes, resampling=how, **more)
+
+
+def diagnose(data: AnalysisInput, names: Sequence[str] = ()) -> Iterator[Slice]:
+    """The slices by all analyses of these names, or by those that run unnamed."""
+    for analysis in applying(data.protocol, names):
+        yield from slices_of(analysis, data)
 
 
 def thirty_images() -> Corpus:

@@ -14,9 +14,9 @@ from capim.store import EmbeddingStore
 from capim.store.rows import delete
 from capim.store.schema import SHARE_OF_MISSES, LedgerEntry, Slice
 from capim.store.types import Corpus, EncoderSpec
-from capim.tasks.analyses.analysis import LateInteractionVectors, SingleVectors
+from capim.tasks.analyses.analysis import SingleVectors
 from capim.tasks.analyses.table import ANALYSES
-from capim.tasks.analyses.vectors import chosen, read_truncated, vector_reader
+from capim.tasks.analyses.vectors import chosen, item_reader, read_truncated, vector_reader
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.references import EvaluationRef
 from capim.tasks.report import diagnose_corpus
@@ -68,8 +68,8 @@ def test_only_what_another_version_or_other_settings_change_is_made_again(
     monkeypatch.setitem(ANALYSES, "hubs", replace(ANALYSES["hubs"], version="another"))
     assert made("newer code") == {"hubs"}
     assert made("other settings", seed=1) == every
-    delete(store.connection, "slices", "analysis", ["margin"])
-    assert made("removed", seed=1) == {"margins"}
+    delete(store.connection, "slices", "analysis", ["threshold"])
+    assert made("removed", seed=1) == {"thresholds"}
 
 
 def test_sql_lists_the_ambiguous_misses_that_the_slices_count(tmp_path: Path, corpus: Corpus) -> None:
@@ -105,13 +105,16 @@ def test_both_headline_protocols_are_explained_and_nothing_else(
 
 
 def test_vectors_come_back_as_they_were_put_multi_vectors_up_to_float16(store: EmbeddingStore, corpus: Corpus) -> None:
-    read = vector_reader(store, {spec.name: spec.fingerprint for spec in SPECS}, corpus.fingerprint, seed=0)
-    one, many = read("one"), read("many")
+    fingerprints = {spec.name: spec.fingerprint for spec in SPECS}
+    read = vector_reader(store, fingerprints, corpus.fingerprint)
+    one = read("one")
     assert isinstance(one, SingleVectors)
-    assert isinstance(many, LateInteractionVectors)
+    assert read("many") is None
     assert np.array_equal(one.images, embeddings(SPECS[0], N_SCENES, seed=N_SCENES).values)
-    assert many.images.values == pytest.approx(embeddings(SPECS[1], N_SCENES, seed=N_SCENES).values, abs=1e-3)
-    assert many.images.ords.tolist() == list(range(N_SCENES))
+    many = item_reader(store, fingerprints, corpus.fingerprint)("many", "image", np.arange(N_SCENES, dtype=np.int32))
+    assert many is not None
+    assert many.values == pytest.approx(embeddings(SPECS[1], N_SCENES, seed=N_SCENES).values, abs=1e-3)
+    assert many.ords.tolist() == list(range(N_SCENES))
 
 
 def test_truncated_captions_are_read_by_encoder(store: EmbeddingStore, corpus: Corpus) -> None:

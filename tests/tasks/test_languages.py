@@ -154,7 +154,7 @@ def test_many_languages_are_analysed_only_where_they_are_named(store: EmbeddingS
     of_language, of_all = (
         {analysis.name for analysis in applying(Protocol.of(id_))} for id_ in ("t2i/de/human", "t2i/all")
     )
-    assert {"errors", "ambiguous", "categories"} < of_language < of_all - {"compression", "gap"}
+    assert {"errors", "ambiguous", "categories"} < of_language < of_all - {"compression"}
 
 
 def test_a_suite_ranks_by_the_planned_value_also_where_a_language_has_more_translators(tmp_path: Path) -> None:

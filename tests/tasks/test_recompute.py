@@ -38,7 +38,7 @@ def derived(tmp_path_factory: pytest.TempPathFactory) -> Path:
         how["store_uri"] = store.uri
         compare_corpus.fn(of_corpus, protocols=["t2i/all"], **how)
         if corpus.name == "shapes-9":
-            diagnose_corpus.fn(of_corpus, analyses=["complexity", "hubs", "gap"], **how)
+            diagnose_corpus.fn(of_corpus, analyses=["complexity", "hubs", "temperatures"], **how)
     rank_suite.fn(tuple(evaluations), **how)
     return workspace
 

@@ -126,18 +126,16 @@ def read_bivlc(
     return published_corpus("bivlc", quadruples(items), hub=hub, origin=origin)
 
 
-def read_mmvp_vlm(
-    root: str | Path, *, images: str | Path | None = None, prompt: str = "a photo of {}", missing: Missing = "error"
-) -> Corpus:
+def read_mmvp_vlm(root: str | Path, *, images: str | Path | None = None, missing: Missing = "error") -> Corpus:
     """The pairs in the order of ``Questions.csv``; the tag of a pair is its pattern.
 
-    Questions 1 and 2 are the quadruple ``1-2``, with images and captions ``1-2/0`` and ``1-2/1``.
+    A caption is "a photo of" the statement, as in the authors' evaluation. Questions 1 and 2 are the quadruple ``1-2``,
+    with images and captions ``1-2/0`` and ``1-2/1``.
 
     Args:
         root: The hub's data set as a folder: ``Questions.csv`` and ``MLLM_VLM Images/<pattern>/<question>.jpg``.
         images: Folder with the folders of patterns; ``root/MLLM_VLM Images`` by default. Without it, texts and
             ids only.
-        prompt: Text of a caption, ``{}`` being the statement; by default that of the authors' evaluation.
 
     Raises:
         RequestError: A file, column or image is missing, or two rows that follow each other are not a pair.
@@ -146,8 +144,6 @@ def read_mmvp_vlm(
     hint = f"hf download MMVP/MMVP_VLM --repo-type dataset --local-dir {folder}"
     file = files.require_match(folder, "Questions.csv", hint=hint)
     images = images or files.folder_in(folder, "MLLM_VLM Images")
-    if "{}" not in prompt:
-        raise RequestError(f"mmvp-vlm: prompt must have {{}} where the statement belongs, got {prompt!r}")
     rows = [tuple(row[column].strip() for column in _MMVP) for row in rows_with(file, *_MMVP)]
     items = []
     for position in range(0, len(rows), 2):
@@ -159,6 +155,6 @@ def read_mmvp_vlm(
                 f"{' and '.join(numbers)} of {' and '.join(patterns)}"
             )
         keys = [f"{pattern}/{number}.jpg" for number, pattern, _ in pair]
-        texts = [prompt.replace("{}", statement) for _, _, statement in pair]
+        texts = [f"a photo of {statement}" for _, _, statement in pair]
         items.append(QuadrupleItem("-".join(numbers), keys, texts, patterns))
     return published_corpus("mmvp-vlm", quadruples(items), images=images, missing=missing)

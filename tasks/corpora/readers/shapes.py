@@ -249,15 +249,14 @@ def held_out_scenes(n: int, seed: int) -> list[Scene]:
     return [orbits[i % HELD_OUT_ORBITS][i // HELD_OUT_ORBITS % 4] for i in range(n)]
 
 
-def render(scene: Scene, rng: random.Random, side: int = SIDE) -> Image.Image:
+def render(scene: Scene, rng: random.Random) -> Image.Image:
     """The scene as an RGB image; places, sizes, colours and background vary a little with ``rng``."""
     grey = rng.randint(225, 255)
-    image = Image.new("RGB", (side, side), (grey, grey, grey))
+    image = Image.new("RGB", (SIDE, SIDE), (grey, grey, grey))
     draw = ImageDraw.Draw(image)
-    unit = side / SIDE
     for thing, (x, y) in zip((scene.first, scene.second), _CENTRES[scene.relation], strict=True):
-        centre = ((x + rng.uniform(-3, 3)) * unit, (y + rng.uniform(-3, 3)) * unit)
-        radius = rng.uniform(*_RADII[thing.size]) * unit
+        centre = (x + rng.uniform(-3, 3), y + rng.uniform(-3, 3))
+        radius = rng.uniform(*_RADII[thing.size])
         red, green, blue = (max(0, min(255, part + rng.randint(-15, 15))) for part in COLOURS[thing.colour])
         _draw_shape(draw, thing.shape, centre, radius, (red, green, blue))
     return image
