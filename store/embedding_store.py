@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -71,7 +71,7 @@ from capim.store.schema import (
     StoredSet,
     texts,
 )
-from capim.store.sets.reading import SetReader, Vectors, read_matrix
+from capim.store.sets.reading import SetReader, Vectors, VectorWindows, read_matrix
 from capim.store.sets.rows import ItemIndex, StoredRows
 from capim.store.sets.seal import SealedSet, seal
 from capim.store.sets.writing import Block, SetWriter
@@ -449,6 +449,15 @@ class EmbeddingStore:
         if key.vectors == "single":
             raise RequestError(f"encoder {encoder!r} has one vector per item: read them with vectors()")
         return (rows.vectors for rows in self.stored_blocks(key, window=window))
+
+    def windows(
+        self, *, encoder: str, corpus: str, modality: Modality
+    ) -> VectorWindows | Callable[..., Iterator[Ragged]]:
+        """Return the vectors of a sealed set, read as far as they are asked for: rows, or a call that gives blocks."""
+        key = self.key(encoder=encoder, corpus=corpus, modality=modality)
+        if key.vectors == "single":
+            return VectorWindows(self, encoder=encoder, corpus=corpus, modality=modality)
+        return lambda ords=None: (rows.vectors for rows in self.stored_blocks(key, ords=ords))
 
     def stored_blocks(
         self, key: SetKey, *, ords: NDArray[np.int32] | None = None, window: int = 64

@@ -19,7 +19,6 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import delete
 from capim.store.schema import TABLE_OF, TABLES, Comparison, Replicates, Result, Slice
-from capim.store.sets.reading import vectors_of
 from capim.store.types import MODALITIES, Corpus
 from capim.tasks.analyses.table import of_parts
 from capim.tasks.compare import comparisons
@@ -187,7 +186,7 @@ class _Reading:
         task = build_task(self.corpus, outcomes.protocol)
         if not isinstance(task, RetrievalTask):
             raise TypeError(f"protocol {outcomes.protocol.id!r} has no gallery")
-        images, captions = (vectors_of(self.store, sets, modality) for modality in MODALITIES)
+        images, captions = (sets.vectors(self.store, modality) for modality in MODALITIES)
         position = {query: row for row, query in enumerate(outcomes.query_ids)}
         rows = np.array([position[query] for query in task.query_ids], dtype=np.int64)
         for block in score_blocks(images, captions, task, resources=Resources(self.device)):

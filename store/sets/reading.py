@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from capim.store.connection import Connection, row_bytes, storage_faults
 from capim.store.errors import RequestError, WorkError
-from capim.store.schema import OfStates, texts
+from capim.store.schema import texts
 from capim.store.sets.rows import ItemIndex, StoredRows, checked, columns_of, digest, joined, scan, vector_type
 from capim.store.sets.seal import SealedSet, table_of
 from capim.store.types import Modality, SetKey
-from capim.store.vectors import Ragged, unit_vectors
+from capim.store.vectors import unit_vectors
 
 if TYPE_CHECKING:
     import lance
@@ -204,14 +204,3 @@ class VectorWindows:
         for part in self._reader.blocks(ords, self._reader.n_at_once):
             found[np.searchsorted(ords, part.ords)] = unit_vectors(part.vectors.values)
         return found if isinstance(rows, slice) else found[back]
-
-
-def vectors_of(
-    store: EmbeddingStore, sets: OfStates, modality: Modality
-) -> VectorWindows | Callable[..., Iterator[Ragged]]:
-    """The vectors of a sealed set, read from the store as far as they are asked for."""
-    encoder, corpus = sets.encoder_fingerprint, sets.corpus_fingerprint
-    if store.encoder(encoder).vectors == "single":
-        return VectorWindows(store, encoder=encoder, corpus=corpus, modality=modality)
-    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-    return lambda ords=None: (rows.vectors for rows in store.stored_blocks(key, ords=ords))

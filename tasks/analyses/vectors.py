@@ -37,10 +37,9 @@ def vector_reader(
 
     def read(name: str) -> StoredVectors | None:
         encoder = fingerprints[name]
-        spec = store.encoder(encoder)
-        if not spec.has_vectors or not has_vectors(store, encoder, corpus):
+        if not has_vectors(store, encoder, corpus):
             return None
-        if spec.vectors == "multi":
+        if store.encoder(encoder).vectors == "multi":
             return LateInteractionVectors(images=late(encoder, "image", MOST_IMAGES), captions=late(encoder, "caption"))
         images = store.vectors(encoder=encoder, corpus=corpus, modality="image")
         captions = store.vectors(encoder=encoder, corpus=corpus, modality="caption")
@@ -58,18 +57,21 @@ def item_reader(
 
     def read(name: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged | None:
         encoder = fingerprints[name]
-        spec = store.encoder(encoder)
-        if not spec.has_vectors or not has_vectors(store, encoder, corpus):
-            return None
-        if spec.vectors == "single":
-            matrix = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
-            return Ragged.from_counts(matrix[ords], np.ones(len(ords)))
-        key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-        distinct, back = np.unique(ords, return_inverse=True)
-        found = Ragged.concatenate(rows.vectors for rows in store.stored_blocks(key, ords=distinct))
-        return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
+        return stored_items(store, encoder, corpus, modality, ords) if has_vectors(store, encoder, corpus) else None
 
     return read
+
+
+def stored_items(
+    store: EmbeddingStore, encoder: str, corpus: str, modality: Modality, ords: NDArray[np.int32]
+) -> Ragged:
+    """The vectors of some items of a sealed set as stored, in the order of ``ords``, numbered from 0."""
+    vectors = store.windows(encoder=encoder, corpus=corpus, modality=modality)
+    if not callable(vectors):
+        return Ragged.from_counts(vectors[ords], np.ones(len(ords)))
+    distinct, back = np.unique(ords, return_inverse=True)
+    found = Ragged.concatenate(vectors(distinct))
+    return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
 
 
 def read_truncated(

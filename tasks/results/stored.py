@@ -63,6 +63,8 @@ def outcome_encoders(store: EmbeddingStore) -> set[str]:
 
 
 def has_vectors(store: EmbeddingStore, encoder: str, corpus: str) -> bool:
-    """Whether both sets of an encoder on a corpus are sealed: they may have been dropped, and their results kept."""
+    """True if both sets of an encoder on a corpus are sealed: they may have been dropped, and their results kept."""
+    if not store.encoder(encoder).has_vectors:
+        return False
     keys = [store.key(encoder=encoder, corpus=corpus, modality=modality) for modality in MODALITIES]
     return all(store.sealed(key) is not None for key in keys)

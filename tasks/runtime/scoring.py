@@ -15,7 +15,6 @@ import pyarrow as pa
 from capim.store import EmbeddingStore, SealedSet
 from capim.store.errors import RequestError
 from capim.store.rows import drop_parts, in_order, read_parts, stored_parts, write_part
-from capim.store.sets.reading import vectors_of
 from capim.store.types import MODALITIES, Corpus, Modality, SetKey, VectorKind, digest16
 from capim.tasks.corpora.check import encodable, import_advice
 from capim.tasks.encoders.device import choose_device
@@ -60,7 +59,7 @@ class ScoredSets:
 
     def vectors(self) -> dict[str, Any]:
         """The images and the captions, read from the store as far as they are asked for."""
-        return {f"{modality}s": vectors_of(self.store, self.sets, modality) for modality in MODALITIES}
+        return {f"{modality}s": self.sets.vectors(self.store, modality) for modality in MODALITIES}
 
     def read(self, protocol: Protocol) -> Outcomes:
         """The stored outcomes of a protocol."""

@@ -1,8 +1,7 @@
 """Outcomes from tables of ranks, hits or judgements (``docs/outcomes.md``), and from lists of queries that hit.
 
 A row is about a query by its id, by its texts, or by the order of the corpus; faults name the row and what was
-expected. After a change of the columns, write their JSON Schema again:
-``python -m capim.tasks.results.imported.tables > docs/outcomes.schema.json``.
+expected. ``docs/outcomes.schema.json`` says what each column holds.
 
 For each query, hits give only whether a relevant item is among the first 1, 5 or 10. Its rank is known as a range (1,
 2-5, 6-10, beyond 10), which is stored: ``rank_best`` and ``rank_worst`` are the ends of the range. R@1, R@5 and R@10
@@ -12,9 +11,7 @@ out (``tasks.metrics.metrics_of``); ``best_score`` is NaN, and there are no resu
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,46 +54,6 @@ from capim.tasks.ranking.protocols import build_task, build_tasks, protocols_of,
 from capim.tasks.ranking.ranker import choice_outcomes
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, query_columns
 
-
-class ReadColumn(NamedTuple):
-    """One column: the kind of its values, and what they mean."""
-
-    kind: Literal["text", "rank", "flag"]
-    meaning: str
-
-
-COLUMNS: dict[str, ReadColumn] = {
-    "protocol": ReadColumn(
-        "text", "id of the protocol (`capim list protocols`); `--protocol` gives one to the whole file"
-    ),
-    "query": ReadColumn(
-        "text",
-        "id of the query: of a caption (t2i), an image (i2t), a pair or a quadruple; a column `id`, `query_id`, "
-        "`caption_id`, `image_id`, `example_id` or the like is taken as well",
-    ),
-    "caption": ReadColumn(
-        "text", "text of the caption of a pair, or of caption 0 of a quadruple; instead of its id, or to check it"
-    ),
-    "negative_caption": ReadColumn("text", "text of the hard negative of a pair, or of caption 1 of a quadruple"),
-    "category": ReadColumn("text", "category of a pair, to tell pairs with the same texts apart"),
-    "rank": ReadColumn("rank", "rank of the first relevant item, 1 for the first place"),
-    "rank_best": ReadColumn(
-        "rank", "lowest rank that the first relevant item can have, where the rank is not known exactly"
-    ),
-    "rank_worst": ReadColumn("rank", "highest rank that it can have"),
-    "correct": ReadColumn(
-        "flag", "pairs: whether the caption was chosen, not its negative; with k: whether a relevant item is found"
-    ),
-    "k": ReadColumn("rank", "`correct` is about the first k items"),
-    "text_0": ReadColumn("flag", "whether the right caption was chosen for image 0"),
-    "text_1": ReadColumn("flag", "whether the right caption was chosen for image 1"),
-    "image_0": ReadColumn("flag", "whether the right image was chosen for caption 0"),
-    "image_1": ReadColumn("flag", "whether the right image was chosen for caption 1"),
-    "text": ReadColumn("flag", "whether the right caption was chosen for both images"),
-    "image": ReadColumn("flag", "whether the right image was chosen for both captions"),
-    "group": ReadColumn("flag", "`text` and `image`"),
-}
-
 HALVES = ("text_0", "text_1", "image_0", "image_1")
 OUTCOME_KINDS: dict[str, tuple[str, ...]] = {
     "rank": ("rank",),
@@ -107,6 +64,10 @@ OUTCOME_KINDS: dict[str, tuple[str, ...]] = {
     "scores": ("text", "image"),
 }
 """What was measured -> the columns that say it. The first kind of which a row has all columns is the row's."""
+COLUMNS = {
+    "protocol", "query", "caption", "negative_caption", "category", "group",
+    *(name for names in OUTCOME_KINDS.values() for name in names),
+}  # fmt: skip
 
 PUBLISHED = {
     # github.com/IMirandaM/BiVLC, results: its files of May and of June 2024
@@ -123,27 +84,6 @@ PUBLISHED = {
 CELLS = ("c0_i0", "c0_i1", "c1_i0", "c1_i1")
 """Columns with the scores of a quadruple, as in Winoground's notebook; its files have a row for each of them."""
 _CELL = re.compile(rf"(.+)_({'|'.join(CELLS)})")
-
-_JSON_TYPES: dict[str, dict[str, Any]] = {
-    "text": {"type": ["string", "integer", "null"]},
-    "rank": {"type": ["integer", "null"], "minimum": 1},
-    "flag": {"enum": [True, False, 0, 1, None]},
-}
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a table as an array of rows."""
-    properties = {name: {**_JSON_TYPES[c.kind], "description": c.meaning} for name, c in COLUMNS.items()}
-    present = [{"required": list(names)} for names in dict.fromkeys(OUTCOME_KINDS.values())]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Outcomes of a model without embeddings",
-        "description": "One row per query. `capim import --outcomes` also reads the same columns from CSV and Parquet.",
-        "type": "array",
-        "minItems": 1,
-        "items": {"type": "object", "properties": properties, "anyOf": present},
-    }
-
 
 Row: TypeAlias = Mapping[str, Any]
 """A row of a file under our names of columns; ``_row`` is its place: ``3``, or ``answers.json:3`` of several files."""
@@ -772,8 +712,3 @@ def outcomes_of_ranges(task: RetrievalTask, low: NDArray[np.int32], high: NDArra
         relevant_rank_worst=relevant_rank_worst,
         n_ranked=None if (n_ranked == n_relevant).all() else n_ranked,
     )
-
-
-if __name__ == "__main__":
-    json.dump(json_schema(), sys.stdout, indent=1)
-    sys.stdout.write("\n")
