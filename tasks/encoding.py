@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 BATCH_ROWS = 64  # rows of timings in one commit
-UNITS = {"image": "images", "caption": "captions"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +133,11 @@ class SetEncoder:
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
         n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), Rounding()
         batches: list[Batch] = []
-        label = f"{self.spec.name} · {corpus.name} · {UNITS[key.modality]}"
+        unit = f"{key.modality}s"
         stream = encode_stream(encoder, work, batch_size=batch_size)
         plan = [work.ords[np.concatenate(each)] for each in plan_batches(encoder, work, batch_size)]
         with (
-            track(label, total=len(missing), unit=UNITS[key.modality]) as advance,
+            track(f"{self.spec.name} · {corpus.name} · {unit}", total=len(missing), unit=unit) as advance,
             closing(stream),
             naming_batch(plan, ids) as stored,
         ):

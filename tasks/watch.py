@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, did_you_mean
+from capim.store.errors import did_you_mean
 from capim.store.schema import Result, Run, Watched, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
 from capim.tasks.analyses.vectors import chosen, stored_items
 from capim.tasks.corpora.images.decode import decode_image
-from capim.tasks.corpora.opened import OpenCorpora
+from capim.tasks.corpora.opened import OpenCorpora, store_at
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.device import device_identity
 from capim.tasks.encoding import device_for, hardware_of, held, probe_cosines
@@ -50,7 +50,7 @@ from capim.tasks.reference.changes import (
     units_needed,
 )
 from capim.tasks.results.stored import read_outcomes
-from capim.tasks.runtime.references import EmbedRef, EvaluationRef, SetsRef, library_versions
+from capim.tasks.runtime.references import EmbedRef, EvaluationRef, library_versions
 from capim.tasks.runtime.task import task
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
@@ -66,9 +66,7 @@ def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) 
     """What is wrong with the run that a watch pins, with runs that can be; empty if nothing is or none is named."""
     if run is None:
         return []
-    try:
-        store = EmbeddingStore.open(store_uri)
-    except RequestError:
+    if (store := store_at(store_uri)) is None:
         return [f"run {run!r} cannot be pinned, there is no store at {store_uri} yet; leave --baseline out"]
     found = {encoder for encoder, *_ in evaluations_of_run(store, run)}
     if not found.isdisjoint(encoders):
@@ -158,6 +156,14 @@ def watch_libraries(baselines: Sequence[str], *, store_uri: str) -> list[WatchFi
 # large drops are named, and cannot fail a watch.
 
 
+class Watch(NamedTuple):
+    """One watch: its run, level and time."""
+
+    run: str
+    alarm_level: float
+    created: datetime
+
+
 class Pinned(NamedTuple):
     """The pinned run of a figure, and the evaluation that it had there."""
 
@@ -170,33 +176,29 @@ class WatchedFigure:
     """A figure of the watch.
 
     Attributes:
-        pinned: What it is compared with; its own run where it is watched for the first time.
-        old: Its row in the pinned evaluation, if the store has it.
-        new: Its row of now, if the store has it.
+        row: As it is stored; until it is tested, the verdict is ``baseline`` at its first watch, ``unchanged`` for the
+            same vectors, ``not comparable`` or ``changed``.
+        old: Its result in the pinned evaluation, if the store has it.
+        new: Its result of now, if the store has it.
         since: The pinned run's date.
-        state: ``baseline`` at the first watch, ``unchanged`` for the same vectors, ``not comparable`` or ``changed``.
     """
 
-    sets: SetsRef
+    row: Watched
     corpus: Corpus
     protocol: Protocol
-    metric: str
-    evaluation: str
-    pinned: Pinned
     old: Result | None
     new: Result | None
     since: str
-    state: str
 
     @property
     def subject(self) -> str:
         """Encoder and corpus in words."""
-        return f"{self.sets.encoder} on {self.sets.corpus}"
+        return f"{self.row.encoder} on {self.row.corpus}"
 
     @property
     def key(self) -> FigureKey:
         """Corpus, protocol, metric and encoder."""
-        return self.sets.corpus, self.protocol.id, self.metric, self.sets.encoder
+        return self.row.corpus, self.row.protocol, self.row.metric, self.row.encoder
 
 
 @task("watch-metrics")
@@ -216,31 +218,17 @@ def watch_metrics(
     evaluations = {each.evaluation for each in pinned.values()}
     evaluations |= {evaluation for ref in evaluated for evaluation in ref.evaluations.values()}
     stored = store.figures(evaluation=sorted(evaluations))
-    figures = _figures(store, evaluated, pinned, stored, run)
     level = rule.alarm_level((now - last) / timedelta(days=1) if last else 0.0)
+    figures = _figures(store, evaluated, pinned, stored, Watch(run, level, now))
 
-    changed = [figure for figure in figures if figure.state == "changed"]
+    changed = [figure for figure in figures if figure.row.verdict == "changed"]
     changes = {each.key: each for each in tested_changes(_falls(store, changed), level=level, resampling=resampling)}
-    verdicts = {figure.key: figure.state for figure in figures}
-    verdicts |= {key: judge_change(change, rule, level) or "none" for key, change in changes.items()}
     rows = []
     for figure in figures:
-        change = changes.get(figure.key)
-        row = Watched(
-            **asdict(figure.sets),
-            protocol=figure.protocol.id,
-            metric=figure.metric,
-            evaluation=figure.evaluation,
-            baseline=figure.pinned.run,
-            baseline_evaluation=figure.pinned.evaluation,
-            value=figure.new and figure.new.value,
-            baseline_value=change.old if change else figure.old and figure.old.value,
-            p_adjusted=change and change.p_adjusted,
-            verdict=verdicts[figure.key],
-            alarm_level=level,
-            run=run,
-            created=now,
-        )
+        row = figure.row
+        if change := changes.get(figure.key):
+            verdict = judge_change(change, rule, level) or "none"
+            row = replace(row, baseline_value=change.old, p_adjusted=change.p_adjusted, verdict=verdict)
         rows.append(row)
     store.write(rows)
 
@@ -251,8 +239,8 @@ def watch_metrics(
         *_exploratory(changed, stored, rule),
         *_weights(store, changed),
     ]
-    summary = _summary_lines(figures, Counter(verdicts.values()), run=run, level=level, rule=rule)
-    runs = sorted({figure.pinned.run for figure in figures if figure.state != "baseline"})
+    summary = _summary_lines(figures, Counter(row.verdict for row in rows), run=run, level=level, rule=rule)
+    runs = sorted({figure.row.baseline for figure in figures if figure.row.verdict != "baseline"})
     return WatchedFigures(run=run, findings=tuple(findings), summary=summary, baselines=tuple(runs))
 
 
@@ -264,8 +252,8 @@ def pinned_baselines(
     Returns:
         The figures that have one, with it; and when any of the figures was last watched.
     """
-    names = {"encoder": sorted({encoder for encoder, *_ in ids}), "corpus": sorted({corpus for _, corpus, _ in ids})}
-    every = sorted(store.all(Watched, **names), key=lambda row: row.created)
+    encoders, corpora = sorted({encoder for encoder, *_ in ids}), sorted({corpus for _, corpus, _ in ids})
+    every = sorted(store.all(Watched, encoder=encoders, corpus=corpora), key=lambda row: row.created)
     watched = [row for row in every if row.run != run]
     kept = {_id(row): row for row in watched if _id(row) in ids}  # the newest row of each figure
     pinned = {each: Pinned(row.baseline, row.baseline_evaluation) for each, row in kept.items()}
@@ -290,7 +278,7 @@ def _figures(
     evaluated: Sequence[EvaluationRef],
     pinned: Mapping[FigureId, Pinned],
     stored: Iterable[Result],
-    run: str,
+    watch: Watch,
 ) -> list[WatchedFigure]:
     """The main metric of every protocol of these evaluations."""
     results = {(row.evaluation, row.protocol, row.metric): row for row in stored}
@@ -301,29 +289,30 @@ def _figures(
         corpus = store.corpus(ref.sets.corpus, ref.sets.corpus_fingerprint)
         for protocol in select_protocols(corpus, list(ref.evaluations)):
             now = ref.evaluations[protocol.id]
-            then = pinned.get((ref.sets.encoder, ref.sets.corpus, protocol.id), Pinned(run, now))
+            then = pinned.get((ref.sets.encoder, ref.sets.corpus, protocol.id), Pinned(watch.run, now))
             for _, metric in headline_of([protocol]):
                 old, new = (results.get((each, protocol.id, metric)) for each in (then.evaluation, now))
-                if then.run == run:
+                if then.run == watch.run:
                     state = "baseline"
                 elif then.evaluation == now:
                     state = "unchanged"
                 else:
                     same_corpus = old is not None and old.corpus_fingerprint == corpus.fingerprint
                     state = "changed" if same_corpus else "not comparable"
-                figure = WatchedFigure(
-                    sets=ref.sets,
-                    corpus=corpus,
-                    protocol=protocol,
+                row = Watched(
+                    **asdict(ref.sets),
+                    **watch._asdict(),
+                    protocol=protocol.id,
                     metric=metric,
                     evaluation=now,
-                    pinned=then,
-                    old=old,
-                    new=new,
-                    since=since.get(then.run, "an unknown date"),
-                    state=state,
+                    baseline=then.run,
+                    baseline_evaluation=then.evaluation,
+                    value=None if new is None else new.value,
+                    baseline_value=None if old is None else old.value,
+                    verdict=state,
                 )
-                figures.append(figure)
+                date = since.get(then.run, "an unknown date")
+                figures.append(WatchedFigure(row=row, corpus=corpus, protocol=protocol, old=old, new=new, since=date))
     return figures
 
 
@@ -331,9 +320,9 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Fall
     """The changes of these figures, together where they have the same clusters."""
     groups: dict[tuple[str, bool], list[tuple[FigureChange, NDArray[np.float64]]]] = defaultdict(list)
     for figure in changed:
-        before_now = figure.pinned.evaluation, figure.evaluation
+        before_now = figure.row.baseline_evaluation, figure.row.evaluation
         outcomes = [read_outcomes(store, evaluation, figure.protocol) for evaluation in before_now]
-        metric = METRICS[figure.metric]
+        metric = METRICS[figure.row.metric]
         values = np.stack([metric.per_query(each) for each in outcomes])
         known = known_queries(values.T)
         drawn = drawn_clusters(figure.corpus, figure.protocol)
@@ -351,7 +340,7 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Fall
             lower_is_better=not metric.higher_is_better,
             n_units=int(clusters.only(known).n_effective),
         )
-        groups[figure.sets.corpus_fingerprint, figure.protocol.kind == "quadruples"].append(
+        groups[figure.row.corpus_fingerprint, figure.protocol.kind == "quadruples"].append(
             (change, earlier - later if metric.higher_is_better else later - earlier)
         )
     return [
@@ -363,7 +352,7 @@ def _not_comparable(figures: Iterable[WatchedFigure], rule: WatchRule) -> Iterab
     """Return a warning for every encoder and corpus whose state has changed; under a strict rule it fails."""
     findings: dict[str, WatchFinding] = {}
     for figure in figures:
-        if figure.state == "not comparable":
+        if figure.row.verdict == "not comparable":
             lost = "the store no longer has the outcomes of the run of"
             why = f"{lost if figure.old is None else 'the corpus has changed since'} {figure.since}"
             verdict: Verdict = "fail" if rule.strict else "warn"
@@ -374,7 +363,7 @@ def _not_comparable(figures: Iterable[WatchedFigure], rule: WatchRule) -> Iterab
 
 def _first_watched(figures: Sequence[WatchedFigure], run: str) -> list[WatchFinding]:
     """Return a finding for every encoder and corpus with figures that are all watched for the first time."""
-    compared = {figure.subject for figure in figures if figure.state != "baseline"}
+    compared = {figure.subject for figure in figures if figure.row.verdict != "baseline"}
     new = dict.fromkeys(figure.subject for figure in figures if figure.subject not in compared)
     message = f"watched for the first time, so nothing was compared; run {run} is its baseline from now on"
     return [WatchFinding("pinned", subject, message) for subject in new]
@@ -389,10 +378,10 @@ def _exploratory(changed: Sequence[WatchedFigure], stored: Sequence[Result], rul
             values[row.evaluation][row.metric, row.metric_version] = row.value
     drops: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
     for figure in changed:
-        old, now = values[figure.pinned.evaluation], values[figure.evaluation]
+        old, now = values[figure.row.baseline_evaluation], values[figure.row.evaluation]
         for metric, version in old.keys() & now:
             fall = old[metric, version] - now[metric, version]
-            if metric != figure.metric and fall >= rule.fail_drop:
+            if metric != figure.row.metric and fall >= rule.fail_drop:
                 drops[figure.subject].append((fall, f"{figure.protocol.id} {metric}", figure.since))
     for subject, found in drops.items():
         fall, name, since = max(found)
@@ -407,7 +396,7 @@ def _exploratory(changed: Sequence[WatchedFigure], stored: Sequence[Result], rul
 def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[WatchFinding]:
     """Notes of what differs between the encoders of changed figures and those of the baseline."""
     pairs = {
-        (figure.sets.encoder, figure.old.encoder_fingerprint, figure.sets.encoder_fingerprint)
+        (figure.row.encoder, figure.old.encoder_fingerprint, figure.row.encoder_fingerprint)
         for figure in changed
         if figure.old
     }
@@ -428,7 +417,7 @@ def _summary_lines(
     if n_first:
         lines.append(f"run {run} is the baseline of {first}, which were watched for the first time")
     if n_first < len(figures):
-        runs = sorted({(figure.pinned.run, figure.since) for figure in figures if figure.state != "baseline"})
+        runs = sorted({(figure.row.baseline, figure.since) for figure in figures if figure.row.verdict != "baseline"})
         pinned = ", ".join(f"run {baseline} of {date}" for baseline, date in runs)
         lines.append(
             f"{watched} (the main metric of each protocol), tested as one family, compared with "
@@ -443,7 +432,7 @@ def _summary_lines(
     for figure in figures:
         if figure.new:
             n_units = int(figure.new.n_effective or 0)
-            units[figure.sets.corpus] = min(n_units, units.get(figure.sets.corpus, n_units))
+            units[figure.row.corpus] = min(n_units, units.get(figure.row.corpus, n_units))
     needed = units_needed(level)
     lines += [
         f"no drop on {corpus} can be significant at the level {level:.2g}: that takes {needed} images of equal weight, "

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, did_you_mean
+from capim.store.errors import RequestError, unknown
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.vectors import UNKNOWN, Explanation, Ragged, grids_of, tokens_of
@@ -125,10 +125,7 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
         if wanted in ids:
             positions.append(ids.index(wanted))
         else:
-            faults.append(
-                f"{modality} {wanted!r} is not in corpus {stored.name!r}; {did_you_mean(wanted, ids)}its {len(ids):,} "
-                f"{modality} ids begin with {', '.join(map(repr, ids[:3]))}"
-            )
+            faults.append(f"corpus {stored.name!r}: {unknown(modality, wanted, ids)}")
     if faults:
         raise RequestError(faults)
     [found] = explain_pairs(store, encoder=encoder, corpus=corpus, pairs=[(positions[0], positions[1])])

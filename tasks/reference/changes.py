@@ -99,21 +99,9 @@ def figure_changes(
     changes = []
     for key in sorted(old.keys() & new):
         before, after = old[key], new[key]
-        difference, p = None, None
-        basis: Basis = "none"
-        if before.value is not None and after.value is not None:
-            difference = after.value - before.value
-            pair = (*key[:3], *sorted((before.encoder_fingerprint, after.encoder_fingerprint)))
-            if before.metric_version != after.metric_version:
-                basis = "another version"
-            elif before.evaluation == after.evaluation:
-                basis = "same rows"
-            elif before.corpus_fingerprint == after.corpus_fingerprint and pair in tests:
-                basis, p = "paired test", tests[pair]
-            else:
-                p = unpaired_bound(difference, before.standard_error, after.standard_error)
-                basis = "none" if p is None else "unpaired bound"
-        lower = after.lower_is_better
+        difference = None if before.value is None or after.value is None else after.value - before.value
+        pair = (*key[:3], *sorted((before.encoder_fingerprint, after.encoder_fingerprint)))
+        basis, p = _basis(before, after, tests.get(pair), difference)
         changes.append(
             FigureChange(
                 key=key,
@@ -122,10 +110,26 @@ def figure_changes(
                 difference=difference,
                 p=p,
                 basis=basis,
-                lower_is_better=lower,
+                lower_is_better=after.lower_is_better,
             )
         )
     return adjust(changes)
+
+
+def _basis(
+    before: Result, after: Result, p_paired: float | None, difference: float | None
+) -> tuple[Basis, float | None]:
+    """The best test that there is of a difference, and its p-value."""
+    if difference is None:
+        return "none", None
+    if before.metric_version != after.metric_version:
+        return "another version", None
+    if before.evaluation == after.evaluation:
+        return "same rows", None
+    if before.corpus_fingerprint == after.corpus_fingerprint and p_paired is not None:
+        return "paired test", p_paired
+    p = unpaired_bound(difference, before.standard_error, after.standard_error)
+    return "none" if p is None else "unpaired bound", p
 
 
 def adjust(changes: Sequence[FigureChange]) -> list[FigureChange]:
@@ -289,12 +293,12 @@ def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRu
         []
     """
     lowest = float(item_cosines.min())
+    if lowest >= rule.warn_cosine:
+        return []
+    verdict: Verdict = "warn" if lowest >= rule.fail_cosine else "fail"  # also where it is not a number
+    least = rule.warn_cosine if verdict == "warn" else rule.fail_cosine
     message = f"{len(item_cosines)} items encoded again: lowest cosine to the stored vectors {lowest:.6f}"
-    if lowest < rule.fail_cosine or np.isnan(lowest):
-        return [WatchFinding("fail", subject, f"{message}, below {rule.fail_cosine}")]
-    if lowest < rule.warn_cosine:
-        return [WatchFinding("warn", subject, f"{message}, below {rule.warn_cosine}")]
-    return []
+    return [WatchFinding(verdict, subject, f"{message}, below {least}")]
 
 
 def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict | None:
@@ -319,30 +323,24 @@ def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict
 
 def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float) -> list[WatchFinding]:
     """Return a finding for every significant drop, by p-value, and one for each encoder and corpus with large drops."""
-    worse = sorted(
-        (change for change in changes if judge_change(change, rule, level)),
-        key=lambda change: (change.p_adjusted or 0.0, change.difference or 0.0),
-    )
     findings: list[WatchFinding] = []
-    unclear: dict[str, list[FigureChange]] = {}
-    for change in worse:
+    unclear: dict[str, list[tuple[Verdict, FigureChange]]] = {}
+    for change in sorted(changes, key=lambda change: (change.p_adjusted or 0.0, change.difference or 0.0)):
         corpus, protocol, metric, encoder = change.key
-        if change.is_significant(level):
-            verdict: Verdict = judge_change(change, rule, level) or "warn"
-            findings.append(
-                WatchFinding(verdict, f"{encoder} on {corpus}, {protocol} {metric}", _drop(change, "<", level))
-            )
-        else:
-            unclear.setdefault(f"{encoder} on {corpus}", []).append(change)
+        subject, verdict = f"{encoder} on {corpus}", judge_change(change, rule, level)
+        if verdict and change.is_significant(level):
+            findings.append(WatchFinding(verdict, f"{subject}, {protocol} {metric}", _drop(change, "<", level)))
+        elif verdict:
+            unclear.setdefault(subject, []).append((verdict, change))
     for subject, drops in unclear.items():
-        largest = min(drops, key=lambda change: change.difference or 0.0)
+        _, largest = min(drops, key=lambda drop: drop[1].difference or 0.0)
         message = f"{largest.key[1]} {largest.key[2]} {_drop(largest, '≥', level)}, not significant"
         if largest.has_too_few_units(level):
             message += f", as no drop of {largest.n_units} images can be: that takes {units_needed(level)}"
         if len(drops) > 1:
             more = f"{len(drops) - 1} more drop{'s' if len(drops) > 2 else ''}"
             message += f"; the same holds for {more} of {rule.least_drop} or more"
-        verdict = "fail" if any(judge_change(drop, rule, level) == "fail" for drop in drops) else "warn"
+        verdict = "fail" if any(verdict == "fail" for verdict, _ in drops) else "warn"
         findings.append(WatchFinding(verdict, subject, message))
     return findings
 

@@ -164,18 +164,12 @@ def compared_metrics(encoders: Iterable[Outcomes], metrics: Iterable[Metric] | N
 
 def _check_same_queries(encoders: Mapping[str, Outcomes]) -> None:
     (name, first), *others = ((key.rpartition("@")[0], outcomes) for key, outcomes in encoders.items())
-    faults = []
-    for other_name, other in others:
-        if other.protocol.id != first.protocol.id:
-            what = f"protocols {first.protocol.id!r} and {other.protocol.id!r}"
-        elif not np.array_equal(first.query_ids, other.query_ids):
-            what = f"query sets under {first.protocol.id!r} ({len(first)} and {len(other)} queries)"
-        else:
-            continue
-        faults.append(
-            f"{name!r} and {other_name!r} have different {what}; only outcomes on the same queries "
-            "can be compared: evaluate both on the same corpus"
-        )
+    faults = [
+        f"{name!r} and {other_name!r} have different query sets under {first.protocol.id!r} ({len(first)} and "
+        f"{len(other)} queries); only outcomes on the same queries can be compared: evaluate both on the same corpus"
+        for other_name, other in others
+        if not np.array_equal(first.query_ids, other.query_ids)
+    ]
     if faults:
         raise RequestError(faults)
 

@@ -28,7 +28,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.runs import trec_id
-from capim.tasks.results.stored import newest_evaluations, read_outcomes
+from capim.tasks.results.stored import current_evaluations, read_outcomes
 
 R = TypeVar("R", bound=Result)
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
@@ -86,15 +86,16 @@ def export_atlas(
     columns["neighbors"] = pa.StructArray.from_arrays(
         [_lists(nearest.positions), _lists(1 - nearest.scores)], names=["ids", "distances"]
     )
-    wanted = {
-        "encoder_fingerprint": [store.encoder(encoder).fingerprint for encoder in encoders],
-        "corpus_fingerprint": [store.key(encoder=encoders[0], corpus=corpus, modality=modality).corpus_fingerprint],
-        "protocol": list(protocols or [protocol for protocol in MAIN if _asks(protocol, modality)]),
-    }
-    for row in newest_evaluations(store, wanted):
-        outcomes = store.rows("outcomes", evaluation=row.evaluation)
-        label = f"{row.protocol} {row.encoder}"
-        columns |= _found(outcomes, label, len(items)) if _asks(row.protocol, modality) else {}
+    evaluations = current_evaluations(
+        store,
+        encoder_fingerprint=[store.encoder(encoder).fingerprint for encoder in encoders],
+        corpus_fingerprint=store.key(encoder=encoders[0], corpus=corpus, modality=modality).corpus_fingerprint,
+        protocol=protocols or MAIN,
+    )
+    for row in evaluations:
+        if _asks(row.protocol, modality):
+            outcomes = store.rows("outcomes", evaluation=row.evaluation)
+            columns |= _found(outcomes, f"{row.protocol} {row.encoder}", len(items))
     table = pa.table(columns)
     with replacing(path) as temporary:
         _write(temporary, table, items["sha"].to_pylist() if modality == "image" else [], store)
@@ -221,7 +222,7 @@ def export_trec(
     left_out: set[str] = set()
     ties: list[tuple[int, str]] = []
     tasks: dict[tuple[str, str], tuple[RetrievalTask | None, NDArray[np.object_]]] = {}
-    for row in newest_evaluations(store, wanted):
+    for row in current_evaluations(store, **wanted):
         fingerprint, protocol, encoder = row.corpus_fingerprint, row.protocol, row.encoder
         corpus = store.corpus(row.corpus, fingerprint)
         if (fingerprint, protocol) not in tasks:

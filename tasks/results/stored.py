@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from capim.store import EmbeddingStore
-from capim.store.current import newest_rows
 from capim.store.errors import WorkError
 from capim.store.schema import Result
 from capim.store.types import MODALITIES, EncoderSpec
@@ -43,14 +42,12 @@ def read_all_outcomes(store: EmbeddingStore, evaluations: Mapping[K, str], proto
     }
 
 
-def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[Result]:
-    """A row of results for each encoder, corpus and protocol that has outcomes, of several evaluations the newest.
+def current_evaluations(store: EmbeddingStore, **equals: str | Sequence[str]) -> list[Result]:
+    """Return a row of results for each encoder, corpus and protocol that has outcomes, of the newest evaluation.
 
-    ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. A name means its current state, see
-    ``store.current``, unless these are fingerprints. Sorted by corpus and protocol.
+    ``equals`` are as :meth:`EmbeddingStore.evaluated` takes them. Sorted by corpus and protocol.
     """
-    rows = (row for row in store.evaluated(**wanted) if not Protocol.of(row.protocol).is_combined)
-    return newest_rows(rows, "results", by=("corpus", "protocol", "encoder"), uses=store.uses())
+    return [row for row in store.evaluated(**equals) if not Protocol.of(row.protocol).is_combined]
 
 
 def outcome_encoders(store: EmbeddingStore) -> set[str]:

@@ -33,8 +33,6 @@ _HITS = re.compile(r".+_(ir|tr)[1-9][0-9]*_rank_index\.npy")
 _SCORES = re.compile(r"(^|[^a-z])(scores?|sims?|similarit(y|ies)|logits)([^a-z]|$)")
 _RUNS = (".trec", ".run", ".res", ".ranking")
 _QRELS = re.compile(r"qrels?|judg(e|)ments?")
-_ITEMS = {"corpus-id", "corpus_id", "doc_id", "docid", "docno", "did", "pid", "passage_id"}
-_GRADES = {"grade", "relevance", "rel", "label", "score"}
 _MODELS = {"model", "model_name", "encoder"}
 
 
@@ -163,7 +161,7 @@ def _of_json(path: Path, loaded: object) -> Recognised:
 
 def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) -> Recognised | None:
     """What a table is by its columns; None where these are no header."""
-    from capim.tasks.results.imported.runs import list_columns
+    from capim.tasks.results.imported.runs import GRADE, ITEM, list_columns
     from capim.tasks.results.imported.tables import CELLS, is_cell, kind_of, our_name
 
     names = {re.sub(r"\s+", "_", name.strip().lower()) for name in header}
@@ -173,7 +171,7 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
     if names & _MODELS and ({"value"} <= names or any(re.search(r"recall@|acc|ndcg", name) for name in names)):
         return Recognised("published", path)
     listed = list_columns(dict(zip(header, cells, strict=False))) is not None
-    if listed or (names & _ITEMS and names & (_GRADES | {"rank"})):
+    if listed or (names & {*ITEM} and names & {*GRADE, "rank"}):
         judged = _QRELS.search(path.stem.lower()) or (not listed and names & {"grade", "relevance"})
         return Recognised("qrels" if judged else "run", path)
     if kind_of(dict.fromkeys(map(our_name, names))) is not None:
@@ -215,30 +213,18 @@ def _of_lines(path: Path) -> Recognised:
 
 def _header(path: Path) -> tuple[list[str], list[Any]]:
     """The names of the columns of a table, and the cells of its first row."""
-    if path.suffix in (".parquet", ".parq"):
-        import pyarrow.parquet as pq
+    from capim.tasks.results.imported.runs import first_row
 
-        schema = pq.read_schema(path)
-        return schema.names, [_like(of) for of in schema.types]
+    if path.suffix not in (".csv", ".tsv"):
+        if (first := first_row(path)) is None:
+            raise RequestError(f"{path}: no rows in it")
+        return list(first), list(first.values())
     with path.open(newline="", encoding="utf-8-sig") as file:
-        if path.suffix == ".jsonl":
-            first = json.loads(next((line for line in file if line.strip()), "{}"))
-            return (list(first), list(first.values())) if isinstance(first, dict) else ([], [])
         rows = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
-        header, first_row = next(rows, []), next(rows, [])
+        header, cells = next(rows, []), next(rows, [])
     if path.suffix == ".tsv" and len(header) in (3, 4) and is_number(header[-1]):
         return [], []  # lines of a run or qrels
-    return header, first_row
-
-
-def _like(type_: Any) -> object:
-    """A cell as those of a column of an Arrow type; None where nothing is told by it."""
-    import pyarrow as pa
-
-    if pa.types.is_nested(type_):
-        inner = getattr(type_, "value_type", None)
-        return ["text"] if inner in (pa.string(), pa.large_string()) else [0] if inner == pa.int64() else [0.0]
-    return 0.0 if pa.types.is_floating(type_) else None
+    return header, cells
 
 
 def _is_published(loaded: Mapping[str, Any]) -> bool:

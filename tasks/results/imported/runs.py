@@ -113,7 +113,7 @@ def _lists(path: Path, form: _Form) -> Run:
     existing_file(path)
     if path.suffix == ".json":
         return _numbered(path, _of_json(path), form)
-    if list_columns(_first_row(path)) is not None:
+    if list_columns(first_row(path)) is not None:
         return _numbered(path, _lists_of(path, read_row_file(path)), form)
     faults: list[str] = []
     found: Run = {}
@@ -136,11 +136,11 @@ def _lists(path: Path, form: _Form) -> Run:
     return found
 
 
-def _first_row(path: Path) -> object:
-    """The first row of a table whose cells may be lists; None of any other file."""
+def first_row(path: Path) -> dict[str, Any] | None:
+    """The first row of a table with cells that may be lists; None of any other file, and of an empty one."""
     if path.suffix == ".jsonl":
         return next(read_json_lines(path), None)
-    if path.suffix == ".parquet":
+    if path.suffix in (".parquet", ".parq"):
         import pyarrow.parquet as pq
 
         with reading(path):
@@ -184,10 +184,8 @@ def _is_table(path: Path, form: _Form) -> bool:
 
 def _of_json(path: Path) -> dict[str, Any]:
     """Query -> item -> number, or query -> items, at whatever depth; several such objects (subsets) are one."""
-    try:
+    with reading(path):
         loaded = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as fault:
-        raise RequestError(f"{path} cannot be read as .json: {fault}") from fault
     if isinstance(loaded, list) and loaded and list_columns(loaded[0]) is not None:
         return _lists_of(path, loaded)
     lists = list(json_lists(loaded))
