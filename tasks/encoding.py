@@ -1,8 +1,8 @@
 """Encodes the missing items of embedding sets with one model, whole or in shards, and seals the sets.
 
 Shards are encoded by any task, process or machine, and share only the store. The checksum of the weights, as they were
-loaded, tells whether a model is the one that encoded what is stored; of an endpoint probes do, a few items whose
-vectors are kept.
+loaded, tells whether a model is the one that encoded what is stored; of an endpoint probes do, a few items with
+stored vectors.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class SetEncoder:
     def encode(self, corpus: Corpus, modality: Modality, *, shard: int = 0, n_shards: int = 1) -> EncodedSet:
         """Bring the set of one modality of a corpus up to date and seal it.
 
-        With ``n_shards`` above one, encode only every n-th item (those whose position leaves the remainder ``shard``)
+        With ``n_shards`` above one, encode only every n-th item (with the remainder ``shard``)
         and leave the seal to whoever started the shards.
         """
         begun = time.perf_counter()
@@ -279,7 +279,7 @@ class EncodeWork:
     Attributes:
         opened: Where they are read from.
         settings: Device, batch sizes and the like; they do not change a vector.
-        shard: Which of ``n_shards``, from 0: the items whose position leaves this remainder.
+        shard: Which of ``n_shards``, from 0: items at positions with this remainder.
         n_shards: 1: all items.
         modalities: What to encode, where the corpus has files or texts for it.
     """
@@ -321,7 +321,7 @@ def encode_work(work: EncodeWork) -> Encoded:
 
 
 def logged(work: EncodeWork, encoded: Encoded) -> Encoded:
-    """What was encoded, with one line of the log for each set."""
+    """Log one line for each set; return the sets."""
     of_shard = f", shard {work.number} of {work.n_shards}" if work.n_shards > 1 else ""
     for corpus, sets in zip(work.corpora, encoded, strict=True):
         for side, done in sets.items():

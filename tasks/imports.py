@@ -40,7 +40,7 @@ from capim.tasks.statistics.draws import Resampling
 
 
 class Identity(NamedTuple):
-    """What the user says of the model that outcomes are of: its name, version, a remark; or that it is a stored one."""
+    """A model as the user describes it: name, version, a remark; or the stored model that it is."""
 
     encoder: str | None = None
     revision: str | None = None
@@ -62,7 +62,7 @@ def import_embedding_files(
     """Check, write and seal the embeddings of files, and store corpora that are new; returns what was done.
 
     Everything is checked before the first row is written, and all faults are reported together. ``plan``: nothing is
-    written, and what would be is told.
+    written; the lines say what would be.
     """
     store = EmbeddingStore.open(store_uri, create=True)
     corpora: dict[str, Corpus] = {}
@@ -83,7 +83,7 @@ def import_embedding_files(
 
 
 def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, Any]], *, run: str) -> None:
-    """How sets and evaluations were matched, and where they come from; read with every figure of theirs."""
+    """Keep how sets and evaluations were matched, and where they come from; read with every figure of theirs."""
     rows = [
         Import(
             encoder=key.encoder,
@@ -123,7 +123,7 @@ def _label(done: ImportedSet) -> str:
 
 
 def _done_line(done: ImportedSet) -> str:
-    """What happened to one set."""
+    """Return a line about one set that was imported."""
     label, sealed = _label(done), done.sealed
     if sealed is None:
         return f"{label} are not stored"
@@ -215,8 +215,8 @@ def import_published(path: str, *, store_uri: str, source: str | None, plan: boo
     rows = read_published(Path(path), source or "")
     models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
     lines = [f"{len(rows)} figures of {len(models)} models, {len(known)} of them under a protocol that is known here"]
-    told = Counter(row.difference for row in rows)
-    lines += [f"{count} figures: {difference}" for difference, count in told.most_common()]
+    differences = Counter(row.difference for row in rows)
+    lines += [f"{count} figures: {difference}" for difference, count in differences.most_common()]
     if not plan:
         store = EmbeddingStore.open(store_uri, create=True)
         store.write([dataclasses.replace(row, run=run) for row in rows], replace="published")
@@ -235,7 +235,7 @@ def _store(
     resampling: Resampling,
     run: str,
 ) -> Derived:
-    """Checks the outcomes of models on one corpus, tells how they were matched, and stores them."""
+    """Check the outcomes of models on one corpus and store them; return how they were matched."""
     plans, faults = [], []
     for (path, each), encoder in zip(found.values(), _encoders(store, [*found], identity), strict=True):
         imported = Imported.of(each.outcomes, encoder, subject)
@@ -287,7 +287,7 @@ def _encoders(store: EmbeddingStore, names: Sequence[str], identity: Identity) -
 
 
 def _planned(store: EmbeddingStore, imported: Imported) -> tuple[list[str], list[str], str]:
-    """What an import would change, which the store is only asked for.
+    """Return the changes that an import would make; nothing is written.
 
     Returns:
         The evaluations whose outcomes are not stored; those of other outcomes of the same model, corpus and

@@ -1,4 +1,4 @@
-"""What is derived, made again in memory and compared: `capim store verify --recompute`.
+"""Derived rows, made again in memory and compared: `capim store verify --recompute`.
 
 Figures, comparisons, rankings and analyses from the outcomes, and what published figures say of them. Code that gives
 something else than it once gave is found, whatever the ledger says.
@@ -98,7 +98,7 @@ def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
 
 
 def _together(identity: Identity, row: Any) -> tuple[str, ...]:
-    """What derivations have in common that are made together: the figures of one encoder on a corpus, and the like."""
+    """Return a key of derivations that are made together: the figures of one encoder on a corpus, and the like."""
     kind, subject = identity["kind"], identity["subject"]
     settings = canonical_json(asdict(_resampling(identity)))
     if kind == "result":
@@ -109,7 +109,7 @@ def _together(identity: Identity, row: Any) -> tuple[str, ...]:
 def _compared(
     store: EmbeddingStore, table: str, memory: _InMemory, known: Container[str], counts: Counter[str]
 ) -> Iterator[StoreCheck]:
-    """How the stored rows of a table differ from those that were made of the same derivations."""
+    """Yield the differences between the stored rows of a table and those made from the same derivations."""
     keys = [row.key for row in memory.made["derived"] if row.key in known]
     stored: dict[tuple[Any, ...], Any] = {_place(table, row): row for row in store.all(TABLES[table].row, derived=keys)}
     for row in memory.made[table]:
@@ -124,7 +124,7 @@ def _compared(
 
 
 def _wrong(store: EmbeddingStore, table: str, detail: str, keys: Sequence[str]) -> StoreCheck:
-    """The check of rows of a table that are not what is derived, of the derivations with these keys."""
+    """Return a check that finds rows of these derivations damaged."""
     remove = partial(delete, store.connection, table, "derived", keys)
     return StoreCheck(what=table, state="damaged", detail=detail, remove=remove)
 
@@ -175,7 +175,7 @@ def _over_encoders(memory: _InMemory, group: Sequence[Identity]) -> None:
 
 
 def _gate(memory: _InMemory, group: Sequence[Identity]) -> None:
-    """What published figures say of all that is current on a corpus: the inputs are digests."""
+    """Compare all current results on a corpus with published figures again; its inputs are digests."""
     corpus = memory.corpus(group[0]["subject"]["corpus"])
     rows = memory.current(Result, corpus_fingerprint=corpus.fingerprint)
     alone = [row for row in rows if not Protocol.of(row.protocol).is_combined]
@@ -206,7 +206,7 @@ def _place(table: str, row: Any) -> tuple[Any, ...]:
 
 
 def _name(row: object) -> str:
-    """What a row is of: its encoders, its corpus, and what its table tells rows apart by."""
+    """Return a name for a row: its encoders, its corpus, and the columns that identify it in its table."""
 
     def of(*names: str) -> list[str]:
         return [str(value) for name in names if (value := getattr(row, name, None))]

@@ -58,12 +58,12 @@ from capim.tasks.statistics.draws import Resampling
 NAMED = 5  # runs that an error names
 HISTORY = '`capim query "SELECT * FROM all_watched"`'
 FigureId: TypeAlias = tuple[str, str, str]
-"""What a baseline is kept for: encoder, corpus and protocol by name."""
+"""Encoder, corpus and protocol by name, for which a baseline is kept."""
 
 
 @task("check-baseline")
 def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) -> list[str]:
-    """What is wrong with the run that a watch pins, with runs that can be; empty if nothing is or none is named."""
+    """Return the fault of a run that cannot be pinned, with runs that can; nothing if it can, or none is named."""
     if run is None:
         return []
     if (store := store_at(store_uri)) is None:
@@ -264,7 +264,7 @@ def pinned_baselines(
 
 
 def evaluations_of_run(store: EmbeddingStore, run: str) -> dict[FigureId, str]:
-    """The evaluations that a run watched, or for other runs those whose figures it made or found."""
+    """Return the evaluations that a run watched; of another run, those with figures that it made or found."""
     rows: list[Watched] | list[Result] = store.all(Watched, run=run) or store.rows_of_run(Result, run)
     return {_id(row): row.evaluation for row in rows if not Protocol.of(row.protocol).is_combined}
 
@@ -349,7 +349,7 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Fall
 
 
 def _not_comparable(figures: Iterable[WatchedFigure], rule: WatchRule) -> Iterable[WatchFinding]:
-    """Return a warning for every encoder and corpus whose state has changed; under a strict rule it fails."""
+    """Return a warning for every encoder and corpus in another state; under a strict rule it fails."""
     findings: dict[str, WatchFinding] = {}
     for figure in figures:
         if figure.row.verdict == "not comparable":
@@ -410,7 +410,7 @@ def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Wa
 def _summary_lines(
     figures: Sequence[WatchedFigure], states: Mapping[str, int], *, run: str, level: float, rule: WatchRule
 ) -> tuple[str, ...]:
-    """What was compared, at which level, corpora with too few images for it, and the next step."""
+    """Return lines on the comparison, its level, corpora with too few images for it, and the next step."""
     n_first = states["baseline"]
     first, watched = (f"{k} figure{'s' if k != 1 else ''}" for k in (n_first, len(figures) - n_first))
     lines = []

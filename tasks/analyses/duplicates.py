@@ -48,19 +48,19 @@ def duplicates(
     """
     if not -1 <= threshold <= 1:
         raise RequestError(f"--threshold must be a cosine between -1 and 1, got {threshold}")
-    told: set[tuple[tuple[str, str], tuple[str, str]]] = set()
+    seen: set[tuple[tuple[str, str], tuple[str, str]]] = set()
     if bits is not None and not 0 <= bits <= 64:
         raise RequestError(f"--bits must be a number of bits of 64, 0 to 64, got {bits}")
     of_pictures = () if bits is None else _alike(store, corpora, bits)
     for by, pairs in (("bytes", _equal(corpora, "sha")), ("name", _equal(corpora, "name")), ("picture", of_pictures)):
         for first, second in pairs:
-            if (first, second) not in told:
-                told.add((first, second))
+            if (first, second) not in seen:
+                seen.add((first, second))
                 yield _row(first, second, by, None)
     if encoder is not None:
         found = sorted(_near(store, corpora, encoder, threshold), key=lambda pair: (-pair[2], pair[:2]))
         for first, second, cosine in found:
-            if (first, second) not in told:
+            if (first, second) not in seen:
                 yield _row(first, second, "vectors", cosine)
 
 

@@ -35,7 +35,7 @@ class OpenCorpora:
     def read(self, request: CorpusToRead, store: EmbeddingStore | None = None) -> Corpus:
         """The corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
 
-        Images whose hashes the store has are not read.
+        Images are not read if the store has their hashes.
 
         Raises:
             RequestError: The corpus is unknown, missing, empty or contradicts itself.
@@ -82,15 +82,8 @@ class OpenCorpora:
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
         indexed = store.indexed_images(shas)
         with track(f"{corpus.name} · decoding", total=len(shas) - len(indexed), unit="images") as advance:
-            done = 0
-
-            def progress(finished: int, _total: int) -> None:
-                nonlocal done
-                advance(finished - done)
-                done = finished
-
             sink = store.write_image_index if write else lambda _: None
-            return index_images(corpus, known=indexed, sink=sink, progress=progress)
+            return index_images(corpus, known=indexed, sink=sink, advance=advance)
 
 
 def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corpus:
@@ -110,7 +103,7 @@ def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corp
 def change_since(store: EmbeddingStore, request: CorpusToRead, stored: StoredCorpus) -> str:
     """Return what changed in the files of a corpus since this state of it was stored; empty if nothing, or for a name.
 
-    Images whose place, size and time are those in the store are not read.
+    Images are not read if the store has their place, size and time.
     """
     if isinstance(request.what, str) and (request.what in CORPORA or not Path(request.what).expanduser().exists()):
         return ""

@@ -1,4 +1,4 @@
-"""What changed between two states of a store, and what that means: tests, settings, and the rules of the watch.
+"""Changes between two states of a store, and their verdicts: tests, settings, and the rules of the watch.
 
 ``capim report --compare`` and the regression watch both build on it.
 """
@@ -23,7 +23,7 @@ FigureKey: TypeAlias = tuple[str, str, str, str]
 """Corpus, protocol, metric and encoder."""
 
 Falls: TypeAlias = "tuple[Sequence[FigureChange], NDArray[np.float64]]"
-"""Figures whose queries have the same clusters, and how far each cluster fell, shape ``(n_clusters, n_figures)``:
+"""Figures of queries in the same clusters, and how far each cluster fell, shape ``(n_clusters, n_figures)``:
 earlier minus later value, summed over a cluster's queries."""
 
 Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "another version", "none"]
@@ -58,20 +58,20 @@ class FigureChange:
 
     @property
     def significant(self) -> bool:
-        """Whether the adjusted p-value is below 5 %."""
+        """True if the adjusted p-value is below 5 %."""
         return self.is_significant(ALPHA)
 
     @property
     def worse(self) -> bool:
-        """Whether the figure got worse, significantly or not."""
+        """True if the figure got worse, significantly or not."""
         return bool(self.difference) and ((self.difference or 0.0) > 0) == self.lower_is_better
 
     def is_significant(self, alpha: float) -> bool:
-        """Whether the adjusted p-value is below ``alpha``."""
+        """True if the adjusted p-value is below ``alpha``."""
         return self.p_adjusted is not None and self.p_adjusted < alpha
 
     def has_too_few_units(self, level: float) -> bool:
-        """Whether no change of so few images could be significant at this level."""
+        """True if no change of so few images could be significant at this level."""
         return 0 < self.n_units < units_needed(level)
 
 
@@ -302,7 +302,7 @@ def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRu
 
 
 def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict | None:
-    """What a change of a figure means; None for one that is no worse, or worse by little and not significantly.
+    """Return the verdict on a change of a figure; None if it is no worse, or worse by little and not significantly.
 
     Examples:
         >>> def judged(difference, p_adjusted):

@@ -1,6 +1,6 @@
 """Published figures, and whether a figure of ours agrees with them (``docs/protocols.md`` §8).
 
-``published.csv`` beside this file is the table with its sources. It includes the table of the V28 seed, which has known
+``published.csv`` in this folder is the table with its sources. It includes the table of the V28 seed, which has known
 faults (SigLIP's padding, DFN5B, ColPali's image to text, exchanged Winoground columns): a seed row alone never makes a
 figure suspect.
 """
@@ -63,7 +63,7 @@ _BEST_KNOWN = (
     ("VidoreDocVQARetrieval", JUDGED_QUERIES, NDCG_5.name),
     ("coco-sm", language_id("t2i", "en", "google"), _R1),
 )
-"""Of these the first that is published for a model stands in the list of models."""
+"""The first of these that is published for a model stands in the list of models."""
 
 
 class Published(NamedTuple):
@@ -229,7 +229,7 @@ def judge_results(
 
 
 def _part_of(corpus: str, n_images: int) -> ReferenceCheck | None:
-    """Why a part of a data set with published figures is not compared with them; None for any other corpus."""
+    """Return why a part of a data set with published figures is not compared with them; None for any other corpus."""
     sample = SAMPLE.fullmatch(corpus)
     n_all = N_IMAGES.get(sample["of"] if sample else corpus, n_images)
     if n_images == n_all:

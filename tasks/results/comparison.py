@@ -25,7 +25,7 @@ PAIR = ("fingerprint_a", "fingerprint_b")  # the columns of a comparison with th
 
 
 def encoder_key(name: str, fingerprint: str) -> str:
-    """What an encoder at one revision is called in a comparison; ids of comparisons are made from it."""
+    """Return the name of an encoder at one revision in a comparison; ids of comparisons are made from it."""
     return f"{name}@{fingerprint}"
 
 
@@ -175,7 +175,7 @@ def _check_same_queries(encoders: Mapping[str, Outcomes]) -> None:
 
 
 def _is_share(metric: Metric, encoders: Iterable[Outcomes]) -> bool:
-    """Whether a metric of the table is a share of hits: with every tie lost, each query is 0 or 1."""
+    """True if a metric of the table is a share of hits: with every tie lost, each query is 0 or 1."""
     return not metric.of_user and all(
         bool(np.isin(metric.per_query(outcomes, "lost"), (0.0, 1.0)).all()) for outcomes in encoders
     )

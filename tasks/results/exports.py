@@ -33,9 +33,9 @@ from capim.tasks.results.stored import current_evaluations, read_outcomes
 R = TypeVar("R", bound=Result)
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-_PICTURES = 1000  # whose thumbnails are in memory at once
+_PICTURES = 1000  # with thumbnails in memory at once
 _ROWS = 4096  # projected at a time
-_LISTS = 2048  # queries whose lists are in memory as text at once
+_LISTS = 2048  # queries with lists in memory as text at once
 
 
 def export_atlas(
@@ -47,7 +47,7 @@ def export_atlas(
     modality: Modality,
     protocols: Sequence[str] = (),
 ) -> int:
-    """Writes a Parquet file for Embedding Atlas (github.com/apple/embedding-atlas), the items of one encoder as points.
+    """Write a Parquet file for Embedding Atlas (github.com/apple/embedding-atlas), the items of one encoder as points.
 
     | column | contents |
     |---|---|
@@ -105,8 +105,8 @@ def export_atlas(
 def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Points, shape ``(n, 2)``, of vectors of shape ``(n, dim)``: the two directions of most variance, about the mean.
 
-    It needs ``dim`` squared numbers beside the vectors. Each direction points to where its largest component is
-    positive, so that equal vectors give equal points.
+    It needs memory for ``dim`` squared numbers. Each direction points to where its largest component is positive, so
+    that equal vectors give equal points.
 
     Examples:
         >>> points = project(np.float32([[0, 0, 3], [0, 1, 3], [0, 2, 3], [0, 3, 3]]))
@@ -127,7 +127,7 @@ def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _asks(protocol: str, modality: Modality) -> bool:
-    """Whether items of this kind are the queries of a protocol of retrieval."""
+    """True if items of this kind are the queries of a protocol of retrieval."""
     found = Protocol.of(protocol)
     return found.is_retrieval and found.sides[0] == modality
 
@@ -192,11 +192,11 @@ def ndcg_rows(store: EmbeddingStore, results: Iterable[R]) -> Iterator[R]:
 def export_trec(
     store: EmbeddingStore, folder: Path, wanted: Mapping[str, Sequence[str]], *, note: Callable[[str], object]
 ) -> list[Path]:
-    """Writes TREC runs and qrels, as ``trec_eval``, ``pytrec_eval``, ``ranx`` and ``ir_measures`` read them.
+    """Write TREC runs and qrels, as ``trec_eval``, ``pytrec_eval``, ``ranx`` and ``ir_measures`` read them.
 
     ``CORPUS/PROTOCOL/qrels.txt`` has a line ``query 0 item grade`` for each item that is relevant or, with grade 0,
-    was judged not to be; ``ENCODER.run`` beside it the stored lists: ``query Q0 item rank score tag``, at most
-    ``store.schema.TOP`` lines for a query.
+    was judged not to be; ``ENCODER.run`` in the same folder has the stored lists: ``query Q0 item rank score tag``, at
+    most ``store.schema.TOP`` lines for a query.
 
     What differs from our figures: measures that look beyond the end of a list (reciprocal rank, average precision) take
     an item that is not in it as not found. And equal scores: they are written equal, in the order of the corpus, but

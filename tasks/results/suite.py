@@ -43,7 +43,7 @@ class EncoderId(NamedTuple):
 
 
 class Photograph(NamedTuple):
-    """What tells a photograph: the hash of its bytes, or within a corpus without them, its file name."""
+    """The identity of a photograph: the hash of its bytes, or within a corpus without them, its file name."""
 
     sha: str | None
     name: str
@@ -74,7 +74,7 @@ class CorpusHeadline:
 
     @property
     def title(self) -> str:
-        """What the headline is: ``R@1 under t2i/all and i2t/any``."""
+        """The headline in words: ``R@1 under t2i/all and i2t/any``."""
         protocols = list(dict.fromkeys(figure.protocol for figure in self.figures))
         if len(protocols) < 3:
             return f"{self.figures[0].metric} under {' and '.join(protocols)}"
@@ -87,7 +87,7 @@ class CorpusHeadline:
 
 
 def counted_headlines(corpora: Sequence[CorpusHeadline]) -> tuple[list[CorpusHeadline], list[str]]:
-    """Return the corpora with the figures that count, and the names of those of which none does."""
+    """Return the corpora with the figures that count, and the names of corpora without any."""
     weak = {(c.corpus, *f): {e: e in c.at_chance.get(f, ()) for e in c.encoders} for c in corpora for f in c.figures}
     kept, found = counted(weak), []
     for corpus in corpora:
@@ -139,7 +139,7 @@ def cluster_photographs(
 
 
 def photographs_of(corpus: Corpus) -> list[Photograph]:
-    """Of every image; a box of a photograph has no bytes of it."""
+    """Return the photograph of every image; a box of a photograph has no bytes of it."""
     keys = texts(corpus.images["key"])
     return [
         Photograph(sha if key == photograph_key(key) else None, PurePosixPath(photograph_key(key)).name)
@@ -303,7 +303,7 @@ def _headlines(encoder: EncoderId, corpora: Sequence[CorpusHeadline]) -> dict[st
 
 
 def _lacking(encoder: EncoderId, corpora: Sequence[CorpusHeadline]) -> list[str]:
-    """Why the encoder is not ranked: each reason with the corpora that it is about."""
+    """Return why the encoder is not ranked: each reason with the corpora that it is about."""
     names: dict[str, list[str]] = {}
     for corpus in corpora:
         reason = corpus.values.get(encoder, "not evaluated")

@@ -1,4 +1,4 @@
-"""What a file or folder is that somebody wants to import: vectors, outcomes, scores, a run, qrels, published figures.
+"""Recognises what a file or folder to import holds: vectors, outcomes, scores, a run, qrels, published figures.
 
 Only its name, its header and the names of its arrays are looked at, and nothing heavy is loaded. What is not read is
 refused with the way that leads here.
@@ -55,7 +55,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(path: Path) -> list[Recognised]:
-    """What a path holds, most often one thing; of an array file of both sides, the vectors of each.
+    """Return the contents of a path, most often one thing; of an array file of both sides, the vectors of each.
 
     Raises:
         RequestError: There is nothing, or it is nothing that can be imported; says what to do instead.
@@ -160,7 +160,7 @@ def _of_json(path: Path, loaded: object) -> Recognised:
 
 
 def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) -> Recognised | None:
-    """What a table is by its columns; None where these are no header."""
+    """Return the kind of a table by its columns; None where these are no header."""
     from capim.tasks.results.imported.runs import GRADE, ITEM, list_columns
     from capim.tasks.results.imported.tables import CELLS, is_cell, kind_of, our_name
 
@@ -189,7 +189,7 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
 
 
 def _are_components(columns: Sequence[str]) -> bool:
-    """Whether columns are the components of vectors, counted in order (``0``, ``1``, …; ``dim_0``, …), and no items."""
+    """True if columns are the components of vectors, counted in order (``0``, ``1``, …; ``dim_0``, …), and no items."""
 
     def following(name: str) -> str:
         return re.sub(r"\d+$", lambda count: str(int(count[0]) + 1).zfill(len(count[0])), name)

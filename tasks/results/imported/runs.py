@@ -174,7 +174,7 @@ def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, obje
 
 
 def _is_table(path: Path, form: _Form) -> bool:
-    """Whether a file is a table: by its suffix, and if that is one of lines, too, by the names in its first line."""
+    """True if a file is a table: by its suffix, and if that is one of lines, too, by the names in its first line."""
     if path.suffix not in _TABLES or path.suffix in (".parquet", ".parq", ".jsonl"):
         return path.suffix in _TABLES
     first = next((line for line in _lines(path) if line.strip()), "")
@@ -326,12 +326,12 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
         listed = dict.fromkeys(chain.from_iterable(run.values()))
         item_ids, of_items = _ids_of(listed, Items.of_corpus(corpus, task.protocol.sides[1]))
         named = {query_ids[query]: {item_ids[item]: scores[item] for item in scores} for query, scores in run.items()}
-        own, told = _own_lists(named, task, corpus)
+        own, notes = _own_lists(named, task, corpus)
         if at_fault := _faults(own, task, corpus):
             faults += [f"{task.protocol.id}: {fault}" for fault in at_fault]
             continue
         found.append(_of_task(own, task, _item_ords(task, corpus)))
-        left_out |= dict.fromkeys(told, "")
+        left_out |= dict.fromkeys(notes, "")
         items_too = f", their items by {of_items}" if of_items != "ids" else ""
         how.append(f"{task.protocol.id}: {len(run):,} queries matched by their {of_queries}{items_too}")
         if task.protocol.id == JUDGED_QUERIES:
@@ -358,19 +358,19 @@ def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list
     known, asked = left_out_of(corpus, "caption") | left_out_of(corpus, "image"), {*task.query_ids.tolist()}
     out = [query for query in run if query in known and query not in asked]
     own = {query: items for query, items in run.items() if query not in {*out}}
-    told = [f"{len(out)} lists are of queries that the corpus left out, first {out[0]!r}"] if out else []
+    notes = [f"{len(out)} lists are of queries that the corpus left out, first {out[0]!r}"] if out else []
     if task.grades is not None and own.keys() & asked:
         unjudged = [query for query in own if query not in asked]
         own = {query: items for query, items in own.items() if query in asked}
         if unjudged:
-            told.append(f"{len(unjudged)} lists are of queries that nobody judged, left out, first {unjudged[0]!r}")
+            notes.append(f"{len(unjudged)} lists are of queries that nobody judged, left out, first {unjudged[0]!r}")
         missing = [query for query in task.query_ids.tolist() if query not in own]
         own |= {query: {} for query in missing}
         if missing:
-            told.append(
+            notes.append(
                 f"{len(missing)} of {len(asked)} queries have no list and count as not found, first {missing[0]!r}"
             )
-    return own, told
+    return own, notes
 
 
 def _item_ords(task: RetrievalTask, corpus: Corpus) -> dict[str, int]:

@@ -240,9 +240,9 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
             with noted(wrong):
                 outcomes.append(outcomes_of_hits(protocols[task.protocol.id], cast("RetrievalTask", task)))
             faults += [f"{source.path}: {model}, {task.protocol.id}: {line}" for line in wrong]
-        told = [f"{each.protocol.id}: positions of {len(each):,} queries in the corpus' order" for each in outcomes]
+        notes = [f"{each.protocol.id}: positions of {len(each):,} queries in the corpus' order" for each in outcomes]
         by = {each.protocol.id: POSITION for each in outcomes}
-        found[source.encoder or model] = FoundRows(outcomes, [], told, by)
+        found[source.encoder or model] = FoundRows(outcomes, [], notes, by)
     if faults:
         raise RequestError(faults)
     return found

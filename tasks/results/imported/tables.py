@@ -182,8 +182,8 @@ class Sets(Items):
     categories: Sequence[str] | None = None
 
 
-class Told(NamedTuple):
-    """What an import tells about its rows: how they were matched and by what, which were left out, what is wrong."""
+class Notes(NamedTuple):
+    """Sentences about the rows of an import: how they were matched, by which columns, rows left out, and faults."""
 
     how: list[str]
     by: list[str]
@@ -204,7 +204,7 @@ class TablePart(NamedTuple):
     named: str
     rows: list[Row]
     by_position: bool
-    told: Told
+    notes: Notes
 
     @property
     def columns(self) -> dict[str, list[Any]]:
@@ -283,17 +283,17 @@ def matched_rows(part: TablePart, items: Items) -> NDArray[np.int64]:
         if fault := _other_texts(rows, [places[0] for places in key.places], items):
             if key.column not in QUERY:  # a number of the row, perhaps
                 return _by_texts(part, items)
-            part.told.faults.append(fault)
+            part.notes.faults.append(fault)
     positions, numbers = np.full(len(rows), -1), [row[NUMBER] for row in rows]
-    with noted(part.told.faults):
+    with noted(part.notes.faults):
         found = match(columns, len(rows), items, by_position=part.by_position, rows=numbers)
-        part.told.matched(found.how, found.by)
+        part.notes.matched(found.how, found.by)
         positions[:] = found.positions
     return positions
 
 
 def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Items) -> str | None:
-    """What is wrong if not every wanted item has a row; None if nothing is."""
+    """Return the fault that not every wanted item has a row; None if all have."""
     absent = np.setdiff1d(wanted, positions)
     if not absent.size:
         return None
@@ -301,7 +301,7 @@ def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Item
 
 
 def _other_texts(rows: Sequence[Row], positions: Sequence[int], items: Sets) -> str | None:
-    """What is wrong if a row does not have the texts of its item."""
+    """Return the fault that a row does not have the texts of its item; None if all have."""
     for row, position in zip(rows, positions, strict=True):
         if _texts(row) != items.texts[position]:
             return (
@@ -316,18 +316,18 @@ def _texts(row: Row) -> tuple[str, str]:
 
 
 def _by_texts(part: TablePart, items: Sets) -> NDArray[np.int64]:
-    rows, told = part.rows, part.told
+    rows, notes = part.rows, part.notes
     places: dict[tuple[str, str], list[int]] = {}
     for position, both in enumerate(items.texts):
         places.setdefault(both, []).append(position)
     positions = np.array([_next(places.get(_texts(row), []), row, items) for row in rows], dtype=np.int64)
     unknown = np.flatnonzero(positions < 0)
     if unknown.size == len(rows):
-        told.faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
-    told.matched(f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts", "texts")
+        notes.faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
+    notes.matched(f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts", "texts")
     if unknown.size:
         row = rows[int(unknown[0])]
-        told.left_out.append(
+        notes.left_out.append(
             f"{unknown.size} of {len(rows)} rows left out, whose texts are not in the corpus, first row {row[NUMBER]}: "
             f"{plain_text(row['caption'])!r}"
         )
@@ -391,17 +391,17 @@ def outcomes_of_rows(
     how, left_out, by, found = list[str](), list[str](), dict[str, str](), dict[str, Outcomes]()
     own, names = {"protocol"}, dict.fromkeys(name for row in rows for name in row if name != NUMBER)
     for part in _parts(rows, protocols, corpus, faults, by_position=by_position):
-        read, told = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval, part.told
+        read, notes = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval, part.notes
         for outcomes in read(part, corpus):
-            by[outcomes.protocol.id] = ", ".join(dict.fromkeys(told.by))
+            by[outcomes.protocol.id] = ", ".join(dict.fromkeys(notes.by))
             if outcomes.protocol.id in found:
-                told.faults.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
+                notes.faults.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
             found[outcomes.protocol.id] = outcomes
-        own |= {*OUTCOME_KINDS[part.kind], *chain.from_iterable(map(columns_of_match, told.by))}
+        own |= {*OUTCOME_KINDS[part.kind], *chain.from_iterable(map(columns_of_match, notes.by))}
         start = f"{part.named}: " if part.named else ""
-        faults += [start + fault for fault in told.faults]
-        how += [start + sentence for sentence in told.how]
-        left_out += told.left_out
+        faults += [start + fault for fault in notes.faults]
+        how += [start + sentence for sentence in notes.how]
+        left_out += notes.left_out
     if faults:
         raise RequestError(faults)
     known = [name for name in names if name in own]
@@ -429,7 +429,7 @@ def _parts(
                 chosen.setdefault((kind or "", protocol), []).append(row)
     if not chosen:
         faults.append(f"no row is about {', '.join(protocols)}")
-    parts = [TablePart(*about, of_part, by_position, Told([], [], [], [])) for about, of_part in chosen.items()]
+    parts = [TablePart(*about, of_part, by_position, Notes([], [], [], [])) for about, of_part in chosen.items()]
     return [
         part
         if part.named or part.kind in _DIRECTION_OF_KIND
@@ -439,7 +439,7 @@ def _parts(
 
 
 def _of_retrieval(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.told.faults
+    task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.notes.faults
     if not isinstance(task, RetrievalTask):
         says = ", ".join(OUTCOME_KINDS[part.kind])
         faults.append(f"{says}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
@@ -505,7 +505,7 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
 
 def _of_hits(part: TablePart, task: RetrievalTask, items: Items) -> list[Outcomes]:
     """Hits among the first k; every k is about all queries."""
-    faults = part.told.faults
+    faults = part.notes.faults
     cutoffs, correct = ranks(part.rows, "k", faults), flags(part.rows, "correct", faults)
     hits: dict[int, NDArray[np.int64]] = {}
     for cutoff in np.unique(cutoffs).tolist():
@@ -517,7 +517,7 @@ def _of_hits(part: TablePart, task: RetrievalTask, items: Items) -> list[Outcome
 
 def _all_once(part: TablePart, items: Items) -> NDArray[np.int64]:
     """The query of every row; a fault unless every query has one row."""
-    faults = part.told.faults
+    faults = part.notes.faults
     before = len(faults)
     positions = matched_rows(part, items)
     if len(faults) == before and (fault := missing(positions, np.arange(len(items.ids)), items)):
@@ -526,7 +526,7 @@ def _all_once(part: TablePart, items: Items) -> NDArray[np.int64]:
 
 
 def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    direction, says, faults = _DIRECTION_OF_KIND[part.kind], ", ".join(OUTCOME_KINDS[part.kind]), part.told.faults
+    direction, says, faults = _DIRECTION_OF_KIND[part.kind], ", ".join(OUTCOME_KINDS[part.kind]), part.notes.faults
     # all of the direction but a caption against all its negatives, which is another choice
     every = [p for p in protocols_of(corpus) if p.direction == direction and p.name != ALL_NEGATIVES]
     wanted = select_protocols(corpus, [part.named]) if part.named else every
@@ -562,18 +562,18 @@ def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
 
 def _judgements(part: TablePart) -> NDArray[np.bool_]:
     """Shape ``(n_rows, 1)`` for pairs; ``(n_rows, 4)`` for halves, ``(n_rows, 2)`` for text and image."""
-    faults = part.told.faults
+    faults = part.notes.faults
     judged = np.stack([flags(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]], axis=1)
     if part.kind == "pairs":
         return judged
     text, image = text_and_image(judged)
     for column, follows in (("text", text), ("image", image), ("group", text & image)):
-        told = [at for at, row in enumerate(part.rows) if column in row]
-        if told and (part.kind == "halves" or column == "group"):
-            given = flags([part.rows[at] for at in told], column, faults)
-            wrong = np.flatnonzero(given != follows[told])
+        having = [at for at, row in enumerate(part.rows) if column in row]
+        if having and (part.kind == "halves" or column == "group"):
+            given = flags([part.rows[at] for at in having], column, faults)
+            wrong = np.flatnonzero(given != follows[having])
             if wrong.size:
-                row = part.rows[told[int(wrong[0])]]
+                row = part.rows[having[int(wrong[0])]]
                 parts = ", ".join(f"{name} {row[name]}" for name in OUTCOME_KINDS[part.kind])
                 faults.append(
                     f"{wrong.size} rows contradict themselves, first row {row[NUMBER]}: {column} is {row[column]}, but "
