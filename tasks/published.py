@@ -23,6 +23,7 @@ from capim.store.types import digest16
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import ALL_QUADRUPLES, JUDGED_QUERIES
+from capim.tasks.results.imported.recognised import MODELS
 
 
 def _ours(names: Mapping[str, str]) -> dict[str, str]:
@@ -93,8 +94,7 @@ def _of_csv(path: Path) -> Iterator[Published]:
         rows = list(csv.DictReader(file))
     for row in rows:
         cells = {name.strip().lower(): cell for name, cell in row.items() if name and cell not in (None, "")}
-        names = ("model_fullname", "model", "model_name", "encoder")
-        model = next((cells[name] for name in names if name in cells), "")
+        model = next((cells[name] for name in MODELS if name in cells), "")
         dataset = cells.get("dataset") or cells.get("task") or cells.get("corpus") or ""
         if "value" in cells:
             metric = cells.get("metric", "")

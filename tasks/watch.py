@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from capim.store import EmbeddingStore
 from capim.store.errors import did_you_mean
 from capim.store.schema import Result, Run, Watched, texts
-from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
+from capim.store.types import Corpus, EncoderSpec, Modality
 from capim.tasks.analyses.vectors import chosen, stored_items
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.opened import OpenCorpora, store_at
@@ -36,7 +36,6 @@ from capim.tasks.reference.changes import (
     Falls,
     FigureChange,
     FigureKey,
-    Verdict,
     WatchedFigures,
     WatchFinding,
     WatchRule,
@@ -109,14 +108,13 @@ def watch_vectors(
         for reference in stored:
             corpus = reference.corpus.read(opened, store)
             subject = f"{spec.name} on {corpus.name}"
-            for modality, n_items in zip(MODALITIES, (len(corpus.images), len(corpus.captions)), strict=True):
-                ords = chosen(n_items, rule.sample, seed)
-                at = reference.sets.encoder_fingerprint, reference.sets.corpus_fingerprint
-                before = [*stored_items(store, *at, modality, ords)]
-                similarities = cosines(before, fresh_vectors(encoder, corpus, modality, ords))
+            for modality in reference.corpus.encodable:
+                ords = chosen(len(corpus.items(modality)), rule.sample, seed)
+                before = stored_items(store, spec.fingerprint, corpus.fingerprint, modality, ords)
+                similarities = cosines([*before], fresh_vectors(encoder, corpus, modality, ords))
                 findings += judge_vectors(f"{subject}, {modality}s", similarities, rule)
-            batches = store.rows("batches", encoder_fingerprint=spec.fingerprint, corpus=corpus.name)
-            devices = sorted(set(texts(batches["device"])))[:3]
+            of_set = {"encoder_fingerprint": spec.fingerprint, "corpus": corpus.name}
+            devices = sorted(store.counts("batches", "device", **of_set))[:3]
             if devices:
                 before_now = {"device": ", ".join(devices)}, {"device": hardware_of(encoder)}
                 findings += judge_settings(setting_changes(f"device of {subject}", *before_now))
@@ -234,9 +232,7 @@ def watch_metrics(
 
     findings = [
         *judge_figures(changes.values(), rule, level),
-        *_not_comparable(figures, rule),
-        *_first_watched(figures, run),
-        *_exploratory(changed, stored, rule),
+        *_of_subjects(figures, stored, rule, run),
         *_weights(store, changed),
     ]
     summary = _summary_lines(figures, Counter(row.verdict for row in rows), run=run, level=level, rule=rule)
@@ -348,49 +344,41 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Fall
     ]
 
 
-def _not_comparable(figures: Iterable[WatchedFigure], rule: WatchRule) -> Iterable[WatchFinding]:
-    """Return a warning for every encoder and corpus in another state; under a strict rule it fails."""
-    findings: dict[str, WatchFinding] = {}
-    for figure in figures:
-        if figure.row.verdict == "not comparable":
-            lost = "the store no longer has the outcomes of the run of"
-            why = f"{lost if figure.old is None else 'the corpus has changed since'} {figure.since}"
-            verdict: Verdict = "fail" if rule.strict else "warn"
-            finding = WatchFinding(verdict, figure.subject, f"figures are not comparable: {why}; nothing was tested")
-            findings.setdefault(figure.subject, finding)
-    return findings.values()
-
-
-def _first_watched(figures: Sequence[WatchedFigure], run: str) -> list[WatchFinding]:
-    """Return a finding for every encoder and corpus with figures that are all watched for the first time."""
-    compared = {figure.subject for figure in figures if figure.row.verdict != "baseline"}
-    new = dict.fromkeys(figure.subject for figure in figures if figure.subject not in compared)
-    message = f"watched for the first time, so nothing was compared; run {run} is its baseline from now on"
-    return [WatchFinding("pinned", subject, message) for subject in new]
-
-
-def _exploratory(changed: Sequence[WatchedFigure], stored: Sequence[Result], rule: WatchRule) -> Iterator[WatchFinding]:
-    """A note for every encoder and corpus with large drops of other metrics, which names the largest."""
+def _of_subjects(
+    figures: Sequence[WatchedFigure], stored: Sequence[Result], rule: WatchRule, run: str
+) -> Iterator[WatchFinding]:
+    """Findings about each encoder and corpus: nothing to compare with, or large drops of its other metrics."""
     values: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for row in stored:
         known = METRICS.get(row.metric)
         if known is not None and known.reduce == "mean" and not row.lower_is_better and row.value is not None:
             values[row.evaluation][row.metric, row.metric_version] = row.value
-    drops: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
-    for figure in changed:
-        old, now = values[figure.row.baseline_evaluation], values[figure.row.evaluation]
-        for metric, version in old.keys() & now:
-            fall = old[metric, version] - now[metric, version]
-            if metric != figure.row.metric and fall >= rule.fail_drop:
-                drops[figure.subject].append((fall, f"{figure.protocol.id} {metric}", figure.since))
-    for subject, found in drops.items():
-        fall, name, since = max(found)
-        yield WatchFinding(
-            "note",
-            subject,
-            f"other metrics, not tested: {len(found)} fell by {rule.least_drop} or more, most of all "
-            f"{name} by {100 * fall:.1f} points since {since}",
-        )
+    for subject in dict.fromkeys(figure.subject for figure in figures):
+        own = [figure for figure in figures if figure.subject == subject]
+        if all(figure.row.verdict == "baseline" for figure in own):
+            message = f"watched for the first time, so nothing was compared; run {run} is its baseline from now on"
+            yield WatchFinding("pinned", subject, message)
+        if lost := next((figure for figure in own if figure.row.verdict == "not comparable"), None):
+            gone = "the store no longer has the outcomes of the run of"
+            why = f"{gone if lost.old is None else 'the corpus has changed since'} {lost.since}"
+            message = f"figures are not comparable: {why}; nothing was tested"
+            yield WatchFinding("fail" if rule.strict else "warn", subject, message)
+        drops = []
+        for figure in own:
+            if figure.row.verdict == "changed":
+                old, now = values[figure.row.baseline_evaluation], values[figure.row.evaluation]
+                drops += [
+                    (old[other] - now[other], f"{figure.protocol.id} {other[0]}", figure.since)
+                    for other in old.keys() & now
+                    if other[0] != figure.row.metric and old[other] - now[other] >= rule.fail_drop
+                ]
+        if drops:
+            fall, name, since = max(drops)
+            message = (
+                f"other metrics, not tested: {len(drops)} fell by {rule.least_drop} or more, most of all "
+                f"{name} by {100 * fall:.1f} points since {since}"
+            )
+            yield WatchFinding("note", subject, message)
 
 
 def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[WatchFinding]:

@@ -68,7 +68,8 @@ def stored_items(
     """The vectors of some items of a sealed set as stored, in the order of ``ords``, numbered from 0."""
     vectors = store.windows(encoder=encoder, corpus=corpus, modality=modality)
     if not callable(vectors):
-        return Ragged.from_counts(vectors[ords], np.ones(len(ords)))
+        all_at_once = len(ords) > len(vectors) // 8  # one scan is faster than many rows one by one
+        return Ragged.from_counts((vectors[:] if all_at_once else vectors)[ords], np.ones(len(ords)))
     distinct, back = np.unique(ords, return_inverse=True)
     found = Ragged.concatenate(vectors(distinct))
     return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))

@@ -84,7 +84,7 @@ def export_atlas(
     columns |= {"x": points[:, 0], "y": points[:, 1]}
     nearest = nearest_neighbours(vectors.matrix, NEIGHBOURS)
     columns["neighbors"] = pa.StructArray.from_arrays(
-        [_lists(nearest.positions), _lists(1 - nearest.scores)], names=["ids", "distances"]
+        [pa.array([*nearest.positions]), pa.array([*(1 - nearest.scores)])], names=["ids", "distances"]
     )
     evaluations = current_evaluations(
         store,
@@ -137,12 +137,6 @@ def _captions_of(captions: pa.Table, images: Sequence[str]) -> list[str]:
     together = rows[rows["text"] != ""].groupby("image_id")["text"].agg("\n".join)
     found: list[str] = together.reindex(list(images), fill_value="").tolist()
     return found
-
-
-def _lists(values: NDArray[Any]) -> pa.Array:
-    """A list for each row of a matrix."""
-    offsets = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))
 
 
 def _found(outcomes: pa.Table, label: str, n_items: int) -> dict[str, pa.Array]:

@@ -33,7 +33,7 @@ _HITS = re.compile(r".+_(ir|tr)[1-9][0-9]*_rank_index\.npy")
 _SCORES = re.compile(r"(^|[^a-z])(scores?|sims?|similarit(y|ies)|logits)([^a-z]|$)")
 _RUNS = (".trec", ".run", ".res", ".ranking")
 _QRELS = re.compile(r"qrels?|judg(e|)ments?")
-_MODELS = {"model", "model_name", "encoder"}
+MODELS = ("model_fullname", "model", "model_name", "encoder")  # columns of published figures
 
 
 class Recognised(NamedTuple):
@@ -168,7 +168,7 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
     exported = {"evaluation", "query_id", "rank_best"} <= names  # capim export outcomes
     if exported or {*CELLS} <= names or any(map(is_cell, cells)):  # Winoground's scores
         return Recognised("outcomes", path)
-    if names & _MODELS and ({"value"} <= names or any(re.search(r"recall@|acc|ndcg", name) for name in names)):
+    if names & {*MODELS} and ({"value"} <= names or any(re.search(r"recall@|acc|ndcg", name) for name in names)):
         return Recognised("published", path)
     listed = list_columns(dict(zip(header, cells, strict=False))) is not None
     if listed or (names & {*ITEM} and names & {*GRADE, "rank"}):

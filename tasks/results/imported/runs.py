@@ -451,7 +451,7 @@ def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcome
         bpref[at] = _bpref(judged, len(relevant), len(others))
     first = ranks[task.offsets[:-1]]
     return Outcomes(
-        **{**query_columns(task), "protocol": Protocol.of(TREC_EVAL, task.protocol.main_metric)},
+        **query_columns(replace(task, protocol=Protocol.of(TREC_EVAL, task.protocol.main_metric))),
         rank_best=first,
         rank_worst=first,
         n_tied_relevant=np.ones(len(first), dtype=np.int32),

@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, noted
 from capim.store.files import READ_SUFFIXES, existing_file, read_row_file, reading
-from capim.store.row_types import columns_of
+from capim.store.row_types import columns_of, rows_in
 from capim.store.rows import in_order
-from capim.store.schema import Outcome
+from capim.store.schema import OfProtocol, OfStates, Outcome
 from capim.store.sets.columns_read import telling
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import mapped, read_contents
-from capim.store.types import OF_OUTCOMES, Corpus, EncoderSpec, digest16
+from capim.store.types import OF_OUTCOMES, Corpus, EncoderSpec, SetKey, digest16
 from capim.tasks.corpora.files import some
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
@@ -181,30 +181,32 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     Raises:
         RequestError: Rows of several encoders, of another state of the corpus, or not of all queries.
     """
-    of_corpus = table.filter(pc.field("corpus") == corpus.name)
-    of_state = of_corpus.filter(pc.field("corpus_fingerprint") == corpus.fingerprint)
-    if not of_corpus.num_rows:
-        others = ", ".join(sorted(map(str, pc.unique(table["corpus"]).to_pylist())))
+    columns = ["evaluation", *(each.name for each in fields(OfProtocol))]
+    evaluations = rows_in(Outcome, table.select(columns).group_by(columns, use_threads=False).aggregate([]))
+    of_corpus = [row for row in evaluations if row.corpus == corpus.name]
+    of_state = [row for row in of_corpus if row.corpus_fingerprint == corpus.fingerprint]
+    if not of_corpus:
+        others = ", ".join(sorted({row.corpus for row in evaluations}))
         raise RequestError(f"no exported outcome is of corpus {corpus.name!r}, but of {others}")
-    if not of_state.num_rows:
+    if not of_state:
         raise RequestError(
             f"the exported outcomes are of another state of corpus {corpus.name!r} "
-            f"({of_corpus['corpus_fingerprint'][0].as_py()}); the one given is {corpus.fingerprint}"
+            f"({of_corpus[0].corpus_fingerprint}); the one given is {corpus.fingerprint}"
         )
-    encoders = sorted(map(str, pc.unique(of_state["encoder"]).to_pylist()))
+    encoders = sorted({row.encoder for row in of_state})
     if len(encoders) > 1:
         raise RequestError(
             f"the exported outcomes are of {len(encoders)} encoders ({', '.join(encoders)}); export one of them: "
             "`capim export outcomes --encoder NAME`"
         )
-    stored = [str(name) for name in pc.unique(of_state["protocol"]).to_pylist()]
+    stored = {row.protocol: row.evaluation for row in of_state}
     names = [name for name in stored if not protocols or name in protocols]
     if not names:
         raise RequestError(f"the exported outcomes are of {', '.join(stored)}, none of {', '.join(protocols)}")
     wanted = [protocol for protocol in select_protocols(corpus, names) if protocol.id in names]
     found, faults = [], []
     for task in build_tasks(corpus, wanted):
-        rows = in_order("outcomes", of_state.filter(pc.field("protocol") == task.protocol.id))
+        rows = in_order("outcomes", table.filter(pc.field("evaluation") == stored[task.protocol.id]))
         order = np.lexsort((task.query_ids.astype(str), task.query_ords))
         n_relevant = task.n_relevant[order] if isinstance(task, RetrievalTask) else None
         same = rows["query_id"].to_pylist() == task.query_ids[order].tolist() and (
@@ -311,8 +313,8 @@ class Imported:
     @property
     def subject(self) -> dict[str, str]:
         """Names and fingerprints of the encoder and the corpus, as columns."""
-        of_encoder = {"encoder": self.encoder.name, "encoder_fingerprint": self.encoder.fingerprint}
-        return of_encoder | {"corpus": self.corpus.name, "corpus_fingerprint": self.corpus.fingerprint}
+        key = SetKey.of(self.encoder, self.corpus.name, self.corpus.fingerprint, "image")
+        return {each.name: getattr(key, each.name) for each in fields(OfStates)}
 
     def rows(self, evaluation: str) -> pa.Table:
         """Return rows of table ``outcomes``."""
