@@ -77,19 +77,19 @@ def import_embedding_files(
     lines = [f"{done.file.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
     if plan:
         return [*lines, *(f"{_label(done)}: to be stored ({done.state}); nothing was written" for done in imported)]
-    sources = [(done.key.table, done.key.modality, done.matched.by, str(done.file.path), done.key) for done in imported]
+    sources = [
+        (done.key.table, done.key.modality, done.matched.by, str(done.file.path), SetsRef.of(done.key))
+        for done in imported
+    ]
     _record_imports(store, sources, run=run)
     return [*lines, *map(_done_line, imported), *_next_steps(store, imported)]
 
 
-def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, Any]], *, run: str) -> None:
+def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, SetsRef]], *, run: str) -> None:
     """Keep how sets and evaluations were matched, and where they come from; read with every figure of theirs."""
     rows = [
         Import(
-            encoder=key.encoder,
-            encoder_fingerprint=key.encoder_fingerprint,
-            corpus=key.corpus,
-            corpus_fingerprint=key.corpus_fingerprint,
+            **dataclasses.asdict(sets),
             imported=name,
             what=what,
             matched=matched,
@@ -97,7 +97,7 @@ def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str
             run=run,
             created=datetime.now(UTC),
         )
-        for name, what, matched, source, key in sources
+        for name, what, matched, source, sets in sources
     ]
     known = {(row.imported, row.matched, row.source) for row in store.all(Import)}
     new = [row for row in rows if (row.imported, row.matched, row.source) not in known]
