@@ -227,7 +227,7 @@ class SetEncoder:
 
 
 def device_for(spec: EncoderSpec, device: str) -> str:
-    """The device on which a model is loaded; of an endpoint, which needs none, the CPU."""
+    """Return the device on which a model is loaded; of an endpoint, which needs none, the CPU."""
     return choose_device("cpu" if adapter_named(spec.adapter).is_remote else device)
 
 
@@ -253,7 +253,7 @@ def naming_batch(plan: Sequence[NDArray[np.int32]], ids: Sequence[str]) -> Itera
 
 
 def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[ImageWork | CaptionWork, list[str]]:
-    """The items to encode, and the hash of each input."""
+    """Return the items to encode, and the hash of each input."""
     from capim.tasks.encoders.pipeline import CaptionWork, ImageWork
 
     if fault := encoding_fault(corpus, [modality]):
@@ -301,7 +301,7 @@ class EncodeWork:
 
 
 def modalities_of(corpus: CorpusRef, wanted: Sequence[Modality]) -> list[Modality]:
-    """The wanted modalities of a corpus that can be encoded, images first."""
+    """Return the wanted modalities of a corpus that can be encoded, images first."""
     return [modality for modality in MODALITIES if modality in wanted and modality in corpus.encodable]
 
 

@@ -105,7 +105,7 @@ def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str
 
 
 def catalog_faults(names: Iterable[str]) -> list[str]:
-    """One line for each name that an import cannot have, because it is that of a model of the catalog."""
+    """Return one line for each name that an import cannot have, because it is that of a model of the catalog."""
     return [
         f"encoder name {name!r} belongs to a model of the catalog (capim list encoders), which capim encodes with "
         f"itself; give the import another name, such as {name}-imported"
@@ -115,7 +115,7 @@ def catalog_faults(names: Iterable[str]) -> list[str]:
 
 
 def _label(done: ImportedSet) -> str:
-    """The encoder of a set, and what it is of."""
+    """Return the encoder of a set, and what it is of."""
     about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
     about += [f"{name}: {value}" for name, value in done.spec.options.items()]
     encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
@@ -136,7 +136,7 @@ def _done_line(done: ImportedSet) -> str:
 
 
 def _next_steps(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> Iterator[str]:
-    """The command to run next for every encoder."""
+    """Yield the command to run next for every encoder."""
     stored = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
     complete: dict[str, list[str]] = {}
     for key in {(done.key.encoder_fingerprint, done.key.corpus): done.key for done in imported}.values():
@@ -201,7 +201,7 @@ def _judged_runs(
 
 
 def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
-    """The stored corpus of this name that has all of its documents, and the same queries and judgements."""
+    """Return the stored corpus of this name that has all of its documents, and the same queries and judgements."""
     if new.name not in {row.name for row in store.corpora()}:
         return None
     stored = store.corpus(new.name)
@@ -275,7 +275,7 @@ def _store(
 
 
 def _encoders(store: EmbeddingStore, names: Sequence[str], identity: Identity) -> list[EncoderSpec]:
-    """The models of these names, as the user describes them; or the stored one that they are the same as."""
+    """Return the models of these names, as the user describes them; or the stored one that they are the same as."""
     if not identity.same_as:
         if faults := catalog_faults(names):
             raise RequestError(faults)

@@ -120,7 +120,7 @@ def _of_clip_benchmark(model: str, dataset: str, cells: Mapping[str, Any]) -> It
 
 
 def _headline(dataset: str, metric: str) -> str:
-    """The protocol of a figure that names none, where a metric of ours has only one."""
+    """Return the protocol of a figure that names none, where a metric of ours has only one."""
     if metric.startswith("winoground"):
         return ALL_QUADRUPLES
     return JUDGED_QUERIES if dataset in JUDGED_TASKS and _OURS.get(metric, metric) in METRICS else ""
@@ -145,7 +145,7 @@ def _of_json(loaded: Any, path: Path) -> Iterator[Published]:
 
 
 def _vidore(dataset: str) -> str:
-    """The task of MTEB with this data set of ViDoRe; the data set where there is none."""
+    """Return the task of MTEB with this data set of ViDoRe; the data set where there is none."""
     name = dataset.rpartition("/")[2]
     return next((task for task, each in JUDGED_TASKS.items() if each.dataset.rpartition("/")[2] == name), dataset)
 

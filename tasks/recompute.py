@@ -50,7 +50,7 @@ class _InMemory(EmbeddingStore):
         self.made: dict[str, list[Any]] = defaultdict(list)
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
-        """The stored rows; of the ledger none."""
+        """Return the stored rows; of the ledger none."""
         return table_of(LedgerEntry, []) if table == "derived" else super().rows(table, **equals)
 
     def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[LedgerEntry]) -> None:
@@ -138,7 +138,7 @@ def _resampling(identity: Identity) -> Resampling:
 
 
 def _evaluations(store: EmbeddingStore, ids: Sequence[str]) -> tuple[EvaluationRef, ...]:
-    """The evaluations with these ids, of those that are stored, by encoder and corpus in this order."""
+    """Return the evaluations with these ids, of those that are stored, by encoder and corpus in this order."""
     rows = {row.evaluation: row for row in store.all(Result, evaluation=ids)}
     found: dict[SetsRef, dict[str, str]] = {}
     for row in (rows[each] for each in ids if each in rows):
@@ -217,7 +217,7 @@ def _name(row: object) -> str:
 
 
 def _difference(stored: object, computed: object) -> str:
-    """The columns that differ, with both values."""
+    """Return the columns that differ, with both values."""
     differing = [
         f"{name} is stored as {getattr(stored, name)}, computed as {value}"
         for name, value in vars(computed).items()

@@ -122,7 +122,7 @@ def watch_vectors(
 
 
 def changed_probes(store: EmbeddingStore, encoder: Encoder, rule: WatchRule, *, run: str) -> list[WatchFinding]:
-    """A finding if the probe vectors of an endpoint have changed; none for a model that runs here."""
+    """Return a finding if the probe vectors of an endpoint have changed; none for a model that runs here."""
     found = probe_cosines(store, encoder, run=run)
     return judge_vectors(f"{encoder.spec.name}, probes", np.asarray([*found.values()]), rule) if found else []
 
@@ -276,7 +276,7 @@ def _figures(
     stored: Iterable[Result],
     watch: Watch,
 ) -> list[WatchedFigure]:
-    """The main metric of every protocol of these evaluations."""
+    """Return the main metric of every protocol of these evaluations."""
     results = {(row.evaluation, row.protocol, row.metric): row for row in stored}
     runs = sorted({each.run for each in pinned.values()})
     since = {row.run: f"{row.started:%Y-%m-%d}" for row in (store.all(Run, run=runs) if runs else [])}
@@ -313,7 +313,7 @@ def _figures(
 
 
 def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Falls]:
-    """The changes of these figures, together where they have the same clusters."""
+    """Return the changes of these figures, together where they have the same clusters."""
     groups: dict[tuple[str, bool], list[tuple[FigureChange, NDArray[np.float64]]]] = defaultdict(list)
     for figure in changed:
         before_now = figure.row.baseline_evaluation, figure.row.evaluation

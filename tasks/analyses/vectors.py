@@ -23,7 +23,7 @@ MOST_IMAGES = 1000  # of a late-interaction encoder: with a thousand vectors of 
 def vector_reader(
     store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str, *, seed: int
 ) -> Callable[[str], StoredVectors | None]:
-    """A function that reads the vectors of an encoder by name; it returns None for encoders without vectors.
+    """Return a function that reads the vectors of an encoder by name; it returns None for encoders without vectors.
 
     Where a late-interaction encoder has more than ``MOST_IMAGES`` images, a sample of so many is drawn with ``seed``.
     """
@@ -65,7 +65,7 @@ def item_reader(
 def stored_items(
     store: EmbeddingStore, encoder: str, corpus: str, modality: Modality, ords: NDArray[np.int32]
 ) -> Ragged:
-    """The vectors of some items of a sealed set as stored, in the order of ``ords``, numbered from 0."""
+    """Return the vectors of some items of a sealed set as stored, in the order of ``ords``, numbered from 0."""
     vectors = store.windows(encoder=encoder, corpus=corpus, modality=modality)
     if not callable(vectors):
         all_at_once = len(ords) > len(vectors) // 8  # one scan is faster than many rows one by one
@@ -91,7 +91,7 @@ def read_truncated(
 
 
 def chosen(n: int, most: int | None, seed: int) -> NDArray[np.int32]:
-    """All of ``n`` positions, or ``most`` of them drawn without replacement; ascending.
+    """Return all of ``n`` positions, or ``most`` of them drawn without replacement; ascending.
 
     Examples:
         >>> chosen(3, None, 0).tolist(), chosen(1000, 2, 0).size
@@ -103,7 +103,7 @@ def chosen(n: int, most: int | None, seed: int) -> NDArray[np.int32]:
 
 
 def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: str, image: str) -> Explanation:
-    """The explanation of a stored caption and a stored image, from their stored vectors.
+    """Return the explanation of a stored caption and a stored image, from their stored vectors.
 
     Args:
         encoder: Name or fingerprint of a late-interaction encoder.
@@ -136,7 +136,7 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
 def explain_pairs(
     store: EmbeddingStore, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]
 ) -> list[Explanation]:
-    """The explanations of some pairs, in their order; each vector is read once.
+    """Return the explanations of some pairs, in their order; each vector is read once.
 
     Args:
         encoder: Name or fingerprint of a late-interaction encoder.

@@ -33,7 +33,7 @@ class OpenCorpora:
         return (OpenCorpora, ())
 
     def read(self, request: CorpusToRead, store: EmbeddingStore | None = None) -> Corpus:
-        """The corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
+        """Return the corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
 
         Images are not read if the store has their hashes.
 
@@ -60,7 +60,7 @@ class OpenCorpora:
         return corpus
 
     def get(self, store: EmbeddingStore, request: CorpusToRead, name: str, fingerprint: str) -> Corpus:
-        """The corpus that was registered under this name, with a source for its image bytes.
+        """Return the corpus that was registered under this name, with a source for its image bytes.
 
         Raises:
             WorkError: The files changed since the corpus was registered.
@@ -77,7 +77,7 @@ class OpenCorpora:
         return corpus
 
     def _decoded(self, store: EmbeddingStore, request: CorpusToRead, *, write: bool = True) -> Corpus:
-        """The corpus without the images that cannot be decoded."""
+        """Return the corpus without the images that cannot be decoded."""
         corpus = self.read(request, store)
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
         indexed = store.indexed_images(shas)
@@ -87,7 +87,7 @@ class OpenCorpora:
 
 
 def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corpus:
-    """A stored corpus by its name or fingerprint; any other as it is read now, not stored yet.
+    """Return a stored corpus by its name or fingerprint; any other as it is read now, not stored yet.
 
     Raises:
         RequestError: The corpus is unknown, missing, empty or contradicts itself.
@@ -118,7 +118,7 @@ def change_since(store: EmbeddingStore, request: CorpusToRead, stored: StoredCor
 
 
 def store_at(store_uri: str) -> EmbeddingStore | None:
-    """The store; None where there is none yet."""
+    """Return the store; None where there is none yet."""
     try:
         return EmbeddingStore.open(store_uri)
     except RequestError:

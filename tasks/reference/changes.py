@@ -119,7 +119,7 @@ def figure_changes(
 def _basis(
     before: Result, after: Result, p_paired: float | None, difference: float | None
 ) -> tuple[Basis, float | None]:
-    """The best test that there is of a difference, and its p-value."""
+    """Return the best test that there is of a difference, and its p-value."""
     if difference is None:
         return "none", None
     if before.metric_version != after.metric_version:
@@ -133,13 +133,13 @@ def _basis(
 
 
 def adjust(changes: Sequence[FigureChange]) -> list[FigureChange]:
-    """The changes with their p-values adjusted by Holm over all of them that have one."""
+    """Return the changes with their p-values adjusted by Holm over all of them that have one."""
     p_values = adjusted([change.p for change in changes])
     return [replace(change, p_adjusted=p) for change, p in zip(changes, p_values, strict=True)]
 
 
 def setting_changes(subject: str, old: Mapping[str, object], new: Mapping[str, object]) -> list[SettingChange]:
-    """Every setting with a different value, by name.
+    """Return every setting with a different value, by name.
 
     Examples:
         >>> setting_changes("library", {"torch": "2.6", "numpy": "2.0"}, {"torch": "2.7", "numpy": "2.0"})
@@ -153,7 +153,7 @@ def setting_changes(subject: str, old: Mapping[str, object], new: Mapping[str, o
 
 
 def unpaired_bound(difference: float, old_error: float | None, new_error: float | None) -> float | None:
-    """An upper bound of the p-value of a difference between two figures of one model on one corpus.
+    """Return an upper bound of the p-value of a difference between two figures of one model on one corpus.
 
     The two figures come from the same queries and are positively correlated; the standard error of their difference is
     at most ``sqrt(a² + b²)``, its value if they were independent. The normal p-value from that error is never too
@@ -223,7 +223,7 @@ class WatchRule:
         return f"{points:g} point{'s' if points != 1 else ''}"
 
     def alarm_level(self, days: float) -> float:
-        """The level of a watch that comes so many days after the last one: that share of ``alpha`` per year.
+        """Return the level of a watch that comes so many days after the last one: that share of ``alpha`` per year.
 
         All watches of a year together spend ``alpha``, however many there are (Lan and DeMets 1983, Discrete Sequential
         Boundaries for Clinical Trials, with linear spending over the calendar). The probabilities of their false alarms
@@ -284,7 +284,7 @@ def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.fl
 
 
 def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRule) -> list[WatchFinding]:
-    """A finding for cosines of a sample below the limits; else none.
+    """Return a finding for cosines of a sample below the limits; else none.
 
     Examples:
         >>> judge_vectors("m on c", np.array([1.0, 0.9]), WatchRule())[0].verdict
@@ -353,7 +353,7 @@ def _drop(change: FigureChange, sign: str, level: float) -> str:
 
 
 def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
-    """A note for every setting that changed.
+    """Return a note for every setting that changed.
 
     Examples:
         >>> judge_settings([SettingChange("library", "torch", "2.6", None)])[0].message
@@ -374,7 +374,7 @@ def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
 
 
 def tested_changes(groups: Sequence[Falls], *, level: float, resampling: Resampling) -> list[FigureChange]:
-    """The changes of all groups with the p-values that they fell, adjusted as one family."""
+    """Return the changes of all groups with the p-values that they fell, adjusted as one family."""
     if not groups:
         return []
     tests = decline_tests(

@@ -87,7 +87,7 @@ class ReferenceCheck(NamedTuple):
 
 
 def published() -> list[Published]:
-    """The published figures of capim's table."""
+    """Return the published figures of capim's table."""
     text = files("capim.tasks.reference").joinpath("published.csv").read_text(encoding="utf-8")
     _, *lines = csv.reader(text.splitlines())
     return [
@@ -164,7 +164,7 @@ def _compare_with_seed(value: float, seed_rows: Sequence[Published], tolerance: 
 
 
 def published_name(checkpoint: str, references: Iterable[Published]) -> str:
-    """The name of a checkpoint in the table; the checkpoint itself where the table does not have it.
+    """Return the name of a checkpoint in the table; the checkpoint itself where the table does not have it.
 
     Examples:
         >>> names = ("open_clip:ViT-B-32/laion400m", "laion/H-14")
@@ -178,7 +178,7 @@ def published_name(checkpoint: str, references: Iterable[Published]) -> str:
 
 
 def headline(checkpoint: str, references: Sequence[Published]) -> Published | None:
-    """The published figure by which a model is known best; None if none is published."""
+    """Return the published figure by which a model is known best; None if none is published."""
     name = published_name(checkpoint, references)
     of_model = [r for r in references if r.model == name]
     for wanted in _BEST_KNOWN:
@@ -201,7 +201,7 @@ def judge_results(
     n_images: Mapping[str, int],
     references: Sequence[Published],
 ) -> list[tuple[Result, ReferenceCheck]]:
-    """Every result that has a reference, and the headline metrics of those that have none, with the verdict.
+    """Return every result that has a reference, and the headline metrics of those that have none, with the verdict.
 
     Args:
         specs: Encoder fingerprint -> spec. Results of other encoders are left out.

@@ -48,7 +48,7 @@ class ComparedFigure:
 def compared_figures(
     encoders: Mapping[str, Outcomes], metrics: Sequence[Metric], drawn: SamplingFrame
 ) -> list[ComparedFigure]:
-    """The values of encoders by each metric; no figures for fewer than two encoders.
+    """Return the values of encoders by each metric; no figures for fewer than two encoders.
 
     A query counts where a metric has a value of both encoders; an encoder without any value of a metric, or of which
     imported outcomes leave it open, is not compared by it.

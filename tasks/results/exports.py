@@ -252,7 +252,7 @@ def export_trec(
 
 
 def task_of(corpus: Corpus, protocol: str) -> RetrievalTask | None:
-    """The queries and relevant items of a protocol; None for pairs and quadruples."""
+    """Return the queries and relevant items of a protocol; None for pairs and quadruples."""
     # of an orientation of late interaction, the protocol itself is selected too
     [one] = [found for found in select_protocols(corpus, [protocol]) if found.id == protocol]
     task = build_task(corpus, one)

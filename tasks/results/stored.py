@@ -17,7 +17,7 @@ K = TypeVar("K")
 
 
 def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) -> Outcomes:
-    """The outcomes of one evaluation.
+    """Return the outcomes of one evaluation.
 
     Raises:
         WorkError: They are not in the store, though results of them are.

@@ -98,7 +98,7 @@ def counted_headlines(corpora: Sequence[CorpusHeadline]) -> tuple[list[CorpusHea
 
 
 def figure_values(outcomes: Outcomes, figure: Figure, drawn: SamplingFrame) -> ClusteredValues | str:
-    """The values of a figure of the headline, or why these outcomes have none."""
+    """Return the values of a figure of the headline, or why these outcomes have none."""
     metric = METRICS[figure.metric]
     if metric not in metrics_of(outcomes):
         return f"its outcomes under {figure.protocol} leave {metric.name} open"
@@ -111,7 +111,7 @@ def figure_values(outcomes: Outcomes, figure: Figure, drawn: SamplingFrame) -> C
 
 
 def contents_of(corpus: Corpus, photographs: Iterable[Photograph]) -> str:
-    """A digest of the photographs (:func:`photographs_of`) and captions of a corpus, but not of its name."""
+    """Return a digest of the photographs (:func:`photographs_of`) and captions of a corpus, but not of its name."""
     images = sorted(sha or name for sha, name in photographs)
     captions = sorted(zip(*(map(str, corpus.captions[c].to_pylist()) for c in ("text", "language")), strict=True))
     return digest16([images, captions, len(corpus.pairs), len(corpus.quadruples)])
@@ -120,7 +120,7 @@ def contents_of(corpus: Corpus, photographs: Iterable[Photograph]) -> str:
 def cluster_photographs(
     corpus: Corpus, photographs: Sequence[Photograph], protocol: Protocol
 ) -> list[tuple[Photograph, ...]]:
-    """The photographs of every cluster that a protocol draws; of judged documents, the query instead."""
+    """Return the photographs of every cluster that a protocol draws; of judged documents, the query instead."""
     if protocol.kind == "judged":
         asked = zip(texts(corpus.captions["id"]), corpus.captions["text"].to_pylist(), strict=True)
         return [(Photograph(f"query {text or id_}", ""),) for id_, text in asked]
@@ -171,7 +171,7 @@ class SharedPhotographs(NamedTuple):
 
 
 def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
-    """The photographs that corpora have in common, by the hash of their bytes: names are no evidence."""
+    """Return the photographs that corpora have in common, by the hash of their bytes: names are no evidence."""
     of_clusters = [
         [[sha or f"{corpus.fingerprint} {name}" for sha, name in cluster] for cluster in corpus.photographs]
         for corpus in corpora
@@ -257,7 +257,7 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
 
 
 def largest_block(encoders_of: Mapping[str, frozenset[EncoderId]]) -> frozenset[str]:
-    """The corpora of the largest block of corpora and encoders without a gap; empty if none is large enough.
+    """Return the corpora of the largest block of corpora and encoders without a gap; empty if none is large enough.
 
     Large enough are ``LEAST_CORPORA`` corpora and two encoders.
 

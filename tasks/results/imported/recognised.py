@@ -122,7 +122,7 @@ def _of_arrays(path: Path) -> list[Recognised]:
 
 
 def _array_names(path: Path) -> list[str]:
-    """The names of the arrays of a file, without reading them."""
+    """Return the names of the arrays of a file, without reading them."""
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -212,7 +212,7 @@ def _of_lines(path: Path) -> Recognised:
 
 
 def _header(path: Path) -> tuple[list[str], list[Any]]:
-    """The names of the columns of a table, and the cells of its first row."""
+    """Return the names of the columns of a table, and the cells of its first row."""
     from capim.tasks.results.imported.runs import first_row
 
     if path.suffix not in (".csv", ".tsv"):

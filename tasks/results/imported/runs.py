@@ -72,7 +72,7 @@ _MOST_FAULTS = 5  # that are named
 
 
 def read_run(path: Path) -> Run:
-    """The lists of a run, in any of the forms above.
+    """Return the lists of a run, in any of the forms above.
 
     Raises:
         RequestError: There is no such file, or a line has another form; the first lines at fault are named.
@@ -81,7 +81,7 @@ def read_run(path: Path) -> Run:
 
 
 def tag_of(path: Path) -> str:
-    """The name of the system that a run in TREC's format was made by: its last column; else that of the file."""
+    """Return the name of the system that a run in TREC's format was made by: its last column; else that of the file."""
     tag = path.stem
     if path.suffix not in (*_TABLES, ".json"):
         words = next((line.split() for line in _lines(path) if line.strip()), [])
@@ -90,7 +90,7 @@ def tag_of(path: Path) -> str:
 
 
 def read_qrels(path: Path) -> Qrels:
-    """The judgements of TREC's four columns, of BEIR's three with a header, of a table or of JSON.
+    """Return the judgements of TREC's four columns, of BEIR's three with a header, of a table or of JSON.
 
     Raises:
         RequestError: There is no such file, a line has another form, or a grade is no whole number.
@@ -137,7 +137,7 @@ def _lists(path: Path, form: _Form) -> Run:
 
 
 def first_row(path: Path) -> dict[str, Any] | None:
-    """The first row of a table with cells that may be lists; None of any other file, and of an empty one."""
+    """Return the first row of a table with cells that may be lists; None of any other file, and of an empty one."""
     if path.suffix == ".jsonl":
         return next(read_json_lines(path), None)
     if path.suffix in (".parquet", ".parq"):
@@ -210,7 +210,7 @@ def _numbered(path: Path, run: Mapping[str, Any], form: _Form) -> Run:
 
 
 def json_lists(value: object) -> Iterator[dict[str, Any]]:
-    """Every object of query -> item -> number, or of query -> items in their order, within a JSON value."""
+    """Yield every object of query -> item -> number, or of query -> items in their order, within a JSON value."""
     if not isinstance(value, dict):
         return
     if len(value) > 1 and all(map(_are_items, value.values())):
@@ -229,7 +229,7 @@ def _are_items(value: object) -> bool:
 
 
 def list_columns(row: object) -> tuple[str, str] | None:
-    """The column of the query and that of the list of items in a row of JSON; None where it has no such list.
+    """Return the column of the query and that of the list of items in a row of JSON; None where it has no such list.
 
     Numbers are a list of items under one of its usual names only: they may be a vector.
     """
@@ -276,7 +276,7 @@ def _number(cell: object) -> float | None:
 
 
 def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str) -> Corpus:
-    """A corpus of ids alone: the queries of qrels, and the documents of qrels and of runs.
+    """Return a corpus of ids alone: the queries of qrels, and the documents of qrels and of runs.
 
     Queries without a relevant document are left out; grades above 0 are relevant.
 
@@ -351,7 +351,7 @@ def _ids_of(names: Collection[str], items: Items) -> tuple[Mapping[str, str], st
 
 
 def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list[str]]:
-    """The lists of the task's queries, an empty one for each judged query without one, and what is left out.
+    """Return the lists of the task's queries, an empty one for each judged query without one, and what is left out.
 
     A list of a query that the corpus left out is; of judged documents, any other too if a list is of one of them.
     """
@@ -425,7 +425,7 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
 
 
 def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcomes:
-    """The outcomes of judged documents as trec_eval has them.
+    """Return the outcomes of judged documents as trec_eval has them.
 
     Its bpref (Buckley and Voorhees 2004) takes documents of grade 0 as judged not relevant, and none below.
     """
@@ -464,7 +464,7 @@ def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcome
 
 
 def _bpref(judged: Sequence[bool], n_relevant: int, n_dismissed: int) -> float:
-    """One query's; ``judged``: of the judged documents of its list, best first, whether each is relevant.
+    """Return bpref of one query; ``judged``: of the judged documents of its list, best first, if each is relevant.
 
     Examples:
         >>> _bpref([False, True, True], n_relevant=2, n_dismissed=2), _bpref([True], 4, 0)

@@ -130,7 +130,7 @@ def _of_tables(path: Path, corpus: Corpus, source: Source) -> FoundRows:
 
 
 def _contents(file: Path) -> pa.Table | list[dict[str, Any]]:
-    """The rows of a file; as rows of table ``outcomes`` if ``capim export outcomes`` wrote it.
+    """Return the rows of a file; as rows of table ``outcomes`` if ``capim export outcomes`` wrote it.
 
     Raises:
         RequestError: It cannot be read, or a value of exported outcomes has the wrong type.
@@ -159,7 +159,7 @@ def _contents(file: Path) -> pa.Table | list[dict[str, Any]]:
 
 
 def _typed(cell: object, field: pa.Field) -> object:
-    """A cell of a text file as a value of the column's type; null in place of a number is not-a-number."""
+    """Return a cell of a text file as a value of the column's type; null in place of a number is not-a-number."""
     kind = field.type
     if pa.types.is_list(kind):
         values: list[Any] | None = json.loads(cell) if isinstance(cell, str) else cell  # type: ignore[assignment]
@@ -172,7 +172,7 @@ def _typed(cell: object, field: pa.Field) -> object:
 
 
 def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
-    """The outcomes of one encoder on a corpus, protocol by protocol.
+    """Return the outcomes of one encoder on a corpus, protocol by protocol.
 
     Args:
         corpus: Rows of other corpora are left out.
@@ -280,7 +280,7 @@ def encoder_of_outcomes(
 
 
 def evaluation_of(outcomes: Outcomes, encoder: EncoderSpec, corpus: Corpus) -> str:
-    """The id of imported outcomes: a digest of their contents, the encoder, the corpus and the protocol."""
+    """Return the id of imported outcomes: a digest of their contents, the encoder, the corpus and the protocol."""
     contents = hashlib.sha256("\n".join(map(str, outcomes.query_ids)).encode())
     for field in fields(outcomes):
         values = getattr(outcomes, field.name)
@@ -304,7 +304,7 @@ class Imported:
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcomes], encoder: EncoderSpec, corpus: Corpus) -> Imported:
-        """The outcomes under their ids, in query order."""
+        """Return the outcomes under their ids, in query order."""
         imported = cls(encoder=encoder, corpus=corpus, outcomes={})
         tables = [in_order("outcomes", each.to_arrow(evaluation="", **imported.subject)) for each in outcomes]
         ordered = [Outcomes.from_arrow(rows, each.protocol) for rows, each in zip(tables, outcomes, strict=True)]
@@ -340,7 +340,7 @@ class ScoreMatrix(NamedTuple):
 
 
 def read_matrix(path: Path) -> ScoreMatrix:
-    """The scores of a file; an ``.npy`` file is memory-mapped.
+    """Return the scores of a file; an ``.npy`` file is memory-mapped.
 
     A table has ids in its first row and column, as pandas writes them, or nothing but scores.
 

@@ -94,7 +94,7 @@ _SHOWN = 5
 
 
 def named_rows(rows: Iterable[Mapping[str, Any]], file: str = "") -> list[Row]:
-    """Rows with our names of columns, without empty cells, numbered from 1."""
+    """Return rows with our names of columns, without empty cells, numbered from 1."""
     named: list[Row] = []
     for number, row in enumerate(_quadruples(rows), start=1):
         ours = {our_name(name): cell for name, cell in row.items() if cell is not None}
@@ -121,7 +121,7 @@ def _quadruples(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
 
 
 def is_cell(label: object) -> re.Match[str] | None:
-    """The example and the cell of a label of Winoground's files of scores; None for any other."""
+    """Return the example and the cell of a label of Winoground's files of scores; None for any other."""
     return _CELL.fullmatch(label) if isinstance(label, str) else None
 
 
@@ -133,7 +133,7 @@ def our_name(name: str) -> str:
 
 
 def kind_of(row: Row) -> str | None:
-    """The first kind of :data:`OUTCOME_KINDS` of which the row has all columns; None if it has none."""
+    """Return the first kind of :data:`OUTCOME_KINDS` of which the row has all columns; None if it has none."""
     return next((kind for kind, names in OUTCOME_KINDS.items() if all(name in row for name in names)), None)
 
 
@@ -216,7 +216,7 @@ class TablePart(NamedTuple):
 
 
 def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
-    """The queries of a task: captions, which may also be named by their text, image or annotation; or images."""
+    """Return the queries of a task: captions, which may also be named by their text, image or annotation; or images."""
     modality: Modality = "caption" if task.protocol.direction == "t2i" else "image"
 
     def linked() -> dict[str, Mapping[str, Sequence[int]]]:
@@ -242,7 +242,7 @@ def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
 def compositional_items(
     corpus: Corpus, direction: Literal["pairs", "quadruples"], asked: NDArray[np.int64] | None = None
 ) -> Sets:
-    """The pairs or quadruples of a corpus with their two texts.
+    """Return the pairs or quadruples of a corpus with their two texts.
 
     ``asked``: rows of those that are queries; all unless given. Of SugarCrepe++, whose items have two right captions,
     it is the first of both, so that items count as its users count them.
@@ -268,7 +268,7 @@ def compositional_items(
 
 
 def matched_rows(part: TablePart, items: Items) -> NDArray[np.int64]:
-    """The position of the item of every row, -1 for none, by the first of these that the rows have.
+    """Return the position of the item of every row, -1 for none, by the first of these that the rows have.
 
     Ids that are all known (texts beside them have to agree); the two texts; any column of ids; the order of the corpus
     (:mod:`capim.store.sets.matching`). Of several items with the same texts, the row is about the one with its number
@@ -335,7 +335,7 @@ def _by_texts(part: TablePart, items: Sets) -> NDArray[np.int64]:
 
 
 def _next(left: list[int], row: Row, items: Sets) -> int:
-    """The place that fits the row best of those that no row has taken, which is taken; -1 if there is none."""
+    """Return the place that fits the row best of those that no row has taken, which is taken; -1 if there is none."""
     if not left:
         return -1
 
@@ -377,7 +377,7 @@ class FoundRows(NamedTuple):
 def outcomes_of_rows(
     rows: Sequence[Row], corpus: Corpus, *, protocols: Collection[str] = (), by_position: bool = False
 ) -> FoundRows:
-    """The outcomes that rows determine, in the order of the corpus.
+    """Return the outcomes that rows determine, in the order of the corpus.
 
     Args:
         rows: From :func:`tasks.results.imported.tables.named_rows`.
@@ -516,7 +516,7 @@ def _of_hits(part: TablePart, task: RetrievalTask, items: Items) -> list[Outcome
 
 
 def _all_once(part: TablePart, items: Items) -> NDArray[np.int64]:
-    """The query of every row; a fault unless every query has one row."""
+    """Return the query of every row; a fault unless every query has one row."""
     faults = part.notes.faults
     before = len(faults)
     positions = matched_rows(part, items)
@@ -613,7 +613,7 @@ _FILE = re.compile(r"(?P<model>.+)_(?P<task>ir|tr)(?P<cutoff>[1-9][0-9]*)_rank_i
 
 
 def read_hit_lists(folder: str | Path) -> dict[str, dict[str, dict[int, NDArray[np.int64]]]]:
-    """All hit lists of a folder: model -> protocol id -> cutoff -> positions.
+    """Return all hit lists of a folder: model -> protocol id -> cutoff -> positions.
 
     Files are named ``MODEL_ir1_rank_index.npy`` (text to image) or ``MODEL_tr1_rank_index.npy`` (image to text),
     with any cutoff; each holds a one-dimensional array of integers.
@@ -642,7 +642,7 @@ def read_hit_lists(folder: str | Path) -> dict[str, dict[str, dict[int, NDArray[
 
 
 def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
-    """The outcomes that hit lists determine, with ranks as ranges.
+    """Return the outcomes that hit lists determine, with ranks as ranges.
 
     Args:
         hits: Cutoff -> positions of the queries that hit, in the order of the task's queries; not sorted, without
