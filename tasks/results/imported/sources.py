@@ -181,12 +181,12 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     Raises:
         RequestError: Rows of several encoders, of another state of the corpus, or not of all queries.
     """
-    columns = ["evaluation", *(each.name for each in fields(OfProtocol))]
-    evaluations = rows_in(Outcome, table.select(columns).group_by(columns, use_threads=False).aggregate([]))
-    of_corpus = [row for row in evaluations if row.corpus == corpus.name]
+    columns = [each.name for each in fields(OfProtocol)]
+    exported = rows_in(OfProtocol, table.select(columns).group_by(columns, use_threads=False).aggregate([]))
+    of_corpus = [row for row in exported if row.corpus == corpus.name]
     of_state = [row for row in of_corpus if row.corpus_fingerprint == corpus.fingerprint]
     if not of_corpus:
-        others = ", ".join(sorted({row.corpus for row in evaluations}))
+        others = ", ".join(sorted({row.corpus for row in exported}))
         raise RequestError(f"no exported outcome is of corpus {corpus.name!r}, but of {others}")
     if not of_state:
         raise RequestError(
@@ -199,14 +199,15 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
             f"the exported outcomes are of {len(encoders)} encoders ({', '.join(encoders)}); export one of them: "
             "`capim export outcomes --encoder NAME`"
         )
-    stored = {row.protocol: row.evaluation for row in of_state}
+    stored = list(dict.fromkeys(row.protocol for row in of_state))
     names = [name for name in stored if not protocols or name in protocols]
     if not names:
         raise RequestError(f"the exported outcomes are of {', '.join(stored)}, none of {', '.join(protocols)}")
     wanted = [protocol for protocol in select_protocols(corpus, names) if protocol.id in names]
     found, faults = [], []
     for task in build_tasks(corpus, wanted):
-        rows = in_order("outcomes", table.filter(pc.field("evaluation") == stored[task.protocol.id]))
+        of_task = (pc.field("corpus_fingerprint") == corpus.fingerprint) & (pc.field("protocol") == task.protocol.id)
+        rows = in_order("outcomes", table.filter(of_task))
         order = np.lexsort((task.query_ids.astype(str), task.query_ords))
         n_relevant = task.n_relevant[order] if isinstance(task, RetrievalTask) else None
         same = rows["query_id"].to_pylist() == task.query_ids[order].tolist() and (
