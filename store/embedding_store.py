@@ -66,7 +66,6 @@ from capim.store.schema import (
     TASK,
     Encoder,
     LedgerEntry,
-    OfStates,
     Result,
     Run,
     StoredCorpus,
@@ -447,6 +446,15 @@ class EmbeddingStore:
             raise RequestError(f"encoder {encoder!r} has one vector per item: read them with vectors()")
         return (rows.vectors for rows in self.stored_blocks(key, window=window))
 
+    def windows(
+        self, *, encoder: str, corpus: str, modality: Modality
+    ) -> VectorWindows | Callable[..., Iterator[Ragged]]:
+        """Return the vectors of a sealed set, read as far as they are asked for: rows, or a call that gives blocks."""
+        key = self.key(encoder=encoder, corpus=corpus, modality=modality)
+        if key.vectors == "single":
+            return VectorWindows(self, key)
+        return lambda ords=None: (rows.vectors for rows in self.stored_blocks(key, ords=ords))
+
     def stored_blocks(
         self, key: SetKey, *, ords: NDArray[np.int32] | None = None, window: int = 64
     ) -> Iterator[StoredRows]:
@@ -456,18 +464,6 @@ class EmbeddingStore:
         items = self.item_index(key)
         reader = SetReader(self.connection, key, items, self._sealed(key))
         return reader.blocks(np.arange(len(items), dtype=np.int32) if ords is None else ords, window)
-
-    def windows(self, sets: OfStates, modality: Modality) -> VectorWindows | Callable[..., Iterator[Ragged]]:
-        """Return the vectors of a sealed set, read as far as they are asked for: a matrix, or a function of positions.
-
-        Args:
-            sets: The encoder and the corpus, by their fingerprints.
-            modality: ``image`` or ``caption``.
-        """
-        key = self.key(encoder=sets.encoder_fingerprint, corpus=sets.corpus_fingerprint, modality=modality)
-        if key.vectors == "single":
-            return VectorWindows(self, key)
-        return lambda ords=None: (rows.vectors for rows in self.stored_blocks(key, ords=ords))
 
     def _sealed(self, key: SetKey) -> SealedSet:
         state = self.sealed(key)

@@ -149,7 +149,7 @@ def score_distractors(
             raise RequestError(missing_sets(store, key, ["image"]))
         digests.append(sealed.digest)
         others = replace(sets, corpus=key.corpus, corpus_fingerprint=key.corpus_fingerprint)
-        return Side(store.windows(others, "image"), sealed.n_rows)
+        return Side(others.vectors(store, "image"), sealed.n_rows)
 
     own, *more = [side(each) for each in (sets.corpus_fingerprint, *corpora)]
     evaluations = open_sets(store, sets, [retrieval.protocol.id]).evaluations
@@ -157,7 +157,7 @@ def score_distractors(
     subject = {"encoder_fingerprint": spec.fingerprint, "corpus_fingerprint": corpus.fingerprint}
     if any(curve in str(detail) for detail in store.rows("slices", analysis=DISTRACTORS, **subject)["detail"]):
         return 0  # nothing has changed since it was drawn
-    captions, resources = store.windows(sets, "caption"), Resources(choose_device(device), memory_bytes)
+    captions, resources = sets.vectors(store, "caption"), Resources(choose_device(device), memory_bytes)
     slices: list[Slice] = []
     for _, outcomes in by_gallery_size(own, more, captions, retrieval.task, seed=resampling.seed, resources=resources):
         results, n = retrieval.results(outcomes, spec, resampling), int(outcomes.n_gallery.max())
@@ -218,7 +218,7 @@ class TextToImage:
         """The images and the captions of a late-interaction encoder; None for another one."""
         if self.store.encoder(member.sets.encoder_fingerprint).vectors == "single":
             return None
-        images, captions = (self.store.windows(member.sets, modality) for modality in MODALITIES)
+        images, captions = (member.sets.vectors(self.store, modality) for modality in MODALITIES)
         return (images, gather(captions())) if callable(images) and callable(captions) else None
 
     def results(

@@ -186,7 +186,7 @@ class _Reading:
         task = build_task(self.corpus, outcomes.protocol)
         if not isinstance(task, RetrievalTask):
             raise TypeError(f"protocol {outcomes.protocol.id!r} has no gallery")
-        images, captions = (self.store.windows(sets, modality) for modality in MODALITIES)
+        images, captions = (sets.vectors(self.store, modality) for modality in MODALITIES)
         position = {query: row for row, query in enumerate(outcomes.query_ids)}
         rows = np.array([position[query] for query in task.query_ids], dtype=np.int64)
         for block in score_blocks(images, captions, task, resources=Resources(self.device)):

@@ -1,8 +1,8 @@
 """Encodes the missing items of embedding sets with one model, whole or in shards, and seals the sets.
 
 Shards are encoded by any task, process or machine, and share only the store. The checksum of the weights, as they were
-loaded, tells whether a model is the one that encoded what is stored; of an endpoint probes do, a few items whose
-vectors are kept.
+loaded, tells whether a model is the one that encoded what is stored; of an endpoint probes do, a few items with
+stored vectors.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 BATCH_ROWS = 64  # rows of timings in one commit
-UNITS = {"image": "images", "caption": "captions"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +109,7 @@ class SetEncoder:
     def encode(self, corpus: Corpus, modality: Modality, *, shard: int = 0, n_shards: int = 1) -> EncodedSet:
         """Bring the set of one modality of a corpus up to date and seal it.
 
-        With ``n_shards`` above one, encode only every n-th item (those whose position leaves the remainder ``shard``)
+        With ``n_shards`` above one, encode only every n-th item (with the remainder ``shard``)
         and leave the seal to whoever started the shards.
         """
         begun = time.perf_counter()
@@ -134,11 +133,11 @@ class SetEncoder:
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
         n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), Rounding()
         batches: list[Batch] = []
-        label = f"{self.spec.name} · {corpus.name} · {UNITS[key.modality]}"
+        unit = f"{key.modality}s"
         stream = encode_stream(encoder, work, batch_size=batch_size)
         plan = [work.ords[np.concatenate(each)] for each in plan_batches(encoder, work, batch_size)]
         with (
-            track(label, total=len(missing), unit=UNITS[key.modality]) as advance,
+            track(f"{self.spec.name} · {corpus.name} · {unit}", total=len(missing), unit=unit) as advance,
             closing(stream),
             naming_batch(plan, ids) as stored,
         ):
@@ -228,7 +227,7 @@ class SetEncoder:
 
 
 def device_for(spec: EncoderSpec, device: str) -> str:
-    """The device on which a model is loaded; of an endpoint, which needs none, the CPU."""
+    """Return the device on which a model is loaded; of an endpoint, which needs none, the CPU."""
     return choose_device("cpu" if adapter_named(spec.adapter).is_remote else device)
 
 
@@ -254,7 +253,7 @@ def naming_batch(plan: Sequence[NDArray[np.int32]], ids: Sequence[str]) -> Itera
 
 
 def _work(corpus: Corpus, modality: Modality, ords: NDArray[np.int32]) -> tuple[ImageWork | CaptionWork, list[str]]:
-    """The items to encode, and the hash of each input."""
+    """Return the items to encode, and the hash of each input."""
     from capim.tasks.encoders.pipeline import CaptionWork, ImageWork
 
     if fault := encoding_fault(corpus, [modality]):
@@ -280,7 +279,7 @@ class EncodeWork:
     Attributes:
         opened: Where they are read from.
         settings: Device, batch sizes and the like; they do not change a vector.
-        shard: Which of ``n_shards``, from 0: the items whose position leaves this remainder.
+        shard: Which of ``n_shards``, from 0: items at positions with this remainder.
         n_shards: 1: all items.
         modalities: What to encode, where the corpus has files or texts for it.
     """
@@ -302,7 +301,7 @@ class EncodeWork:
 
 
 def modalities_of(corpus: CorpusRef, wanted: Sequence[Modality]) -> list[Modality]:
-    """The wanted modalities of a corpus that can be encoded, images first."""
+    """Return the wanted modalities of a corpus that can be encoded, images first."""
     return [modality for modality in MODALITIES if modality in wanted and modality in corpus.encodable]
 
 
@@ -322,7 +321,7 @@ def encode_work(work: EncodeWork) -> Encoded:
 
 
 def logged(work: EncodeWork, encoded: Encoded) -> Encoded:
-    """What was encoded, with one line of the log for each set."""
+    """Log one line for each set; return the sets."""
     of_shard = f", shard {work.number} of {work.n_shards}" if work.n_shards > 1 else ""
     for corpus, sets in zip(work.corpora, encoded, strict=True):
         for side, done in sets.items():

@@ -40,7 +40,7 @@ from capim.tasks.statistics.draws import Resampling
 
 
 class Identity(NamedTuple):
-    """What the user says of the model that outcomes are of: its name, version, a remark; or that it is a stored one."""
+    """A model as the user describes it: name, version, a remark; or the stored model that it is."""
 
     encoder: str | None = None
     revision: str | None = None
@@ -62,7 +62,7 @@ def import_embedding_files(
     """Check, write and seal the embeddings of files, and store corpora that are new; returns what was done.
 
     Everything is checked before the first row is written, and all faults are reported together. ``plan``: nothing is
-    written, and what would be is told.
+    written; the lines say what would be.
     """
     store = EmbeddingStore.open(store_uri, create=True)
     corpora: dict[str, Corpus] = {}
@@ -77,19 +77,19 @@ def import_embedding_files(
     lines = [f"{done.file.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
     if plan:
         return [*lines, *(f"{_label(done)}: to be stored ({done.state}); nothing was written" for done in imported)]
-    sources = [(done.key.table, done.key.modality, done.matched.by, str(done.file.path), done.key) for done in imported]
+    sources = [
+        (done.key.table, done.key.modality, done.matched.by, str(done.file.path), SetsRef.of(done.key))
+        for done in imported
+    ]
     _record_imports(store, sources, run=run)
     return [*lines, *map(_done_line, imported), *_next_steps(store, imported)]
 
 
-def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, Any]], *, run: str) -> None:
-    """How sets and evaluations were matched, and where they come from; read with every figure of theirs."""
+def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, SetsRef]], *, run: str) -> None:
+    """Keep how sets and evaluations were matched, and where they come from; read with every figure of theirs."""
     rows = [
         Import(
-            encoder=key.encoder,
-            encoder_fingerprint=key.encoder_fingerprint,
-            corpus=key.corpus,
-            corpus_fingerprint=key.corpus_fingerprint,
+            **dataclasses.asdict(sets),
             imported=name,
             what=what,
             matched=matched,
@@ -97,7 +97,7 @@ def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str
             run=run,
             created=datetime.now(UTC),
         )
-        for name, what, matched, source, key in sources
+        for name, what, matched, source, sets in sources
     ]
     known = {(row.imported, row.matched, row.source) for row in store.all(Import)}
     new = [row for row in rows if (row.imported, row.matched, row.source) not in known]
@@ -105,7 +105,7 @@ def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str
 
 
 def catalog_faults(names: Iterable[str]) -> list[str]:
-    """One line for each name that an import cannot have, because it is that of a model of the catalog."""
+    """Return one line for each name that an import cannot have, because it is that of a model of the catalog."""
     return [
         f"encoder name {name!r} belongs to a model of the catalog (capim list encoders), which capim encodes with "
         f"itself; give the import another name, such as {name}-imported"
@@ -115,7 +115,7 @@ def catalog_faults(names: Iterable[str]) -> list[str]:
 
 
 def _label(done: ImportedSet) -> str:
-    """The encoder of a set, and what it is of."""
+    """Return the encoder of a set, and what it is of."""
     about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
     about += [f"{name}: {value}" for name, value in done.spec.options.items()]
     encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
@@ -123,7 +123,7 @@ def _label(done: ImportedSet) -> str:
 
 
 def _done_line(done: ImportedSet) -> str:
-    """What happened to one set."""
+    """Return a line about one set that was imported."""
     label, sealed = _label(done), done.sealed
     if sealed is None:
         return f"{label} are not stored"
@@ -136,7 +136,7 @@ def _done_line(done: ImportedSet) -> str:
 
 
 def _next_steps(store: EmbeddingStore, imported: Sequence[ImportedSet]) -> Iterator[str]:
-    """The command to run next for every encoder."""
+    """Yield the command to run next for every encoder."""
     stored = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
     complete: dict[str, list[str]] = {}
     for key in {(done.key.encoder_fingerprint, done.key.corpus): done.key for done in imported}.values():
@@ -201,7 +201,7 @@ def _judged_runs(
 
 
 def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
-    """The stored corpus of this name that has all of its documents, and the same queries and judgements."""
+    """Return the stored corpus of this name that has all of its documents, and the same queries and judgements."""
     if new.name not in {row.name for row in store.corpora()}:
         return None
     stored = store.corpus(new.name)
@@ -215,8 +215,8 @@ def import_published(path: str, *, store_uri: str, source: str | None, plan: boo
     rows = read_published(Path(path), source or "")
     models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
     lines = [f"{len(rows)} figures of {len(models)} models, {len(known)} of them under a protocol that is known here"]
-    told = Counter(row.difference for row in rows)
-    lines += [f"{count} figures: {difference}" for difference, count in told.most_common()]
+    differences = Counter(row.difference for row in rows)
+    lines += [f"{count} figures: {difference}" for difference, count in differences.most_common()]
     if not plan:
         store = EmbeddingStore.open(store_uri, create=True)
         store.write([dataclasses.replace(row, run=run) for row in rows], replace="published")
@@ -235,7 +235,7 @@ def _store(
     resampling: Resampling,
     run: str,
 ) -> Derived:
-    """Checks the outcomes of models on one corpus, tells how they were matched, and stores them."""
+    """Check the outcomes of models on one corpus and store them; return how they were matched."""
     plans, faults = [], []
     for (path, each), encoder in zip(found.values(), _encoders(store, [*found], identity), strict=True):
         imported = Imported.of(each.outcomes, encoder, subject)
@@ -275,7 +275,7 @@ def _store(
 
 
 def _encoders(store: EmbeddingStore, names: Sequence[str], identity: Identity) -> list[EncoderSpec]:
-    """The models of these names, as the user describes them; or the stored one that they are the same as."""
+    """Return the models of these names, as the user describes them; or the stored one that they are the same as."""
     if not identity.same_as:
         if faults := catalog_faults(names):
             raise RequestError(faults)
@@ -287,7 +287,7 @@ def _encoders(store: EmbeddingStore, names: Sequence[str], identity: Identity) -
 
 
 def _planned(store: EmbeddingStore, imported: Imported) -> tuple[list[str], list[str], str]:
-    """What an import would change, which the store is only asked for.
+    """Return the changes that an import would make; nothing is written.
 
     Returns:
         The evaluations whose outcomes are not stored; those of other outcomes of the same model, corpus and

@@ -23,6 +23,7 @@ from capim.store.types import digest16
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import ALL_QUADRUPLES, JUDGED_QUERIES
+from capim.tasks.results.imported.recognised import MODELS
 
 
 def _ours(names: Mapping[str, str]) -> dict[str, str]:
@@ -93,8 +94,7 @@ def _of_csv(path: Path) -> Iterator[Published]:
         rows = list(csv.DictReader(file))
     for row in rows:
         cells = {name.strip().lower(): cell for name, cell in row.items() if name and cell not in (None, "")}
-        names = ("model_fullname", "model", "model_name", "encoder")
-        model = next((cells[name] for name in names if name in cells), "")
+        model = next((cells[name] for name in MODELS if name in cells), "")
         dataset = cells.get("dataset") or cells.get("task") or cells.get("corpus") or ""
         if "value" in cells:
             metric = cells.get("metric", "")
@@ -120,7 +120,7 @@ def _of_clip_benchmark(model: str, dataset: str, cells: Mapping[str, Any]) -> It
 
 
 def _headline(dataset: str, metric: str) -> str:
-    """The protocol of a figure that names none, where a metric of ours has only one."""
+    """Return the protocol of a figure that names none, where a metric of ours has only one."""
     if metric.startswith("winoground"):
         return ALL_QUADRUPLES
     return JUDGED_QUERIES if dataset in JUDGED_TASKS and _OURS.get(metric, metric) in METRICS else ""
@@ -145,7 +145,7 @@ def _of_json(loaded: Any, path: Path) -> Iterator[Published]:
 
 
 def _vidore(dataset: str) -> str:
-    """The task of MTEB with this data set of ViDoRe; the data set where there is none."""
+    """Return the task of MTEB with this data set of ViDoRe; the data set where there is none."""
     name = dataset.rpartition("/")[2]
     return next((task for task, each in JUDGED_TASKS.items() if each.dataset.rpartition("/")[2] == name), dataset)
 

@@ -1,4 +1,4 @@
-"""What is derived, made again in memory and compared: `capim store verify --recompute`.
+"""Derived rows, made again in memory and compared: `capim store verify --recompute`.
 
 Figures, comparisons, rankings and analyses from the outcomes, and what published figures say of them. Code that gives
 something else than it once gave is found, whatever the ledger says.
@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ from capim.store.schema import TABLES, LedgerEntry, Result
 from capim.store.types import canonical_json
 from capim.store.upkeep.integrity import StoreCheck
 from capim.tasks.compare import combined, comparisons, ranking
-from capim.tasks.derive import derive
+from capim.tasks.derive import Derivation, derive
 from capim.tasks.hub.progress import track
 from capim.tasks.protocols import Protocol
 from capim.tasks.references import EvaluationRef, SetsRef, corpus_of
@@ -34,7 +34,6 @@ from capim.tasks.results.figures import derive_figures
 from capim.tasks.results.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
 
-Identity: TypeAlias = Mapping[str, Any]  # of a derivation, as the ledger has it
 _SLACK = 1e-9  # of a figure that another machine adds up in another order
 
 
@@ -50,7 +49,7 @@ class _InMemory(EmbeddingStore):
         self.made: dict[str, list[Any]] = defaultdict(list)
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
-        """The stored rows; of the ledger none."""
+        """Return the stored rows; of the ledger none."""
         return table_of(LedgerEntry, []) if table == "derived" else super().rows(table, **equals)
 
     def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[LedgerEntry]) -> None:
@@ -69,13 +68,13 @@ def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
     store = store.keeping()
     identities = {row.key: row.identity for row in store.all(LedgerEntry)}
     counts, left = Counter[str](), Counter[str]()
-    groups = defaultdict[tuple[str, ...], dict[str, Identity]](dict)  # derivations that are made together
+    groups = defaultdict[tuple[str, ...], dict[str, Derivation]](dict)  # derivations that are made together
     for table in ("results", "comparisons", "slices", "rankings"):
         rows: list[Any] = store.current(TABLES[table].row)
         for row in rows:
             if row.derived is not None:  # else it was measured, by another command
-                identity = json.loads(identities[row.derived])
-                groups[table, *_together(identity, row)][row.derived] = identity
+                derivation = _derivation(identities[row.derived])
+                groups[table, *_together(derivation, row)][row.derived] = derivation
     with track("computing again", total=len(groups), unit="derivations") as advance:
         for (table, kind, *_), group in groups.items():
             memory = _InMemory(store)
@@ -97,19 +96,24 @@ def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
         yield StoreCheck(what="results", state="incomplete", detail=f"not computed again: {reasons}")
 
 
-def _together(identity: Identity, row: Any) -> tuple[str, ...]:
-    """What derivations have in common that are made together: the figures of one encoder on a corpus, and the like."""
-    kind, subject = identity["kind"], identity["subject"]
-    settings = canonical_json(asdict(_resampling(identity)))
+def _derivation(identity: str) -> Derivation:
+    """Return the derivation that the ledger has this identity of."""
+    stored = json.loads(identity)
+    return Derivation(**{each.name: stored[each.name] for each in fields(Derivation)})
+
+
+def _together(derivation: Derivation, row: Any) -> tuple[str, ...]:
+    """Return a key of derivations that are made together: the figures of one encoder on a corpus, and the like."""
+    kind, settings = derivation.kind, canonical_json(asdict(_resampling(derivation)))
     if kind == "result":
         return kind, settings, row.encoder_fingerprint, row.corpus_fingerprint
-    return kind, settings, subject.get("protocol", ""), canonical_json(identity["inputs"])
+    return kind, settings, derivation.subject.get("protocol", ""), canonical_json(derivation.inputs)
 
 
 def _compared(
     store: EmbeddingStore, table: str, memory: _InMemory, known: Container[str], counts: Counter[str]
 ) -> Iterator[StoreCheck]:
-    """How the stored rows of a table differ from those that were made of the same derivations."""
+    """Yield the differences between the stored rows of a table and those made from the same derivations."""
     keys = [row.key for row in memory.made["derived"] if row.key in known]
     stored: dict[tuple[Any, ...], Any] = {_place(table, row): row for row in store.all(TABLES[table].row, derived=keys)}
     for row in memory.made[table]:
@@ -124,7 +128,7 @@ def _compared(
 
 
 def _wrong(store: EmbeddingStore, table: str, detail: str, keys: Sequence[str]) -> StoreCheck:
-    """The check of rows of a table that are not what is derived, of the derivations with these keys."""
+    """Return a check that finds rows of these derivations damaged."""
     remove = partial(delete, store.connection, table, "derived", keys)
     return StoreCheck(what=table, state="damaged", detail=detail, remove=remove)
 
@@ -132,13 +136,13 @@ def _wrong(store: EmbeddingStore, table: str, detail: str, keys: Sequence[str]) 
 # --- what makes derivations of one kind again, from their identities
 
 
-def _resampling(identity: Identity) -> Resampling:
+def _resampling(derivation: Derivation) -> Resampling:
     names = {each.name for each in fields(Resampling)}
-    return Resampling(**{name: value for name, value in identity["settings"].items() if name in names})
+    return Resampling(**{name: value for name, value in derivation.settings.items() if name in names})
 
 
 def _evaluations(store: EmbeddingStore, ids: Sequence[str]) -> tuple[EvaluationRef, ...]:
-    """The evaluations with these ids, of those that are stored, by encoder and corpus in this order."""
+    """Return the evaluations with these ids, of those that are stored, by encoder and corpus in this order."""
     rows = {row.evaluation: row for row in store.all(Result, evaluation=ids)}
     found: dict[SetsRef, dict[str, str]] = {}
     for row in (rows[each] for each in ids if each in rows):
@@ -146,37 +150,37 @@ def _evaluations(store: EmbeddingStore, ids: Sequence[str]) -> tuple[EvaluationR
     return tuple(EvaluationRef(sets=sets, evaluations=of, n_scored=0) for sets, of in found.items())
 
 
-def _figures(memory: _InMemory, group: Sequence[Identity]) -> None:
-    ids = list(dict.fromkeys(id_ for each in group for id_ in each["inputs"]))
+def _figures(memory: _InMemory, group: Sequence[Derivation]) -> None:
+    ids = list(dict.fromkeys(id_ for each in group for id_ in each.inputs))
     keep = bool(memory.counts("replicates", "derived", evaluation=ids))
     for evaluation in _evaluations(memory, ids):
         scored = stored_evaluations(memory, evaluation, ())
         derive_figures(scored, resampling=_resampling(group[0]), run="", keep_replicates=keep)
 
 
-def _over_encoders(memory: _InMemory, group: Sequence[Identity]) -> None:
+def _over_encoders(memory: _InMemory, group: Sequence[Derivation]) -> None:
     """Comparisons, analyses, or a ranking, of the evaluations that all of these were made of."""
     first, resampling = group[0], _resampling(group[0])
-    evaluations = _evaluations(memory, [id_ for each in first["inputs"] if (id_ := each.partition(" ")[2])])
+    evaluations = _evaluations(memory, [id_ for each in first.inputs if (id_ := each.partition(" ")[2])])
     if not evaluations:  # of a user's metric
         return
-    if first["kind"] == "ranking":
+    if first.kind == "ranking":
         work = ranking(memory, evaluations, resampling)
-    elif first["kind"] == "analysis":
-        names = [each["subject"]["analysis"] for each in group]
+    elif first.kind == "analysis":
+        names = [each.subject["analysis"] for each in group]
         work = analyses_of(memory, corpus_of(memory, evaluations), evaluations, names, resampling)
         again = [each for each in work.wanted if each.kind == "analysis"]  # a measurement is another one each time
         work = replace(work, wanted=again)
-    elif protocol := first["subject"]["protocol"]:
+    elif protocol := first.subject["protocol"]:
         work = comparisons(memory, corpus_of(memory, evaluations), evaluations, [protocol], resampling)
     else:
         work = combined(memory, corpus_of(memory, evaluations), evaluations, resampling)
     derive(memory, work, run="")
 
 
-def _gate(memory: _InMemory, group: Sequence[Identity]) -> None:
-    """What published figures say of all that is current on a corpus: the inputs are digests."""
-    corpus = memory.corpus(group[0]["subject"]["corpus"])
+def _gate(memory: _InMemory, group: Sequence[Derivation]) -> None:
+    """Compare all current results on a corpus with published figures again; its inputs are digests."""
+    corpus = memory.corpus(group[0].subject["corpus"])
     rows = memory.current(Result, corpus_fingerprint=corpus.fingerprint)
     alone = [row for row in rows if not Protocol.of(row.protocol).is_combined]
     evaluations = _evaluations(memory, [row.evaluation for row in alone])
@@ -190,7 +194,7 @@ def _gate(memory: _InMemory, group: Sequence[Identity]) -> None:
     derive(memory, gate_of(memory, corpus, evaluations, specs, resampling), run="")
 
 
-_MAKERS: Mapping[str, Callable[[_InMemory, Sequence[Identity]], None]] = {
+_MAKERS: Mapping[str, Callable[[_InMemory, Sequence[Derivation]], None]] = {
     "result": _figures,
     **dict.fromkeys(("comparison", "analysis", "ranking"), _over_encoders),
     "gate": _gate,
@@ -206,7 +210,7 @@ def _place(table: str, row: Any) -> tuple[Any, ...]:
 
 
 def _name(row: object) -> str:
-    """What a row is of: its encoders, its corpus, and what its table tells rows apart by."""
+    """Return a name for a row: its encoders, its corpus, and the columns that identify it in its table."""
 
     def of(*names: str) -> list[str]:
         return [str(value) for name in names if (value := getattr(row, name, None))]
@@ -217,7 +221,7 @@ def _name(row: object) -> str:
 
 
 def _difference(stored: object, computed: object) -> str:
-    """The columns that differ, with both values."""
+    """Return the columns that differ, with both values."""
     differing = [
         f"{name} is stored as {getattr(stored, name)}, computed as {value}"
         for name, value in vars(computed).items()

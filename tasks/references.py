@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from capim.store.types import Corpus
     from capim.tasks.corpora.opened import OpenCorpora
     from capim.tasks.derive import Derived
+    from capim.tasks.ranking.vectors import Blocks, VectorRows
 
 T = TypeVar("T")
 LIBRARIES = (
@@ -69,6 +70,10 @@ class SetsRef(OfStates):
     def of(cls, row: OfStates | SetKey) -> SetsRef:
         """Return the sets that a row is about."""
         return cls(**{each.name: getattr(row, each.name) for each in fields(cls)})
+
+    def vectors(self, store: EmbeddingStore, modality: Modality) -> VectorRows | Blocks:
+        """Return the vectors of one of the sets, read from the store as far as they are asked for."""
+        return store.windows(encoder=self.encoder_fingerprint, corpus=self.corpus_fingerprint, modality=modality)
 
 
 @dataclass(frozen=True, kw_only=True)

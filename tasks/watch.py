@@ -10,20 +10,20 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, did_you_mean
+from capim.store.errors import did_you_mean
 from capim.store.schema import Result, Run, Watched, texts
-from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality
-from capim.tasks.analyses.vectors import chosen
+from capim.store.types import Corpus, EncoderSpec, Modality
+from capim.tasks.analyses.vectors import chosen, stored_items
 from capim.tasks.corpora.images.decode import decode_image
-from capim.tasks.corpora.opened import OpenCorpora
+from capim.tasks.corpora.opened import OpenCorpora, store_at
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.device import device_identity
 from capim.tasks.encoding import device_for, hardware_of, held, probe_cosines
@@ -49,45 +49,34 @@ from capim.tasks.reference.changes import (
     tested_changes,
     units_needed,
 )
-from capim.tasks.references import EmbedRef, EvaluationRef, SetsRef, library_versions
+from capim.tasks.references import EmbedRef, EvaluationRef, library_versions
 from capim.tasks.results.stored import read_outcomes
 from capim.tasks.statistics.clusters import Clusters, known_queries
 from capim.tasks.statistics.draws import Resampling
 
 NAMED = 5  # runs that an error names
-SECONDS_PER_DAY = 86_400
 HISTORY = '`capim query "SELECT * FROM all_watched"`'
 FigureId: TypeAlias = tuple[str, str, str]
-"""What a baseline is kept for: encoder, corpus and protocol by name."""
-Results: TypeAlias = Mapping[tuple[str, str, str], Result]
-"""Evaluation, protocol and metric -> a result."""
+"""Encoder, corpus and protocol by name, for which a baseline is kept."""
 
 
 @task("check-baseline")
 def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) -> list[str]:
-    """What is wrong with the run that a watch pins, with runs that can be; empty if nothing is or none is named."""
+    """Return the fault of a run that cannot be pinned, with runs that can; nothing if it can, or none is named."""
     if run is None:
         return []
-    try:
-        store = EmbeddingStore.open(store_uri)
-    except RequestError:
+    if (store := store_at(store_uri)) is None:
         return [f"run {run!r} cannot be pinned, there is no store at {store_uri} yet; leave --baseline out"]
     found = {encoder for encoder, *_ in evaluations_of_run(store, run)}
     if not found.isdisjoint(encoders):
         return []
-    having = {run for table in ("watched", "results") for run in store.counts(table, "run", encoder=list(encoders))}
-    keys = {*store.counts("results", "derived", encoder=list(encoders))}
-    having |= {row.run for row in store.runs() if not keys.isdisjoint(row.keys)}
-    newest = sorted(having, reverse=True)
+    keys = store.counts("results", "derived", encoder=list(encoders)).keys()
+    having = {*store.counts("watched", "run", encoder=list(encoders))}
+    newest = sorted(having | {row.run for row in store.runs() if not keys.isdisjoint(row.keys)}, reverse=True)
     shown = ", ".join(newest[:NAMED]) + (" …" if len(newest) > NAMED else "")
     advice = f"runs with such figures: {shown}" if newest else "leave --baseline out: this watch becomes the baseline"
-    if found:
-        what = f"run {run!r} has no figures of {', '.join(encoders)}, only of {', '.join(sorted(found))}"
-    elif store.counts("runs", "run", run=run):
-        what = f"run {run!r} has no figures, so it cannot be the baseline"
-    else:
-        what = f"run {run!r} is not in {store.uri}"
-    return [f"{what}; {did_you_mean(run, newest)}{advice}"]
+    only = f", only of {', '.join(sorted(found))}" if found else ""
+    return [f"run {run!r} has no figures of {', '.join(encoders)}{only}; {did_you_mean(run, newest)}{advice}"]
 
 
 @task("watch-vectors", encodes=True, run_name="watch-vectors-{spec.name}", timeout_hours=6)
@@ -119,17 +108,13 @@ def watch_vectors(
         for reference in stored:
             corpus = reference.corpus.read(opened, store)
             subject = f"{spec.name} on {corpus.name}"
-            for modality, n_items in zip(MODALITIES, (len(corpus.images), len(corpus.captions)), strict=True):
-                ords = chosen(n_items, rule.sample, seed)
-                vectors = store.windows(reference.sets, modality)
-                if callable(vectors):
-                    before = [item.astype(np.float32) for block in vectors(ords) for item in block]
-                else:
-                    before = [row[None] for row in vectors[ords]]
-                similarities = cosines(before, fresh_vectors(encoder, corpus, modality, ords))
+            for modality in reference.corpus.encodable:
+                ords = chosen(len(corpus.items(modality)), rule.sample, seed)
+                before = stored_items(store, spec.fingerprint, corpus.fingerprint, modality, ords)
+                similarities = cosines([*before], fresh_vectors(encoder, corpus, modality, ords))
                 findings += judge_vectors(f"{subject}, {modality}s", similarities, rule)
-            batches = store.rows("batches", encoder_fingerprint=spec.fingerprint, corpus=corpus.name)
-            devices = sorted(set(texts(batches["device"])))[:3]
+            of_set = {"encoder_fingerprint": spec.fingerprint, "corpus": corpus.name}
+            devices = sorted(store.counts("batches", "device", **of_set))[:3]
             if devices:
                 before_now = {"device": ", ".join(devices)}, {"device": hardware_of(encoder)}
                 findings += judge_settings(setting_changes(f"device of {subject}", *before_now))
@@ -137,7 +122,7 @@ def watch_vectors(
 
 
 def changed_probes(store: EmbeddingStore, encoder: Encoder, rule: WatchRule, *, run: str) -> list[WatchFinding]:
-    """A finding if the probe vectors of an endpoint have changed; none for a model that runs here."""
+    """Return a finding if the probe vectors of an endpoint have changed; none for a model that runs here."""
     found = probe_cosines(store, encoder, run=run)
     return judge_vectors(f"{encoder.spec.name}, probes", np.asarray([*found.values()]), rule) if found else []
 
@@ -169,6 +154,14 @@ def watch_libraries(baselines: Sequence[str], *, store_uri: str) -> list[WatchFi
 # large drops are named, and cannot fail a watch.
 
 
+class Watch(NamedTuple):
+    """One watch: its run, level and time."""
+
+    run: str
+    alarm_level: float
+    created: datetime
+
+
 class Pinned(NamedTuple):
     """The pinned run of a figure, and the evaluation that it had there."""
 
@@ -178,33 +171,32 @@ class Pinned(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WatchedFigure:
-    """A figure of the watch; ``pinned`` is None where it is watched for the first time."""
+    """A figure of the watch.
 
-    sets: SetsRef
+    Attributes:
+        row: As it is stored; until it is tested, the verdict is ``baseline`` at its first watch, ``unchanged`` for the
+            same vectors, ``not comparable`` or ``changed``.
+        old: Its result in the pinned evaluation, if the store has it.
+        new: Its result of now, if the store has it.
+        since: The pinned run's date.
+    """
+
+    row: Watched
     corpus: Corpus
     protocol: Protocol
-    metric: str
-    evaluation: str
-    pinned: Pinned | None
-
-    @property
-    def before(self) -> Pinned:
-        """The pinned run, or an empty one."""
-        return self.pinned or Pinned("", "")
+    old: Result | None
+    new: Result | None
+    since: str
 
     @property
     def subject(self) -> str:
         """Encoder and corpus in words."""
-        return f"{self.sets.encoder} on {self.sets.corpus}"
+        return f"{self.row.encoder} on {self.row.corpus}"
 
     @property
     def key(self) -> FigureKey:
         """Corpus, protocol, metric and encoder."""
-        return self.sets.corpus, self.protocol.id, self.metric, self.sets.encoder
-
-    def row(self, results: Results, evaluation: str) -> Result | None:
-        """The row of its metric in an evaluation, if the store has it."""
-        return results.get((evaluation, self.protocol.id, self.metric))
+        return self.row.corpus, self.row.protocol, self.row.metric, self.row.encoder
 
 
 @task("watch-metrics")
@@ -219,57 +211,32 @@ def watch_metrics(
 ) -> WatchedFigures:
     """Compare the figures of a run with the pinned run as one family, and store what was found (table ``watched``)."""
     store, now = EmbeddingStore.open(store_uri), datetime.now(UTC)
-    figures, last = _figures(store, evaluated, run, baseline)
-    runs = sorted({figure.pinned.run for figure in figures if figure.pinned})
-    rows = store.all(Run, run=runs) if runs else []
-    since = dict.fromkeys(runs, "an unknown date") | {r.run: f"{r.started:%Y-%m-%d}" for r in rows}
-    evaluations = {figure.evaluation for figure in figures} | {figure.before.evaluation for figure in figures}
+    ids = {(ref.sets.encoder, ref.sets.corpus, protocol) for ref in evaluated for protocol in ref.evaluations}
+    pinned, last = pinned_baselines(store, ids, run=run, baseline=baseline)
+    evaluations = {each.evaluation for each in pinned.values()}
+    evaluations |= {evaluation for ref in evaluated for evaluation in ref.evaluations.values()}
     stored = store.figures(evaluation=sorted(evaluations))
-    results = {(row.evaluation, row.protocol, row.metric): row for row in stored}
-    level = rule.alarm_level(((now - last).total_seconds() / SECONDS_PER_DAY) if last else 0.0)
+    level = rule.alarm_level((now - last) / timedelta(days=1) if last else 0.0)
+    figures = _figures(store, evaluated, pinned, stored, Watch(run, level, now))
 
-    states = {figure.key: _state(figure, results) for figure in figures}
-    changed = [figure for figure in figures if states[figure.key] == "changed"]
-    falls = _falls(store, changed, since)
-    changes = {change.key: change for change in tested_changes(falls, level=level, resampling=resampling)}
-    states |= {key: judge_change(change, rule, level) or "none" for key, change in changes.items()}
-    written = []
+    changed = [figure for figure in figures if figure.row.verdict == "changed"]
+    changes = {each.key: each for each in tested_changes(_falls(store, changed), level=level, resampling=resampling)}
+    rows = []
     for figure in figures:
-        pinned, change = figure.pinned or Pinned(run, figure.evaluation), changes.get(figure.key)
-        before_now = [figure.row(results, id_) for id_ in (pinned.evaluation, figure.evaluation)]
-        old, value = (None if row is None else row.value for row in before_now)
-        row = Watched(
-            **asdict(figure.sets),
-            protocol=figure.protocol.id,
-            metric=figure.metric,
-            evaluation=figure.evaluation,
-            baseline=pinned.run,
-            baseline_evaluation=pinned.evaluation,
-            value=value,
-            baseline_value=old if change is None else change.old,
-            p_adjusted=None if change is None else change.p_adjusted,
-            verdict=states[figure.key],
-            alarm_level=level,
-            run=run,
-            created=now,
-        )
-        written.append(row)
-    store.write(written)
+        row = figure.row
+        if change := changes.get(figure.key):
+            verdict = judge_change(change, rule, level) or "none"
+            row = replace(row, baseline_value=change.old, p_adjusted=change.p_adjusted, verdict=verdict)
+        rows.append(row)
+    store.write(rows)
 
-    lost = [figure for figure in figures if states[figure.key] == "not comparable"]
     findings = [
         *judge_figures(changes.values(), rule, level),
-        *_not_comparable(lost, results, since, rule),
-        *_pinned(figures, states, run),
-        *_exploratory(changed, stored, rule, since),
-        *_weights(store, changed, results),
+        *_of_subjects(figures, stored, rule, run),
+        *_weights(store, changed),
     ]
-    units: dict[str, int] = {}  # corpus -> the fewest of any of its figures
-    for figure in figures:
-        if stored_row := figure.row(results, figure.evaluation):
-            n_units = int(stored_row.n_effective or 0)
-            units[figure.sets.corpus] = min(n_units, units.get(figure.sets.corpus, n_units))
-    summary = _summary_lines(len(figures), Counter(states.values()), since, units, run=run, level=level, rule=rule)
+    summary = _summary_lines(figures, Counter(row.verdict for row in rows), run=run, level=level, rule=rule)
+    runs = sorted({figure.row.baseline for figure in figures if figure.row.verdict != "baseline"})
     return WatchedFigures(run=run, findings=tuple(findings), summary=summary, baselines=tuple(runs))
 
 
@@ -281,8 +248,8 @@ def pinned_baselines(
     Returns:
         The figures that have one, with it; and when any of the figures was last watched.
     """
-    names = {"encoder": sorted({encoder for encoder, *_ in ids}), "corpus": sorted({corpus for _, corpus, _ in ids})}
-    every = sorted(store.all(Watched, **names), key=lambda row: row.created)
+    encoders, corpora = sorted({encoder for encoder, *_ in ids}), sorted({corpus for _, corpus, _ in ids})
+    every = sorted(store.all(Watched, encoder=encoders, corpus=corpora), key=lambda row: row.created)
     watched = [row for row in every if row.run != run]
     kept = {_id(row): row for row in watched if _id(row) in ids}  # the newest row of each figure
     pinned = {each: Pinned(row.baseline, row.baseline_evaluation) for each, row in kept.items()}
@@ -293,7 +260,7 @@ def pinned_baselines(
 
 
 def evaluations_of_run(store: EmbeddingStore, run: str) -> dict[FigureId, str]:
-    """The evaluations that a run watched, or for other runs those whose figures it made or found."""
+    """Return the evaluations that a run watched; of another run, those with figures that it made or found."""
     rows: list[Watched] | list[Result] = store.all(Watched, run=run) or store.rows_of_run(Result, run)
     return {_id(row): row.evaluation for row in rows if not Protocol.of(row.protocol).is_combined}
 
@@ -303,47 +270,55 @@ def _id(row: Watched | Result) -> FigureId:
 
 
 def _figures(
-    store: EmbeddingStore, evaluated: Sequence[EvaluationRef], run: str, baseline: str | None
-) -> tuple[list[WatchedFigure], datetime | None]:
-    """The main metric of every protocol of these evaluations, and when any of them was last watched."""
-    ids = {(ref.sets.encoder, ref.sets.corpus, protocol) for ref in evaluated for protocol in ref.evaluations}
-    pinned, last = pinned_baselines(store, ids, run=run, baseline=baseline)
+    store: EmbeddingStore,
+    evaluated: Sequence[EvaluationRef],
+    pinned: Mapping[FigureId, Pinned],
+    stored: Iterable[Result],
+    watch: Watch,
+) -> list[WatchedFigure]:
+    """Return the main metric of every protocol of these evaluations."""
+    results = {(row.evaluation, row.protocol, row.metric): row for row in stored}
+    runs = sorted({each.run for each in pinned.values()})
+    since = {row.run: f"{row.started:%Y-%m-%d}" for row in (store.all(Run, run=runs) if runs else [])}
     figures = []
     for ref in evaluated:
         corpus = store.corpus(ref.sets.corpus, ref.sets.corpus_fingerprint)
-        figures += [
-            WatchedFigure(
-                sets=ref.sets,
-                corpus=corpus,
-                protocol=protocol,
-                metric=metric,
-                evaluation=ref.evaluations[protocol.id],
-                pinned=pinned.get((ref.sets.encoder, ref.sets.corpus, protocol.id)),
-            )
-            for protocol in select_protocols(corpus, list(ref.evaluations))
-            for _, metric in headline_of([protocol])
-        ]
-    return figures, last
+        for protocol in select_protocols(corpus, list(ref.evaluations)):
+            now = ref.evaluations[protocol.id]
+            then = pinned.get((ref.sets.encoder, ref.sets.corpus, protocol.id), Pinned(watch.run, now))
+            for _, metric in headline_of([protocol]):
+                old, new = (results.get((each, protocol.id, metric)) for each in (then.evaluation, now))
+                if then.run == watch.run:
+                    state = "baseline"
+                elif then.evaluation == now:
+                    state = "unchanged"
+                else:
+                    same_corpus = old is not None and old.corpus_fingerprint == corpus.fingerprint
+                    state = "changed" if same_corpus else "not comparable"
+                row = Watched(
+                    **asdict(ref.sets),
+                    **watch._asdict(),
+                    protocol=protocol.id,
+                    metric=metric,
+                    evaluation=now,
+                    baseline=then.run,
+                    baseline_evaluation=then.evaluation,
+                    value=None if new is None else new.value,
+                    baseline_value=None if old is None else old.value,
+                    verdict=state,
+                )
+                date = since.get(then.run, "an unknown date")
+                figures.append(WatchedFigure(row=row, corpus=corpus, protocol=protocol, old=old, new=new, since=date))
+    return figures
 
 
-def _state(figure: WatchedFigure, results: Results) -> str:
-    """``baseline`` at the first watch, ``unchanged`` for the same vectors, ``not comparable`` or ``changed``."""
-    if figure.pinned is None:
-        return "baseline"
-    if figure.pinned.evaluation == figure.evaluation:
-        return "unchanged"
-    old = figure.row(results, figure.pinned.evaluation)
-    same_corpus = old is not None and old.corpus_fingerprint == figure.sets.corpus_fingerprint
-    return "changed" if same_corpus else "not comparable"
-
-
-def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure], since: Mapping[str, str]) -> list[Falls]:
-    """The changes of these figures, together where they have the same clusters."""
+def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Falls]:
+    """Return the changes of these figures, together where they have the same clusters."""
     groups: dict[tuple[str, bool], list[tuple[FigureChange, NDArray[np.float64]]]] = defaultdict(list)
     for figure in changed:
-        before_now = figure.before.evaluation, figure.evaluation
+        before_now = figure.row.baseline_evaluation, figure.row.evaluation
         outcomes = [read_outcomes(store, evaluation, figure.protocol) for evaluation in before_now]
-        metric = METRICS[figure.metric]
+        metric = METRICS[figure.row.metric]
         values = np.stack([metric.per_query(each) for each in outcomes])
         known = known_queries(values.T)
         drawn = drawn_clusters(figure.corpus, figure.protocol)
@@ -354,14 +329,14 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure], since: Mappi
             key=figure.key,
             old=old,
             new=new,
-            since=since[figure.before.run],
+            since=figure.since,
             difference=new - old,
             p=None,
             basis="paired test",
             lower_is_better=not metric.higher_is_better,
             n_units=int(clusters.only(known).n_effective),
         )
-        groups[figure.sets.corpus_fingerprint, figure.protocol.kind == "quadruples"].append(
+        groups[figure.row.corpus_fingerprint, figure.protocol.kind == "quadruples"].append(
             (change, earlier - later if metric.higher_is_better else later - earlier)
         )
     return [
@@ -369,59 +344,49 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure], since: Mappi
     ]
 
 
-def _not_comparable(
-    lost: Sequence[WatchedFigure], results: Results, since: Mapping[str, str], rule: WatchRule
-) -> Iterable[WatchFinding]:
-    """Return a warning for every encoder and corpus whose state has changed; under a strict rule it fails."""
-    findings: dict[str, WatchFinding] = {}
-    for figure in lost:
-        known = figure.row(results, figure.before.evaluation) is not None
-        why = "the corpus has changed since" if known else "the store no longer has the outcomes of the run of"
-        message = f"figures are not comparable: {why} {since[figure.before.run]}; nothing was tested"
-        findings.setdefault(figure.subject, WatchFinding("fail" if rule.strict else "warn", figure.subject, message))
-    return findings.values()
-
-
-def _pinned(figures: Sequence[WatchedFigure], states: Mapping[FigureKey, str], run: str) -> list[WatchFinding]:
-    """Return a finding for every encoder and corpus of which all figures are watched for the first time."""
-    compared = {figure.subject for figure in figures if states[figure.key] != "baseline"}
-    new = dict.fromkeys(figure.subject for figure in figures if figure.subject not in compared)
-    message = f"watched for the first time, so nothing was compared; run {run} is its baseline from now on"
-    return [WatchFinding("pinned", subject, message) for subject in new]
-
-
-def _exploratory(
-    changed: Sequence[WatchedFigure], stored: Sequence[Result], rule: WatchRule, since: Mapping[str, str]
+def _of_subjects(
+    figures: Sequence[WatchedFigure], stored: Sequence[Result], rule: WatchRule, run: str
 ) -> Iterator[WatchFinding]:
-    """A note for every encoder and corpus whose other metrics have large drops, with the largest."""
-    of_evaluation: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    """Findings about each encoder and corpus: nothing to compare with, or large drops of its other metrics."""
+    values: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for row in stored:
         known = METRICS.get(row.metric)
         if known is not None and known.reduce == "mean" and not row.lower_is_better and row.value is not None:
-            of_evaluation[row.evaluation][row.metric, row.metric_version] = row.value
-    drops: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
-    for figure in changed:
-        now = of_evaluation[figure.evaluation]
-        for (metric, version), old in of_evaluation[figure.before.evaluation].items():
-            fall = old - now.get((metric, version), old)
-            if metric != figure.metric and fall >= rule.fail_drop:
-                drops[figure.subject].append((fall, f"{figure.protocol.id} {metric}", since[figure.before.run]))
-    for subject, found in drops.items():
-        fall, name, baseline = max(found)
-        yield WatchFinding(
-            "note",
-            subject,
-            f"other metrics, not tested: {len(found)} fell by {rule.least_drop} or more, most of all "
-            f"{name} by {100 * fall:.1f} points since {baseline}",
-        )
+            values[row.evaluation][row.metric, row.metric_version] = row.value
+    for subject in dict.fromkeys(figure.subject for figure in figures):
+        own = [figure for figure in figures if figure.subject == subject]
+        if all(figure.row.verdict == "baseline" for figure in own):
+            message = f"watched for the first time, so nothing was compared; run {run} is its baseline from now on"
+            yield WatchFinding("pinned", subject, message)
+        if lost := next((figure for figure in own if figure.row.verdict == "not comparable"), None):
+            gone = "the store no longer has the outcomes of the run of"
+            why = f"{gone if lost.old is None else 'the corpus has changed since'} {lost.since}"
+            message = f"figures are not comparable: {why}; nothing was tested"
+            yield WatchFinding("fail" if rule.strict else "warn", subject, message)
+        drops = []
+        for figure in own:
+            if figure.row.verdict == "changed":
+                old, now = values[figure.row.baseline_evaluation], values[figure.row.evaluation]
+                drops += [
+                    (old[other] - now[other], f"{figure.protocol.id} {other[0]}", figure.since)
+                    for other in old.keys() & now
+                    if other[0] != figure.row.metric and old[other] - now[other] >= rule.fail_drop
+                ]
+        if drops:
+            fall, name, since = max(drops)
+            message = (
+                f"other metrics, not tested: {len(drops)} fell by {rule.least_drop} or more, most of all "
+                f"{name} by {100 * fall:.1f} points since {since}"
+            )
+            yield WatchFinding("note", subject, message)
 
 
-def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure], results: Results) -> list[WatchFinding]:
+def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[WatchFinding]:
     """Notes of what differs between the encoders of changed figures and those of the baseline."""
     pairs = {
-        (figure.sets.encoder, old.encoder_fingerprint, figure.sets.encoder_fingerprint)
+        (figure.row.encoder, figure.old.encoder_fingerprint, figure.row.encoder_fingerprint)
         for figure in changed
-        if (old := figure.row(results, figure.before.evaluation))
+        if figure.old
     }
     found = [
         setting_changes(f"weights of {name}", *(store.encoder(fingerprint).identity() for fingerprint in before_now))
@@ -431,22 +396,17 @@ def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure], results: R
 
 
 def _summary_lines(
-    n: int,
-    states: Mapping[str, int],
-    since: Mapping[str, str],
-    units: Mapping[str, int],
-    *,
-    run: str,
-    level: float,
-    rule: WatchRule,
+    figures: Sequence[WatchedFigure], states: Mapping[str, int], *, run: str, level: float, rule: WatchRule
 ) -> tuple[str, ...]:
-    """What was compared of ``n`` figures, at which level, corpora with too few images for it, and the next step."""
-    first, watched = (f"{k} figure{'s' if k != 1 else ''}" for k in (states["baseline"], n - states["baseline"]))
+    """Return lines on the comparison, its level, corpora with too few images for it, and the next step."""
+    n_first = states["baseline"]
+    first, watched = (f"{k} figure{'s' if k != 1 else ''}" for k in (n_first, len(figures) - n_first))
     lines = []
-    if states["baseline"]:
+    if n_first:
         lines.append(f"run {run} is the baseline of {first}, which were watched for the first time")
-    if since:
-        pinned = ", ".join(f"run {baseline} of {date}" for baseline, date in since.items())
+    if n_first < len(figures):
+        runs = sorted({(figure.row.baseline, figure.since) for figure in figures if figure.row.verdict != "baseline"})
+        pinned = ", ".join(f"run {baseline} of {date}" for baseline, date in runs)
         lines.append(
             f"{watched} (the main metric of each protocol), tested as one family, compared with "
             f"pinned {pinned}: {states['unchanged']} unchanged, {states['fail']} failed, {states['warn']} warned, "
@@ -456,6 +416,11 @@ def _summary_lines(
             f"alarm level of this watch {level:.2g}: at most a {100 * rule.alpha:g} % chance of a false alarm "
             "per year, with up to one watch a day"
         )
+    units: dict[str, int] = {}  # corpus -> the fewest images of any of its figures
+    for figure in figures:
+        if figure.new:
+            n_units = int(figure.new.n_effective or 0)
+            units[figure.row.corpus] = min(n_units, units.get(figure.row.corpus, n_units))
     needed = units_needed(level)
     lines += [
         f"no drop on {corpus} can be significant at the level {level:.2g}: that takes {needed} images of equal weight, "

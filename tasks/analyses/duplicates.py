@@ -33,7 +33,7 @@ def duplicates(
     threshold: float = 0.95,
     bits: int | None = None,
 ) -> Iterator[Duplicate]:
-    """One row per pair of images, the surest first: equal bytes, equal names between corpora, pictures, vectors.
+    """Yield one row per pair of images, the surest first: equal bytes, equal names between corpora, pictures, vectors.
 
     Args:
         corpora: Stored ones; images are compared within each and between any two of them.
@@ -48,19 +48,19 @@ def duplicates(
     """
     if not -1 <= threshold <= 1:
         raise RequestError(f"--threshold must be a cosine between -1 and 1, got {threshold}")
-    told: set[tuple[tuple[str, str], tuple[str, str]]] = set()
+    seen: set[tuple[tuple[str, str], tuple[str, str]]] = set()
     if bits is not None and not 0 <= bits <= 64:
         raise RequestError(f"--bits must be a number of bits of 64, 0 to 64, got {bits}")
     of_pictures = () if bits is None else _alike(store, corpora, bits)
     for by, pairs in (("bytes", _equal(corpora, "sha")), ("name", _equal(corpora, "name")), ("picture", of_pictures)):
         for first, second in pairs:
-            if (first, second) not in told:
-                told.add((first, second))
+            if (first, second) not in seen:
+                seen.add((first, second))
                 yield _row(first, second, by, None)
     if encoder is not None:
         found = sorted(_near(store, corpora, encoder, threshold), key=lambda pair: (-pair[2], pair[:2]))
         for first, second, cosine in found:
-            if (first, second) not in told:
+            if (first, second) not in seen:
                 yield _row(first, second, "vectors", cosine)
 
 
@@ -72,14 +72,14 @@ def _row(first: tuple[str, str], second: tuple[str, str], by: str, cosine: float
 
 
 def _photographs(corpora: Sequence[Corpus]) -> Iterator[tuple[tuple[str, str], Photograph]]:
-    """Every image, as corpus and id, with what it is known by."""
+    """Yield every image, as corpus and id, with what it is known by."""
     for corpus in corpora:
         for id_, photograph in zip(texts(corpus.images["id"]), photographs_of(corpus), strict=True):
             yield (corpus.name, id_), photograph
 
 
 def _equal(corpora: Sequence[Corpus], what: str) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Pairs of images, as corpus and id, of the same bytes; or of the same file name in two corpora."""
+    """Yield pairs of images, as corpus and id, of the same bytes; or of the same file name in two corpora."""
     same = defaultdict[str, list[tuple[str, str]]](list)
     for image, photograph in _photographs(corpora):
         if value := photograph.sha if what == "sha" else photograph.name:
@@ -130,7 +130,7 @@ def perceptual_hash(image: Image.Image) -> int:
 def _near(
     store: EmbeddingStore, corpora: Sequence[Corpus], encoder: str, threshold: float
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str], float]]:
-    """Pairs of images whose cosine is at least the threshold."""
+    """Yield pairs of images whose cosine is at least the threshold."""
     from capim.tasks.ranking.cosine import score_blocks
 
     if store.encoder(encoder).vectors == "multi":

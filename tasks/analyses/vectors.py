@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.store.errors import RequestError, did_you_mean
+from capim.store.errors import RequestError, unknown
 from capim.store.schema import texts
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.store.vectors import UNKNOWN, Explanation, Ragged, grids_of, tokens_of
@@ -25,8 +25,7 @@ def vector_reader(
 
     def read(name: str) -> SingleVectors | None:
         encoder = fingerprints[name]
-        spec = store.encoder(encoder)
-        if not spec.has_vectors or spec.vectors == "multi" or not has_vectors(store, encoder, corpus):
+        if not has_vectors(store, encoder, corpus) or store.encoder(encoder).vectors == "multi":
             return None
         images = store.vectors(encoder=encoder, corpus=corpus, modality="image")
         captions = store.vectors(encoder=encoder, corpus=corpus, modality="caption")
@@ -44,18 +43,22 @@ def item_reader(
 
     def read(name: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged | None:
         encoder = fingerprints[name]
-        spec = store.encoder(encoder)
-        if not spec.has_vectors or not has_vectors(store, encoder, corpus):
-            return None
-        if spec.vectors == "single":
-            matrix = store.vectors(encoder=encoder, corpus=corpus, modality=modality).matrix
-            return Ragged.from_counts(matrix[ords], np.ones(len(ords)))
-        key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-        distinct, back = np.unique(ords, return_inverse=True)
-        found = Ragged.concatenate(rows.vectors for rows in store.stored_blocks(key, ords=distinct))
-        return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
+        return stored_items(store, encoder, corpus, modality, ords) if has_vectors(store, encoder, corpus) else None
 
     return read
+
+
+def stored_items(
+    store: EmbeddingStore, encoder: str, corpus: str, modality: Modality, ords: NDArray[np.int32]
+) -> Ragged:
+    """Return the vectors of some items of a sealed set as stored, in the order of ``ords``, numbered from 0."""
+    vectors = store.windows(encoder=encoder, corpus=corpus, modality=modality)
+    if not callable(vectors):
+        all_at_once = len(ords) > len(vectors) // 8  # one scan is faster than many rows one by one
+        return Ragged.from_counts((vectors[:] if all_at_once else vectors)[ords], np.ones(len(ords)))
+    distinct, back = np.unique(ords, return_inverse=True)
+    found = Ragged.concatenate(vectors(distinct))
+    return replace(found.take(back), ords=np.arange(len(ords), dtype=np.int32))
 
 
 def read_truncated(
@@ -74,7 +77,7 @@ def read_truncated(
 
 
 def chosen(n: int, most: int, seed: int) -> NDArray[np.int32]:
-    """All of ``n`` positions, or ``most`` of them drawn without replacement; ascending.
+    """Return all of ``n`` positions, or ``most`` of them drawn without replacement; ascending.
 
     Examples:
         >>> chosen(3, 5, 0).tolist(), chosen(1000, 2, 0).size
@@ -86,7 +89,7 @@ def chosen(n: int, most: int, seed: int) -> NDArray[np.int32]:
 
 
 def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: str, image: str) -> Explanation:
-    """The explanation of a stored caption and a stored image, from their stored vectors.
+    """Return the explanation of a stored caption and a stored image, from their stored vectors.
 
     Args:
         encoder: Name or fingerprint of a late-interaction encoder.
@@ -109,10 +112,7 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
         if wanted in ids:
             positions.append(ids.index(wanted))
         else:
-            faults.append(
-                f"{modality} {wanted!r} is not in corpus {stored.name!r}; {did_you_mean(wanted, ids)}its {len(ids):,} "
-                f"{modality} ids begin with {', '.join(map(repr, ids[:3]))}"
-            )
+            faults.append(f"corpus {stored.name!r}: {unknown(modality, wanted, ids)}")
     if faults:
         raise RequestError(faults)
     [found] = explain_pairs(store, encoder=encoder, corpus=corpus, pairs=[(positions[0], positions[1])])
@@ -122,7 +122,7 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
 def explain_pairs(
     store: EmbeddingStore, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]
 ) -> list[Explanation]:
-    """The explanations of some pairs, in their order; each vector is read once.
+    """Return the explanations of some pairs, in their order; each vector is read once.
 
     Args:
         encoder: Name or fingerprint of a late-interaction encoder.

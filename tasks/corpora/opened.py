@@ -33,9 +33,9 @@ class OpenCorpora:
         return (OpenCorpora, ())
 
     def read(self, request: CorpusToRead, store: EmbeddingStore | None = None) -> Corpus:
-        """The corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
+        """Return the corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
 
-        Images whose hashes the store has are not read.
+        Images are not read if the store has their hashes.
 
         Raises:
             RequestError: The corpus is unknown, missing, empty or contradicts itself.
@@ -60,7 +60,7 @@ class OpenCorpora:
         return corpus
 
     def get(self, store: EmbeddingStore, request: CorpusToRead, name: str, fingerprint: str) -> Corpus:
-        """The corpus that was registered under this name, with a source for its image bytes.
+        """Return the corpus that was registered under this name, with a source for its image bytes.
 
         Raises:
             WorkError: The files changed since the corpus was registered.
@@ -77,24 +77,17 @@ class OpenCorpora:
         return corpus
 
     def _decoded(self, store: EmbeddingStore, request: CorpusToRead, *, write: bool = True) -> Corpus:
-        """The corpus without the images that cannot be decoded."""
+        """Return the corpus without the images that cannot be decoded."""
         corpus = self.read(request, store)
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
         indexed = store.indexed_images(shas)
         with track(f"{corpus.name} · decoding", total=len(shas) - len(indexed), unit="images") as advance:
-            done = 0
-
-            def progress(finished: int, _total: int) -> None:
-                nonlocal done
-                advance(finished - done)
-                done = finished
-
             sink = store.write_image_index if write else lambda _: None
-            return index_images(corpus, known=indexed, sink=sink, progress=progress)
+            return index_images(corpus, known=indexed, sink=sink, advance=advance)
 
 
 def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corpus:
-    """A stored corpus by its name or fingerprint; any other as it is read now, not stored yet.
+    """Return a stored corpus by its name or fingerprint; any other as it is read now, not stored yet.
 
     Raises:
         RequestError: The corpus is unknown, missing, empty or contradicts itself.
@@ -110,7 +103,7 @@ def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corp
 def change_since(store: EmbeddingStore, request: CorpusToRead, stored: StoredCorpus) -> str:
     """Return what changed in the files of a corpus since this state of it was stored; empty if nothing, or for a name.
 
-    Images whose place, size and time are those in the store are not read.
+    Images are not read if the store has their place, size and time.
     """
     if isinstance(request.what, str) and (request.what in CORPORA or not Path(request.what).expanduser().exists()):
         return ""
@@ -125,7 +118,7 @@ def change_since(store: EmbeddingStore, request: CorpusToRead, stored: StoredCor
 
 
 def store_at(store_uri: str) -> EmbeddingStore | None:
-    """The store; None where there is none yet."""
+    """Return the store; None where there is none yet."""
     try:
         return EmbeddingStore.open(store_uri)
     except RequestError:

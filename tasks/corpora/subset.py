@@ -74,7 +74,7 @@ def index_images(
     *,
     known: Mapping[str, str | None],
     sink: Callable[[list[IndexedImage]], None],
-    progress: Callable[[int, int], None] | None = None,
+    advance: Callable[[int], object] = lambda _: None,
 ) -> Corpus:
     """The corpus without its undecodable images, after decoding every image that the index does not yet hold.
 
@@ -83,7 +83,7 @@ def index_images(
         known: The index so far: image hash -> None if the image decoded, else the reason why not. These images are
             not read again.
         sink: Called with each batch of newly decoded images and their thumbnails, to store them.
-        progress: Called after every batch with the number of images done and the total.
+        advance: Called after every batch with the number of its images.
 
     Returns:
         The images that decode; the others are listed in ``skipped`` with the reason, and their captions are removed.
@@ -104,8 +104,7 @@ def index_images(
             indexed = list(pool.map(partial(_index, corpus.source), pending[start : start + _BATCH]))
             sink(indexed)
             reasons.update({image.sha: image.reason for image in indexed})
-            if progress is not None:
-                progress(start + len(indexed), len(pending))
+            advance(len(indexed))
     skipped = [SkippedRow(row["id"], reason) for row in images if (reason := reasons.get(row["sha"])) is not None]
     return without_images(corpus, skipped)
 

@@ -1,4 +1,4 @@
-"""What changed between two states of a store, and what that means: tests, settings, and the rules of the watch.
+"""Changes between two states of a store, and their verdicts: tests, settings, and the rules of the watch.
 
 ``capim report --compare`` and the regression watch both build on it.
 """
@@ -23,7 +23,7 @@ FigureKey: TypeAlias = tuple[str, str, str, str]
 """Corpus, protocol, metric and encoder."""
 
 Falls: TypeAlias = "tuple[Sequence[FigureChange], NDArray[np.float64]]"
-"""Figures whose queries have the same clusters, and how far each cluster fell, shape ``(n_clusters, n_figures)``:
+"""Figures of queries in the same clusters, and how far each cluster fell, shape ``(n_clusters, n_figures)``:
 earlier minus later value, summed over a cluster's queries."""
 
 Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "another version", "none"]
@@ -58,20 +58,20 @@ class FigureChange:
 
     @property
     def significant(self) -> bool:
-        """Whether the adjusted p-value is below 5 %."""
+        """True if the adjusted p-value is below 5 %."""
         return self.is_significant(ALPHA)
 
     @property
     def worse(self) -> bool:
-        """Whether the figure got worse, significantly or not."""
+        """True if the figure got worse, significantly or not."""
         return bool(self.difference) and ((self.difference or 0.0) > 0) == self.lower_is_better
 
     def is_significant(self, alpha: float) -> bool:
-        """Whether the adjusted p-value is below ``alpha``."""
+        """True if the adjusted p-value is below ``alpha``."""
         return self.p_adjusted is not None and self.p_adjusted < alpha
 
     def has_too_few_units(self, level: float) -> bool:
-        """Whether no change of so few images could be significant at this level."""
+        """True if no change of so few images could be significant at this level."""
         return 0 < self.n_units < units_needed(level)
 
 
@@ -99,21 +99,9 @@ def figure_changes(
     changes = []
     for key in sorted(old.keys() & new):
         before, after = old[key], new[key]
-        difference, p = None, None
-        basis: Basis = "none"
-        if before.value is not None and after.value is not None:
-            difference = after.value - before.value
-            pair = (*key[:3], *sorted((before.encoder_fingerprint, after.encoder_fingerprint)))
-            if before.metric_version != after.metric_version:
-                basis = "another version"
-            elif before.evaluation == after.evaluation:
-                basis = "same rows"
-            elif before.corpus_fingerprint == after.corpus_fingerprint and pair in tests:
-                basis, p = "paired test", tests[pair]
-            else:
-                p = unpaired_bound(difference, before.standard_error, after.standard_error)
-                basis = "none" if p is None else "unpaired bound"
-        lower = after.lower_is_better
+        difference = None if before.value is None or after.value is None else after.value - before.value
+        pair = (*key[:3], *sorted((before.encoder_fingerprint, after.encoder_fingerprint)))
+        basis, p = _basis(before, after, tests.get(pair), difference)
         changes.append(
             FigureChange(
                 key=key,
@@ -122,20 +110,36 @@ def figure_changes(
                 difference=difference,
                 p=p,
                 basis=basis,
-                lower_is_better=lower,
+                lower_is_better=after.lower_is_better,
             )
         )
     return adjust(changes)
 
 
+def _basis(
+    before: Result, after: Result, p_paired: float | None, difference: float | None
+) -> tuple[Basis, float | None]:
+    """Return the best test that there is of a difference, and its p-value."""
+    if difference is None:
+        return "none", None
+    if before.metric_version != after.metric_version:
+        return "another version", None
+    if before.evaluation == after.evaluation:
+        return "same rows", None
+    if before.corpus_fingerprint == after.corpus_fingerprint and p_paired is not None:
+        return "paired test", p_paired
+    p = unpaired_bound(difference, before.standard_error, after.standard_error)
+    return "none" if p is None else "unpaired bound", p
+
+
 def adjust(changes: Sequence[FigureChange]) -> list[FigureChange]:
-    """The changes with their p-values adjusted by Holm over all of them that have one."""
+    """Return the changes with their p-values adjusted by Holm over all of them that have one."""
     p_values = adjusted([change.p for change in changes])
     return [replace(change, p_adjusted=p) for change, p in zip(changes, p_values, strict=True)]
 
 
 def setting_changes(subject: str, old: Mapping[str, object], new: Mapping[str, object]) -> list[SettingChange]:
-    """Every setting with a different value, by name.
+    """Return every setting with a different value, by name.
 
     Examples:
         >>> setting_changes("library", {"torch": "2.6", "numpy": "2.0"}, {"torch": "2.7", "numpy": "2.0"})
@@ -149,7 +153,7 @@ def setting_changes(subject: str, old: Mapping[str, object], new: Mapping[str, o
 
 
 def unpaired_bound(difference: float, old_error: float | None, new_error: float | None) -> float | None:
-    """An upper bound of the p-value of a difference between two figures of one model on one corpus.
+    """Return an upper bound of the p-value of a difference between two figures of one model on one corpus.
 
     The two figures come from the same queries and are positively correlated; the standard error of their difference is
     at most ``sqrt(a² + b²)``, its value if they were independent. The normal p-value from that error is never too
@@ -219,7 +223,7 @@ class WatchRule:
         return f"{points:g} point{'s' if points != 1 else ''}"
 
     def alarm_level(self, days: float) -> float:
-        """The level of a watch that comes so many days after the last one: that share of ``alpha`` per year.
+        """Return the level of a watch that comes so many days after the last one: that share of ``alpha`` per year.
 
         All watches of a year together spend ``alpha``, however many there are (Lan and DeMets 1983, Discrete Sequential
         Boundaries for Clinical Trials, with linear spending over the calendar). The probabilities of their false alarms
@@ -280,7 +284,7 @@ def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.fl
 
 
 def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRule) -> list[WatchFinding]:
-    """A finding for cosines of a sample below the limits; else none.
+    """Return a finding for cosines of a sample below the limits; else none.
 
     Examples:
         >>> judge_vectors("m on c", np.array([1.0, 0.9]), WatchRule())[0].verdict
@@ -289,16 +293,16 @@ def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRu
         []
     """
     lowest = float(item_cosines.min())
+    if lowest >= rule.warn_cosine:
+        return []
+    verdict: Verdict = "warn" if lowest >= rule.fail_cosine else "fail"  # also where it is not a number
+    least = rule.warn_cosine if verdict == "warn" else rule.fail_cosine
     message = f"{len(item_cosines)} items encoded again: lowest cosine to the stored vectors {lowest:.6f}"
-    if lowest < rule.fail_cosine or np.isnan(lowest):
-        return [WatchFinding("fail", subject, f"{message}, below {rule.fail_cosine}")]
-    if lowest < rule.warn_cosine:
-        return [WatchFinding("warn", subject, f"{message}, below {rule.warn_cosine}")]
-    return []
+    return [WatchFinding(verdict, subject, f"{message}, below {least}")]
 
 
 def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict | None:
-    """What a change of a figure means; None for one that is no worse, or worse by little and not significantly.
+    """Return the verdict on a change of a figure; None if it is no worse, or worse by little and not significantly.
 
     Examples:
         >>> def judged(difference, p_adjusted):
@@ -319,30 +323,24 @@ def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict
 
 def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float) -> list[WatchFinding]:
     """Return a finding for every significant drop, by p-value, and one for each encoder and corpus with large drops."""
-    worse = sorted(
-        (change for change in changes if judge_change(change, rule, level)),
-        key=lambda change: (change.p_adjusted or 0.0, change.difference or 0.0),
-    )
     findings: list[WatchFinding] = []
-    unclear: dict[str, list[FigureChange]] = {}
-    for change in worse:
+    unclear: dict[str, list[tuple[Verdict, FigureChange]]] = {}
+    for change in sorted(changes, key=lambda change: (change.p_adjusted or 0.0, change.difference or 0.0)):
         corpus, protocol, metric, encoder = change.key
-        if change.is_significant(level):
-            verdict: Verdict = judge_change(change, rule, level) or "warn"
-            findings.append(
-                WatchFinding(verdict, f"{encoder} on {corpus}, {protocol} {metric}", _drop(change, "<", level))
-            )
-        else:
-            unclear.setdefault(f"{encoder} on {corpus}", []).append(change)
+        subject, verdict = f"{encoder} on {corpus}", judge_change(change, rule, level)
+        if verdict and change.is_significant(level):
+            findings.append(WatchFinding(verdict, f"{subject}, {protocol} {metric}", _drop(change, "<", level)))
+        elif verdict:
+            unclear.setdefault(subject, []).append((verdict, change))
     for subject, drops in unclear.items():
-        largest = min(drops, key=lambda change: change.difference or 0.0)
+        _, largest = min(drops, key=lambda drop: drop[1].difference or 0.0)
         message = f"{largest.key[1]} {largest.key[2]} {_drop(largest, '≥', level)}, not significant"
         if largest.has_too_few_units(level):
             message += f", as no drop of {largest.n_units} images can be: that takes {units_needed(level)}"
         if len(drops) > 1:
             more = f"{len(drops) - 1} more drop{'s' if len(drops) > 2 else ''}"
             message += f"; the same holds for {more} of {rule.least_drop} or more"
-        verdict = "fail" if any(judge_change(drop, rule, level) == "fail" for drop in drops) else "warn"
+        verdict = "fail" if any(verdict == "fail" for verdict, _ in drops) else "warn"
         findings.append(WatchFinding(verdict, subject, message))
     return findings
 
@@ -355,7 +353,7 @@ def _drop(change: FigureChange, sign: str, level: float) -> str:
 
 
 def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
-    """A note for every setting that changed.
+    """Return a note for every setting that changed.
 
     Examples:
         >>> judge_settings([SettingChange("library", "torch", "2.6", None)])[0].message
@@ -376,7 +374,7 @@ def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
 
 
 def tested_changes(groups: Sequence[Falls], *, level: float, resampling: Resampling) -> list[FigureChange]:
-    """The changes of all groups with the p-values that they fell, adjusted as one family."""
+    """Return the changes of all groups with the p-values that they fell, adjusted as one family."""
     if not groups:
         return []
     tests = decline_tests(

@@ -1,6 +1,6 @@
 """Published figures, and whether a figure of ours agrees with them (``docs/protocols.md`` §8).
 
-``published.csv`` beside this file is the table with its sources. It includes the table of the V28 seed, which has known
+``published.csv`` in this folder is the table with its sources. It includes the table of the V28 seed, which has known
 faults (SigLIP's padding, DFN5B, ColPali's image to text, exchanged Winoground columns): a seed row alone never makes a
 figure suspect.
 """
@@ -10,12 +10,13 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
-from capim.store.schema import Result, Slice
+from capim.store.schema import OfProtocol, Result, Slice
 from capim.store.types import EncoderSpec, canonical_json, digest16
 from capim.tasks.metrics.compositional import WINOGROUND, WINOGROUND_GROUP
 from capim.tasks.metrics.retrieval import NDCG_5, RECALLS
@@ -62,7 +63,7 @@ _BEST_KNOWN = (
     ("VidoreDocVQARetrieval", JUDGED_QUERIES, NDCG_5.name),
     ("coco-sm", language_id("t2i", "en", "google"), _R1),
 )
-"""Of these the first that is published for a model stands in the list of models."""
+"""The first of these that is published for a model stands in the list of models."""
 
 
 class Published(NamedTuple):
@@ -86,14 +87,13 @@ class ReferenceCheck(NamedTuple):
 
 
 def published() -> list[Published]:
-    """The published figures of capim's table."""
+    """Return the published figures of capim's table."""
     text = files("capim.tasks.reference").joinpath("published.csv").read_text(encoding="utf-8")
-    rows = []
-    for row in csv.DictReader(text.splitlines()):
-        metric = _METRIC_NAMES.get(row["metric"], row["metric"])
-        figure = row["model"], row["dataset"], row["protocol"], metric, float(row["value"])
-        rows.append(Published(*figure, row["source"], row["note"]))
-    return rows
+    _, *lines = csv.reader(text.splitlines())
+    return [
+        Published(model, dataset, protocol, _METRIC_NAMES.get(metric, metric), float(value), source, note)
+        for model, dataset, protocol, metric, value, source, note in lines
+    ]
 
 
 def judge_figure(
@@ -122,9 +122,8 @@ def judge_figure(
     trusted = sorted((r for r in same_figure if r.source != SEED), key=lambda r: abs(r.value - value))
     if same_protocol := [r for r in trusted if r.protocol == protocol]:
         half = _half_width([r.value for r in same_protocol], tolerance)
-        if abs(same_protocol[0].value - value) <= half:
-            return ReferenceCheck("reproduced", same_protocol[0])
-        return ReferenceCheck("suspect", same_protocol[0], _exchanged(value, checkpoint, corpus, metric, references))
+        near = abs(same_protocol[0].value - value) <= half
+        return ReferenceCheck("reproduced" if near else "suspect", same_protocol[0])
     if related := [r for r in trusted if (protocol, r.protocol) in _RELATED]:
         low, high = _RELATED[protocol, related[0].protocol]
         middle, half = (low + high) / 2, _half_width([r.value for r in related], (high - low) / 2)
@@ -165,7 +164,7 @@ def _compare_with_seed(value: float, seed_rows: Sequence[Published], tolerance: 
 
 
 def published_name(checkpoint: str, references: Iterable[Published]) -> str:
-    """The name of a checkpoint in the table; the checkpoint itself where the table does not have it.
+    """Return the name of a checkpoint in the table; the checkpoint itself where the table does not have it.
 
     Examples:
         >>> names = ("open_clip:ViT-B-32/laion400m", "laion/H-14")
@@ -179,7 +178,7 @@ def published_name(checkpoint: str, references: Iterable[Published]) -> str:
 
 
 def headline(checkpoint: str, references: Sequence[Published]) -> Published | None:
-    """The published figure by which a model is known best; None if none is published."""
+    """Return the published figure by which a model is known best; None if none is published."""
     name = published_name(checkpoint, references)
     of_model = [r for r in references if r.model == name]
     for wanted in _BEST_KNOWN:
@@ -187,26 +186,6 @@ def headline(checkpoint: str, references: Sequence[Published]) -> Published | No
         if found:
             return min(found, key=lambda r: r.source == SEED)
     return None
-
-
-def _exchanged(value: float, checkpoint: str, corpus: str, metric: str, references: Sequence[Published]) -> str:
-    """A remark where a Winoground figure is far nearer to the other column than to its own."""
-    text, image = (of.name for of in WINOGROUND[:2])
-    other = {text: image, image: text}.get(metric)
-    nearest = dict.fromkeys((metric, other), float("inf"))
-    for r in references:
-        if (r.model, r.dataset) == (checkpoint, corpus) and r.metric in nearest and r.source != SEED:
-            nearest[r.metric] = min(nearest[r.metric], abs(r.value - value))
-    if other is not None and 2 * nearest[other] < nearest[metric]:
-        return f"nearer to {other}: are text and image exchanged?"
-    return ""
-
-
-class CheckedResult(NamedTuple):
-    """A result and its comparison with published figures."""
-
-    result: Result
-    check: ReferenceCheck
 
 
 def gated(row: Result) -> list[object]:
@@ -221,8 +200,8 @@ def judge_results(
     specs: Mapping[str, EncoderSpec],
     n_images: Mapping[str, int],
     references: Sequence[Published],
-) -> list[CheckedResult]:
-    """Every result that has a reference, and the headline metrics of those that have none.
+) -> list[tuple[Result, ReferenceCheck]]:
+    """Return every result that has a reference, and the headline metrics of those that have none, with the verdict.
 
     Args:
         specs: Encoder fingerprint -> spec. Results of other encoders are left out.
@@ -245,12 +224,12 @@ def judge_results(
                 references=references,
             )
         if check.verdict != "no reference" or row.metric in _HEADLINES:
-            checked.append(CheckedResult(row, check))
+            checked.append((row, check))
     return checked
 
 
 def _part_of(corpus: str, n_images: int) -> ReferenceCheck | None:
-    """Why a part of a data set with published figures is not compared with them; None for any other corpus."""
+    """Return why a part of a data set with published figures is not compared with them; None for any other corpus."""
     sample = SAMPLE.fullmatch(corpus)
     n_all = N_IMAGES.get(sample["of"] if sample else corpus, n_images)
     if n_images == n_all:
@@ -259,7 +238,7 @@ def _part_of(corpus: str, n_images: int) -> ReferenceCheck | None:
     return ReferenceCheck("not compared", None, f"{what} of {n_images:,} of {n_all:,} images, not compared")
 
 
-def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> list[Slice]:
+def gate_rows(checked: Iterable[tuple[Result, ReferenceCheck]], *, run: str) -> list[Slice]:
     """Return rows of table ``slices`` with analysis ``reference``; the verdict is the level's name.
 
     The detail holds ``published``, ``published_protocol``, ``source`` and ``note`` of the published figure, if any.
@@ -272,14 +251,10 @@ def gate_rows(checked: Sequence[CheckedResult], *, run: str) -> list[Slice]:
             "source": reference.source,
             "note": reference.note,
         }
-        of_sets = row.encoder, row.encoder_fingerprint, row.corpus, row.corpus_fingerprint
+        subject = {each.name: getattr(row, each.name) for each in fields(OfProtocol)}
         of_slice = Slice(
-            encoder=row.encoder,
-            encoder_fingerprint=row.encoder_fingerprint,
-            corpus=row.corpus,
-            corpus_fingerprint=row.corpus_fingerprint,
-            protocol=row.protocol,
-            slice=digest16([ANALYSIS, *of_sets, row.protocol, row.metric]),
+            **subject,
+            slice=digest16([ANALYSIS, *subject.values(), row.metric]),
             metric=row.metric,
             analysis=ANALYSIS,
             metric_version=row.metric_version,

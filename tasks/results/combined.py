@@ -65,7 +65,7 @@ class LanguagePart(NamedTuple):
 
 
 def part_of(outcomes: Outcomes, *, drawn: SamplingFrame) -> LanguagePart:
-    """The part that these outcomes, of one language by one translator, belong to."""
+    """Return the part that these outcomes, of one language by one translator, belong to."""
     clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
     metrics = [metric for metric in metrics_of(outcomes) if metric.name in SUMMARISED]
     return LanguagePart(
@@ -84,7 +84,7 @@ def part_of(outcomes: Outcomes, *, drawn: SamplingFrame) -> LanguagePart:
 
 
 def _directions(parts: Sequence[LanguagePart]) -> Iterator[tuple[list[LanguagePart], list[str]]]:
-    """The parts of each direction that has two languages or more, with the metrics that all of them have."""
+    """Yield the parts of each direction that has two languages or more, with the metrics that all of them have."""
     for direction in sorted({part.protocol.direction for part in parts}):
         chosen = [part for part in parts if part.protocol.direction == direction]
         if len({part.protocol.language for part in chosen}) >= 2:
@@ -94,7 +94,7 @@ def _directions(parts: Sequence[LanguagePart]) -> Iterator[tuple[list[LanguagePa
 def language_rows(
     parts: Sequence[LanguagePart], source: Source, *, reference: str, resampling: Resampling
 ) -> list[Result]:
-    """Rows over all languages, for each direction and each metric that every part has.
+    """Return rows over all languages, for each direction and each metric that every part has.
 
     All parts see the same draws of images, so an interval is that of the mean, not of a typical language. A direction
     with fewer than two languages has no rows; an undefined figure is null with a ``reason``. The parts are all of one
@@ -109,7 +109,7 @@ def language_rows(
 
 
 def language_means(parts: Sequence[LanguagePart], reference: str) -> Iterator[tuple[str, NDArray[np.float64] | str]]:
-    """The means over the parts of a direction: protocol id and the weight of each part, or why it is unknown."""
+    """Yield the means over the parts of a direction: protocol id and the weight of each part, or why it is unknown."""
     languages, direction = [part.protocol.part for part in parts], parts[0].protocol.direction
     translators = sorted({translator for _, translator in languages})
     left_out = [None, reference] if {language for language, _ in languages} > {reference} else [None]
@@ -166,7 +166,7 @@ def _means(
 
 
 def _mixed(parts: Sequence[Clusters], weights: NDArray[np.float64]) -> Clusters:
-    """The images of a weighted mean over figures of one corpus, each with its weight in that mean."""
+    """Return the images of a weighted mean over figures of one corpus, each with its weight in that mean."""
     shares = np.tensordot(weights, np.stack([part.totals / part.totals.sum() for part in parts]), 1)
     asked = np.flatnonzero(shares)
     return Clusters.of(asked, len(shares), shares[asked])
@@ -175,7 +175,7 @@ def _mixed(parts: Sequence[Clusters], weights: NDArray[np.float64]) -> Clusters:
 def _eta_squared(
     parts: Sequence[LanguagePart], metrics: Sequence[str], reference: str, row_of: RowOf
 ) -> Iterator[Result]:
-    """The three values of every metric; no rows for fewer than two translators."""
+    """Yield the three values of every metric; no rows for fewer than two translators."""
     chosen = [part for part in parts if part.protocol.language != reference]
     n_languages, n_translators = (len({part.protocol.part[side] for part in chosen}) for side in (0, 1))
     if n_translators < 2:
@@ -224,7 +224,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
     spread = 100 * np.sum([mean_spread(np.asarray(of), clusters, resampling) for of, clusters in samples], axis=0)
 
     def points(ties: Ties) -> float:
-        """The sum of the six means."""
+        """Return the sum of the six means."""
         return 100 * math.fsum(m.value(each.outcomes, ties) for each in both for m in RECALLS)
 
     images = _mixed([each.clusters for each in both], np.ones(len(both)))
@@ -253,7 +253,7 @@ RANGES = {RSUM: 600.0}  # of figures in another unit than fractions
 
 
 def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.float64]:
-    """Each image's part of a mean over queries, with that mean, and its weight in it, with a mean of 1.
+    """Return each image's part of a mean over queries, with that mean, and its weight in it, with a mean of 1.
 
     Examples:
         >>> image_parts(np.array([1.0, 0.0, 1.0, 1.0]), Clusters.of([0, 0, 1, 1])).tolist()
@@ -278,7 +278,7 @@ def rsum_values(protocols: Iterable[Outcomes], *, drawn: SamplingFrame) -> Value
 
 
 def language_values(parts: Sequence[LanguagePart], *, reference: str) -> Values:
-    """The means over languages, of each direction and metric that every part has."""
+    """Return the means over languages, of each direction and metric that every part has."""
     found: dict[Figure, NDArray[np.float64]] = {}
     for chosen, metrics in _directions(parts):
         of_parts = {

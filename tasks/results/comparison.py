@@ -25,7 +25,7 @@ PAIR = ("fingerprint_a", "fingerprint_b")  # the columns of a comparison with th
 
 
 def encoder_key(name: str, fingerprint: str) -> str:
-    """What an encoder at one revision is called in a comparison; ids of comparisons are made from it."""
+    """Return the name of an encoder at one revision in a comparison; ids of comparisons are made from it."""
     return f"{name}@{fingerprint}"
 
 
@@ -48,7 +48,7 @@ class ComparedFigure:
 def compared_figures(
     encoders: Mapping[str, Outcomes], metrics: Sequence[Metric], drawn: SamplingFrame
 ) -> list[ComparedFigure]:
-    """The values of encoders by each metric; no figures for fewer than two encoders.
+    """Return the values of encoders by each metric; no figures for fewer than two encoders.
 
     A query counts where a metric has a value of both encoders; an encoder without any value of a metric, or of which
     imported outcomes leave it open, is not compared by it.
@@ -164,24 +164,18 @@ def compared_metrics(encoders: Iterable[Outcomes], metrics: Iterable[Metric] | N
 
 def _check_same_queries(encoders: Mapping[str, Outcomes]) -> None:
     (name, first), *others = ((key.rpartition("@")[0], outcomes) for key, outcomes in encoders.items())
-    faults = []
-    for other_name, other in others:
-        if other.protocol.id != first.protocol.id:
-            what = f"protocols {first.protocol.id!r} and {other.protocol.id!r}"
-        elif not np.array_equal(first.query_ids, other.query_ids):
-            what = f"query sets under {first.protocol.id!r} ({len(first)} and {len(other)} queries)"
-        else:
-            continue
-        faults.append(
-            f"{name!r} and {other_name!r} have different {what}; only outcomes on the same queries "
-            "can be compared: evaluate both on the same corpus"
-        )
+    faults = [
+        f"{name!r} and {other_name!r} have different query sets under {first.protocol.id!r} ({len(first)} and "
+        f"{len(other)} queries); only outcomes on the same queries can be compared: evaluate both on the same corpus"
+        for other_name, other in others
+        if not np.array_equal(first.query_ids, other.query_ids)
+    ]
     if faults:
         raise RequestError(faults)
 
 
 def _is_share(metric: Metric, encoders: Iterable[Outcomes]) -> bool:
-    """Whether a metric of the table is a share of hits: with every tie lost, each query is 0 or 1."""
+    """True if a metric of the table is a share of hits: with every tie lost, each query is 0 or 1."""
     return not metric.of_user and all(
         bool(np.isin(metric.per_query(outcomes, "lost"), (0.0, 1.0)).all()) for outcomes in encoders
     )

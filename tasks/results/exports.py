@@ -28,14 +28,14 @@ from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_task, select_protocols
 from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.results.imported.runs import trec_id
-from capim.tasks.results.stored import newest_evaluations, read_outcomes
+from capim.tasks.results.stored import current_evaluations, read_outcomes
 
 R = TypeVar("R", bound=Result)
 NEIGHBOURS = 15  # as many as Embedding Atlas itself looks for
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-_PICTURES = 1000  # whose thumbnails are in memory at once
+_PICTURES = 1000  # with thumbnails in memory at once
 _ROWS = 4096  # projected at a time
-_LISTS = 2048  # queries whose lists are in memory as text at once
+_LISTS = 2048  # queries with lists in memory as text at once
 
 
 def export_atlas(
@@ -47,7 +47,7 @@ def export_atlas(
     modality: Modality,
     protocols: Sequence[str] = (),
 ) -> int:
-    """Writes a Parquet file for Embedding Atlas (github.com/apple/embedding-atlas), the items of one encoder as points.
+    """Write a Parquet file for Embedding Atlas (github.com/apple/embedding-atlas), the items of one encoder as points.
 
     | column | contents |
     |---|---|
@@ -84,17 +84,18 @@ def export_atlas(
     columns |= {"x": points[:, 0], "y": points[:, 1]}
     nearest = nearest_neighbours(vectors.matrix, NEIGHBOURS)
     columns["neighbors"] = pa.StructArray.from_arrays(
-        [_lists(nearest.positions), _lists(1 - nearest.scores)], names=["ids", "distances"]
+        [pa.array([*nearest.positions]), pa.array([*(1 - nearest.scores)])], names=["ids", "distances"]
     )
-    wanted = {
-        "encoder_fingerprint": [store.encoder(encoder).fingerprint for encoder in encoders],
-        "corpus_fingerprint": [store.key(encoder=encoders[0], corpus=corpus, modality=modality).corpus_fingerprint],
-        "protocol": list(protocols or [protocol for protocol in MAIN if _asks(protocol, modality)]),
-    }
-    for row in newest_evaluations(store, wanted):
-        outcomes = store.rows("outcomes", evaluation=row.evaluation)
-        label = f"{row.protocol} {row.encoder}"
-        columns |= _found(outcomes, label, len(items)) if _asks(row.protocol, modality) else {}
+    evaluations = current_evaluations(
+        store,
+        encoder_fingerprint=[store.encoder(encoder).fingerprint for encoder in encoders],
+        corpus_fingerprint=store.key(encoder=encoders[0], corpus=corpus, modality=modality).corpus_fingerprint,
+        protocol=protocols or MAIN,
+    )
+    for row in evaluations:
+        if _asks(row.protocol, modality):
+            outcomes = store.rows("outcomes", evaluation=row.evaluation)
+            columns |= _found(outcomes, f"{row.protocol} {row.encoder}", len(items))
     table = pa.table(columns)
     with replacing(path) as temporary:
         _write(temporary, table, items["sha"].to_pylist() if modality == "image" else [], store)
@@ -104,8 +105,8 @@ def export_atlas(
 def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Points, shape ``(n, 2)``, of vectors of shape ``(n, dim)``: the two directions of most variance, about the mean.
 
-    It needs ``dim`` squared numbers beside the vectors. Each direction points to where its largest component is
-    positive, so that equal vectors give equal points.
+    It needs memory for ``dim`` squared numbers. Each direction points to where its largest component is positive, so
+    that equal vectors give equal points.
 
     Examples:
         >>> points = project(np.float32([[0, 0, 3], [0, 1, 3], [0, 2, 3], [0, 3, 3]]))
@@ -126,7 +127,7 @@ def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _asks(protocol: str, modality: Modality) -> bool:
-    """Whether items of this kind are the queries of a protocol of retrieval."""
+    """True if items of this kind are the queries of a protocol of retrieval."""
     found = Protocol.of(protocol)
     return found.is_retrieval and found.sides[0] == modality
 
@@ -136,12 +137,6 @@ def _captions_of(captions: pa.Table, images: Sequence[str]) -> list[str]:
     together = rows[rows["text"] != ""].groupby("image_id")["text"].agg("\n".join)
     found: list[str] = together.reindex(list(images), fill_value="").tolist()
     return found
-
-
-def _lists(values: NDArray[Any]) -> pa.Array:
-    """A list for each row of a matrix."""
-    offsets = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.ravel()))
 
 
 def _found(outcomes: pa.Table, label: str, n_items: int) -> dict[str, pa.Array]:
@@ -191,11 +186,11 @@ def ndcg_rows(store: EmbeddingStore, results: Iterable[R]) -> Iterator[R]:
 def export_trec(
     store: EmbeddingStore, folder: Path, wanted: Mapping[str, Sequence[str]], *, note: Callable[[str], object]
 ) -> list[Path]:
-    """Writes TREC runs and qrels, as ``trec_eval``, ``pytrec_eval``, ``ranx`` and ``ir_measures`` read them.
+    """Write TREC runs and qrels, as ``trec_eval``, ``pytrec_eval``, ``ranx`` and ``ir_measures`` read them.
 
     ``CORPUS/PROTOCOL/qrels.txt`` has a line ``query 0 item grade`` for each item that is relevant or, with grade 0,
-    was judged not to be; ``ENCODER.run`` beside it the stored lists: ``query Q0 item rank score tag``, at most
-    ``store.schema.TOP`` lines for a query.
+    was judged not to be; ``ENCODER.run`` in the same folder has the stored lists: ``query Q0 item rank score tag``, at
+    most ``store.schema.TOP`` lines for a query.
 
     What differs from our figures: measures that look beyond the end of a list (reciprocal rank, average precision) take
     an item that is not in it as not found. And equal scores: they are written equal, in the order of the corpus, but
@@ -221,7 +216,7 @@ def export_trec(
     left_out: set[str] = set()
     ties: list[tuple[int, str]] = []
     tasks: dict[tuple[str, str], tuple[RetrievalTask | None, NDArray[np.object_]]] = {}
-    for row in newest_evaluations(store, wanted):
+    for row in current_evaluations(store, **wanted):
         fingerprint, protocol, encoder = row.corpus_fingerprint, row.protocol, row.encoder
         corpus = store.corpus(row.corpus, fingerprint)
         if (fingerprint, protocol) not in tasks:
@@ -257,7 +252,7 @@ def export_trec(
 
 
 def task_of(corpus: Corpus, protocol: str) -> RetrievalTask | None:
-    """The queries and relevant items of a protocol; None for pairs and quadruples."""
+    """Return the queries and relevant items of a protocol; None for pairs and quadruples."""
     # of an orientation of late interaction, the protocol itself is selected too
     [one] = [found for found in select_protocols(corpus, [protocol]) if found.id == protocol]
     task = build_task(corpus, one)

@@ -25,14 +25,26 @@ from capim.tasks.metrics import Metric
 from capim.tasks.metrics.custom import QueryOutcomes, own_metric
 from capim.tasks.metrics.retrieval import RECALLS, expected_hit
 from capim.tasks.protocols import MAIN, Protocol
-from capim.tasks.results.stored import newest_evaluations, read_outcomes
+from capim.tasks.results.stored import current_evaluations, read_outcomes
 from capim.tasks.statistics.sampled import corrected_values
 
-COLUMNS = ("corpus", "protocol", "query_id", "query", "item_id", "item", "encoders", "right")
 ANSWERS = {"yes": True, "y": True, "1": True, "true": True, "no": False, "n": False, "0": False, "false": False}
 LEAST_JUDGED = 20  # misses of an encoder: fewer say too little of the others
 Misses: TypeAlias = dict[str, dict[str, list[str]]]
 """Query -> the item in first place -> the encoders that put it there, sorted; queries that one of them missed."""
+
+
+class Miss(NamedTuple):
+    """A row of the table: a query, the item in first place, the encoders that put it there, and a person's answer."""
+
+    corpus: str
+    protocol: str
+    query_id: str
+    query: str | None
+    item_id: str
+    item: str | None
+    encoders: str
+    right: str | None = ""
 
 
 class JudgedMisses(NamedTuple):
@@ -52,8 +64,8 @@ def misses_of(store: EmbeddingStore, encoders: Sequence[str], corpus: str, proto
     Raises:
         RequestError: An encoder was not evaluated under it, or has no result lists.
     """
-    wanted = {"encoder": list(encoders), "corpus": [corpus], "protocol": [protocol]}
-    rows = {row.encoder: row for row in newest_evaluations(store, wanted)}
+    evaluations = current_evaluations(store, encoder=encoders, corpus=corpus, protocol=protocol)
+    rows = {row.encoder: row for row in evaluations}
     if lacking := sorted({*encoders} - rows.keys()):
         raise RequestError(
             f"{', '.join(lacking)}: not evaluated under {protocol} on {corpus}; run `capim evaluate --corpora {corpus}`"
@@ -94,12 +106,12 @@ def export_misses(
     chosen = rng.permutation(sorted(misses))[:sample].tolist()
     queries, items = (_texts(of, side) for side in Protocol.of(protocol).sides)
     rows = [
-        (corpus, protocol, query, queries[query], item, items[item], ", ".join(names), "")
+        Miss(corpus, protocol, query, queries[query], item, items[item], ", ".join(names))
         for query in chosen
         for item, names in sorted(misses[query].items())
     ]
     columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-    write_row_file(path, pa.table(columns, [*COLUMNS]))
+    write_row_file(path, pa.table(columns, [*Miss._fields]))
     return len(chosen)
 
 
@@ -118,31 +130,33 @@ def read_judged_misses(file: str | Path) -> JudgedMisses | None:
             nor no, or a line is judged behind one that is not.
     """
     path = Path(file)
-    if "right" not in (rows := read_row_file(path))[0]:
+    table = read_row_file(path)
+    if "right" not in table[0]:
         return None
-    if lacking := [name for name in COLUMNS if name not in rows[0]]:
+    if lacking := [name for name in Miss._fields if name not in table[0]]:
         raise RequestError(
             f"{path}: no column {', '.join(lacking)}; expected the table that `capim export misses` wrote"
         )
-    if len({(row["corpus"], row["protocol"]) for row in rows}) > 1:
+    rows = [Miss(*(row[name] for name in Miss._fields)) for row in table]
+    if len({(row.corpus, row.protocol) for row in rows}) > 1:
         raise RequestError(f"{path}: expected one corpus and one protocol; export and judge each by itself")
-    answers = [str(row["right"] or "").strip().lower() for row in rows]
+    answers = [str(row.right or "").strip().lower() for row in rows]
     end = next((at for at, answer in enumerate(answers) if not answer), len(rows))
     for at, answer in enumerate(answers):
         if answer and answer not in ANSWERS:
-            raise RequestError(f"{path}, line {at + 2}: right is {rows[at]['right']!r}, expected yes or no")
+            raise RequestError(f"{path}, line {at + 2}: right is {rows[at].right!r}, expected yes or no")
         if answer and at > end:
             raise RequestError(
                 f"{path}, line {at + 2}: judged, but line {end + 2} is not; judge the lines from the top"
             )
-    open_ = {row["query_id"] for row in rows[end:]}  # of the last query another item may be judged
+    open_ = {row.query_id for row in rows[end:]}  # of the last query another item may be judged
     misses: Misses = {}
     for row in rows[:end]:
-        if row["query_id"] not in open_:
-            misses.setdefault(row["query_id"], {})[row["item_id"]] = row["encoders"].split(", ")
-    right = {(row["query_id"], row["item_id"]): ANSWERS[of] for row, of in zip(rows[:end], answers, strict=False)}
-    names = sorted({name for row in rows for name in row["encoders"].split(", ")})
-    return JudgedMisses(path, rows[0]["corpus"], rows[0]["protocol"], tuple(names), misses, right)
+        if row.query_id not in open_:
+            misses.setdefault(row.query_id, {})[row.item_id] = row.encoders.split(", ")
+    right = {(row.query_id, row.item_id): ANSWERS[of] for row, of in zip(rows[:end], answers, strict=False)}
+    names = sorted({name for row in rows for name in row.encoders.split(", ")})
+    return JudgedMisses(path, rows[0].corpus, rows[0].protocol, tuple(names), misses, right)
 
 
 def corrected_metric(store: EmbeddingStore, judged: JudgedMisses) -> Metric:

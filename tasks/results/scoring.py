@@ -59,7 +59,7 @@ class ScoredSets:
 
     def vectors(self) -> dict[str, Any]:
         """The images and the captions, read from the store as far as they are asked for."""
-        return {f"{modality}s": self.store.windows(self.sets, modality) for modality in MODALITIES}
+        return {f"{modality}s": self.sets.vectors(self.store, modality) for modality in MODALITIES}
 
     def read(self, protocol: Protocol) -> Outcomes:
         """The stored outcomes of a protocol."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from capim.store import EmbeddingStore
-from capim.store.current import newest_rows
 from capim.store.errors import WorkError
 from capim.store.schema import Result
 from capim.store.types import MODALITIES, EncoderSpec
@@ -18,7 +17,7 @@ K = TypeVar("K")
 
 
 def read_outcomes(store: EmbeddingStore, evaluation: str, protocol: Protocol) -> Outcomes:
-    """The outcomes of one evaluation.
+    """Return the outcomes of one evaluation.
 
     Raises:
         WorkError: They are not in the store, though results of them are.
@@ -43,14 +42,12 @@ def read_all_outcomes(store: EmbeddingStore, evaluations: Mapping[K, str], proto
     }
 
 
-def newest_evaluations(store: EmbeddingStore, wanted: Mapping[str, Sequence[str]]) -> list[Result]:
-    """A row of results for each encoder, corpus and protocol that has outcomes, of several evaluations the newest.
+def current_evaluations(store: EmbeddingStore, **equals: str | Sequence[str]) -> list[Result]:
+    """Return a row of results for each encoder, corpus and protocol that has outcomes, of the newest evaluation.
 
-    ``wanted`` are columns with their values, as ``EmbeddingStore.rows`` takes them. A name means its current state, see
-    ``store.current``, unless these are fingerprints. Sorted by corpus and protocol.
+    ``equals`` are as :meth:`EmbeddingStore.evaluated` takes them. Sorted by corpus and protocol.
     """
-    rows = (row for row in store.evaluated(**wanted) if not Protocol.of(row.protocol).is_combined)
-    return newest_rows(rows, "results", by=("corpus", "protocol", "encoder"), uses=store.uses())
+    return [row for row in store.evaluated(**equals) if not Protocol.of(row.protocol).is_combined]
 
 
 def outcome_encoders(store: EmbeddingStore) -> set[str]:
@@ -63,6 +60,8 @@ def outcome_encoders(store: EmbeddingStore) -> set[str]:
 
 
 def has_vectors(store: EmbeddingStore, encoder: str, corpus: str) -> bool:
-    """Whether both sets of an encoder on a corpus are sealed: they may have been dropped, and their results kept."""
+    """True if both sets of an encoder on a corpus are sealed: they may have been dropped, and their results kept."""
+    if not store.encoder(encoder).has_vectors:
+        return False
     keys = [store.key(encoder=encoder, corpus=corpus, modality=modality) for modality in MODALITIES]
     return all(store.sealed(key) is not None for key in keys)

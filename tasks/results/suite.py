@@ -43,7 +43,7 @@ class EncoderId(NamedTuple):
 
 
 class Photograph(NamedTuple):
-    """What tells a photograph: the hash of its bytes, or within a corpus without them, its file name."""
+    """The identity of a photograph: the hash of its bytes, or within a corpus without them, its file name."""
 
     sha: str | None
     name: str
@@ -74,7 +74,7 @@ class CorpusHeadline:
 
     @property
     def title(self) -> str:
-        """What the headline is: ``R@1 under t2i/all and i2t/any``."""
+        """The headline in words: ``R@1 under t2i/all and i2t/any``."""
         protocols = list(dict.fromkeys(figure.protocol for figure in self.figures))
         if len(protocols) < 3:
             return f"{self.figures[0].metric} under {' and '.join(protocols)}"
@@ -87,7 +87,7 @@ class CorpusHeadline:
 
 
 def counted_headlines(corpora: Sequence[CorpusHeadline]) -> tuple[list[CorpusHeadline], list[str]]:
-    """Return the corpora with the figures that count, and the names of those of which none does."""
+    """Return the corpora with the figures that count, and the names of corpora without any."""
     weak = {(c.corpus, *f): {e: e in c.at_chance.get(f, ()) for e in c.encoders} for c in corpora for f in c.figures}
     kept, found = counted(weak), []
     for corpus in corpora:
@@ -98,7 +98,7 @@ def counted_headlines(corpora: Sequence[CorpusHeadline]) -> tuple[list[CorpusHea
 
 
 def figure_values(outcomes: Outcomes, figure: Figure, drawn: SamplingFrame) -> ClusteredValues | str:
-    """The values of a figure of the headline, or why these outcomes have none."""
+    """Return the values of a figure of the headline, or why these outcomes have none."""
     metric = METRICS[figure.metric]
     if metric not in metrics_of(outcomes):
         return f"its outcomes under {figure.protocol} leave {metric.name} open"
@@ -111,7 +111,7 @@ def figure_values(outcomes: Outcomes, figure: Figure, drawn: SamplingFrame) -> C
 
 
 def contents_of(corpus: Corpus, photographs: Iterable[Photograph]) -> str:
-    """A digest of the photographs (:func:`photographs_of`) and captions of a corpus, but not of its name."""
+    """Return a digest of the photographs (:func:`photographs_of`) and captions of a corpus, but not of its name."""
     images = sorted(sha or name for sha, name in photographs)
     captions = sorted(zip(*(map(str, corpus.captions[c].to_pylist()) for c in ("text", "language")), strict=True))
     return digest16([images, captions, len(corpus.pairs), len(corpus.quadruples)])
@@ -120,7 +120,7 @@ def contents_of(corpus: Corpus, photographs: Iterable[Photograph]) -> str:
 def cluster_photographs(
     corpus: Corpus, photographs: Sequence[Photograph], protocol: Protocol
 ) -> list[tuple[Photograph, ...]]:
-    """The photographs of every cluster that a protocol draws; of judged documents, the query instead."""
+    """Return the photographs of every cluster that a protocol draws; of judged documents, the query instead."""
     if protocol.kind == "judged":
         asked = zip(texts(corpus.captions["id"]), corpus.captions["text"].to_pylist(), strict=True)
         return [(Photograph(f"query {text or id_}", ""),) for id_, text in asked]
@@ -139,7 +139,7 @@ def cluster_photographs(
 
 
 def photographs_of(corpus: Corpus) -> list[Photograph]:
-    """Of every image; a box of a photograph has no bytes of it."""
+    """Return the photograph of every image; a box of a photograph has no bytes of it."""
     keys = texts(corpus.images["key"])
     return [
         Photograph(sha if key == photograph_key(key) else None, PurePosixPath(photograph_key(key)).name)
@@ -171,7 +171,7 @@ class SharedPhotographs(NamedTuple):
 
 
 def shared_photographs(corpora: Sequence[CorpusHeadline]) -> SharedPhotographs:
-    """The photographs that corpora have in common, by the hash of their bytes: names are no evidence."""
+    """Return the photographs that corpora have in common, by the hash of their bytes: names are no evidence."""
     of_clusters = [
         [[sha or f"{corpus.fingerprint} {name}" for sha, name in cluster] for cluster in corpus.photographs]
         for corpus in corpora
@@ -257,7 +257,7 @@ def ranking_rows(corpora: Sequence[CorpusHeadline], *, run: str, resampling: Res
 
 
 def largest_block(encoders_of: Mapping[str, frozenset[EncoderId]]) -> frozenset[str]:
-    """The corpora of the largest block of corpora and encoders without a gap; empty if none is large enough.
+    """Return the corpora of the largest block of corpora and encoders without a gap; empty if none is large enough.
 
     Large enough are ``LEAST_CORPORA`` corpora and two encoders.
 
@@ -303,7 +303,7 @@ def _headlines(encoder: EncoderId, corpora: Sequence[CorpusHeadline]) -> dict[st
 
 
 def _lacking(encoder: EncoderId, corpora: Sequence[CorpusHeadline]) -> list[str]:
-    """Why the encoder is not ranked: each reason with the corpora that it is about."""
+    """Return why the encoder is not ranked: each reason with the corpora that it is about."""
     names: dict[str, list[str]] = {}
     for corpus in corpora:
         reason = corpus.values.get(encoder, "not evaluated")

@@ -61,7 +61,7 @@ class Evaluated:
     def of(
         cls, outcomes: Outcomes, corpus: Corpus, source: Source, metrics: Sequence[Metric] | None = None
     ) -> Evaluated:
-        """The outcomes on a stored corpus with these metrics, by default with those that they determine."""
+        """Return the outcomes on a stored corpus with these metrics, by default with those that they determine."""
         drawn = drawn_clusters(corpus, outcomes.protocol)
         metrics, hits = metrics_of(outcomes) if metrics is None else metrics, first_hits(corpus, outcomes)
         return cls(outcomes=outcomes, metrics=metrics, source=source, drawn=drawn, first_hits=hits)

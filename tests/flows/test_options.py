@@ -205,8 +205,8 @@ SPECIAL = {
     "duplicates threshold": Case(f"{DUPLICATES} --encoder tiny-clip", "--threshold 0.5"),
     "explain encoder": Case(EXPLAIN.replace("tiny-colpali", "tiny-clip"), "", refused="one vector per item"),
     "explain corpus": Case(EXPLAIN.replace(f"--corpus {SHAPES}", ""), "--corpus other", refused="'other'"),
-    "explain query": Case(EXPLAIN, "--query nobody", refused="caption 'nobody' is not in corpus"),
-    "explain item": Case(EXPLAIN, "--item nothing", refused="image 'nothing' is not in corpus"),
+    "explain query": Case(EXPLAIN, "--query nobody", refused="caption 'nobody' is unknown"),
+    "explain item": Case(EXPLAIN, "--item nothing", refused="image 'nothing' is unknown"),
     "rerank first": Case(
         f"rerank {STORED} --second tiny-colpali", "--first tiny-clip", without="--first tiny-clip-plain"
     ),

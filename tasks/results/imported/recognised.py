@@ -1,4 +1,4 @@
-"""What a file or folder is that somebody wants to import: vectors, outcomes, scores, a run, qrels, published figures.
+"""Recognises what a file or folder to import holds: vectors, outcomes, scores, a run, qrels, published figures.
 
 Only its name, its header and the names of its arrays are looked at, and nothing heavy is loaded. What is not read is
 refused with the way that leads here.
@@ -33,9 +33,7 @@ _HITS = re.compile(r".+_(ir|tr)[1-9][0-9]*_rank_index\.npy")
 _SCORES = re.compile(r"(^|[^a-z])(scores?|sims?|similarit(y|ies)|logits)([^a-z]|$)")
 _RUNS = (".trec", ".run", ".res", ".ranking")
 _QRELS = re.compile(r"qrels?|judg(e|)ments?")
-_ITEMS = {"corpus-id", "corpus_id", "doc_id", "docid", "docno", "did", "pid", "passage_id"}
-_GRADES = {"grade", "relevance", "rel", "label", "score"}
-_MODELS = {"model", "model_name", "encoder"}
+MODELS = ("model_fullname", "model", "model_name", "encoder")  # columns of published figures
 
 
 class Recognised(NamedTuple):
@@ -57,7 +55,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(path: Path) -> list[Recognised]:
-    """What a path holds, most often one thing; of an array file of both sides, the vectors of each.
+    """Return the contents of a path, most often one thing; of an array file of both sides, the vectors of each.
 
     Raises:
         RequestError: There is nothing, or it is nothing that can be imported; says what to do instead.
@@ -124,7 +122,7 @@ def _of_arrays(path: Path) -> list[Recognised]:
 
 
 def _array_names(path: Path) -> list[str]:
-    """The names of the arrays of a file, without reading them."""
+    """Return the names of the arrays of a file, without reading them."""
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -162,18 +160,18 @@ def _of_json(path: Path, loaded: object) -> Recognised:
 
 
 def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) -> Recognised | None:
-    """What a table is by its columns; None where these are no header."""
-    from capim.tasks.results.imported.runs import list_columns
+    """Return the kind of a table by its columns; None where these are no header."""
+    from capim.tasks.results.imported.runs import GRADE, ITEM, list_columns
     from capim.tasks.results.imported.tables import CELLS, is_cell, kind_of, our_name
 
     names = {re.sub(r"\s+", "_", name.strip().lower()) for name in header}
     exported = {"evaluation", "query_id", "rank_best"} <= names  # capim export outcomes
     if exported or {*CELLS} <= names or any(map(is_cell, cells)):  # Winoground's scores
         return Recognised("outcomes", path)
-    if names & _MODELS and ({"value"} <= names or any(re.search(r"recall@|acc|ndcg", name) for name in names)):
+    if names & {*MODELS} and ({"value"} <= names or any(re.search(r"recall@|acc|ndcg", name) for name in names)):
         return Recognised("published", path)
     listed = list_columns(dict(zip(header, cells, strict=False))) is not None
-    if listed or (names & _ITEMS and names & (_GRADES | {"rank"})):
+    if listed or (names & {*ITEM} and names & {*GRADE, "rank"}):
         judged = _QRELS.search(path.stem.lower()) or (not listed and names & {"grade", "relevance"})
         return Recognised("qrels" if judged else "run", path)
     if kind_of(dict.fromkeys(map(our_name, names))) is not None:
@@ -191,7 +189,7 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
 
 
 def _are_components(columns: Sequence[str]) -> bool:
-    """Whether columns are the components of vectors, counted in order (``0``, ``1``, …; ``dim_0``, …), and no items."""
+    """True if columns are the components of vectors, counted in order (``0``, ``1``, …; ``dim_0``, …), and no items."""
 
     def following(name: str) -> str:
         return re.sub(r"\d+$", lambda count: str(int(count[0]) + 1).zfill(len(count[0])), name)
@@ -214,31 +212,19 @@ def _of_lines(path: Path) -> Recognised:
 
 
 def _header(path: Path) -> tuple[list[str], list[Any]]:
-    """The names of the columns of a table, and the cells of its first row."""
-    if path.suffix in (".parquet", ".parq"):
-        import pyarrow.parquet as pq
+    """Return the names of the columns of a table, and the cells of its first row."""
+    from capim.tasks.results.imported.runs import first_row
 
-        schema = pq.read_schema(path)
-        return schema.names, [_like(of) for of in schema.types]
+    if path.suffix not in (".csv", ".tsv"):
+        if (first := first_row(path)) is None:
+            raise RequestError(f"{path}: no rows in it")
+        return list(first), list(first.values())
     with path.open(newline="", encoding="utf-8-sig") as file:
-        if path.suffix == ".jsonl":
-            first = json.loads(next((line for line in file if line.strip()), "{}"))
-            return (list(first), list(first.values())) if isinstance(first, dict) else ([], [])
         rows = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
-        header, first_row = next(rows, []), next(rows, [])
+        header, cells = next(rows, []), next(rows, [])
     if path.suffix == ".tsv" and len(header) in (3, 4) and is_number(header[-1]):
         return [], []  # lines of a run or qrels
-    return header, first_row
-
-
-def _like(type_: Any) -> object:
-    """A cell as those of a column of an Arrow type; None where nothing is told by it."""
-    import pyarrow as pa
-
-    if pa.types.is_nested(type_):
-        inner = getattr(type_, "value_type", None)
-        return ["text"] if inner in (pa.string(), pa.large_string()) else [0] if inner == pa.int64() else [0.0]
-    return 0.0 if pa.types.is_floating(type_) else None
+    return header, cells
 
 
 def _is_published(loaded: Mapping[str, Any]) -> bool:

@@ -72,7 +72,7 @@ _MOST_FAULTS = 5  # that are named
 
 
 def read_run(path: Path) -> Run:
-    """The lists of a run, in any of the forms above.
+    """Return the lists of a run, in any of the forms above.
 
     Raises:
         RequestError: There is no such file, or a line has another form; the first lines at fault are named.
@@ -81,7 +81,7 @@ def read_run(path: Path) -> Run:
 
 
 def tag_of(path: Path) -> str:
-    """The name of the system that a run in TREC's format was made by: its last column; else that of the file."""
+    """Return the name of the system that a run in TREC's format was made by: its last column; else that of the file."""
     tag = path.stem
     if path.suffix not in (*_TABLES, ".json"):
         words = next((line.split() for line in _lines(path) if line.strip()), [])
@@ -90,7 +90,7 @@ def tag_of(path: Path) -> str:
 
 
 def read_qrels(path: Path) -> Qrels:
-    """The judgements of TREC's four columns, of BEIR's three with a header, of a table or of JSON.
+    """Return the judgements of TREC's four columns, of BEIR's three with a header, of a table or of JSON.
 
     Raises:
         RequestError: There is no such file, a line has another form, or a grade is no whole number.
@@ -113,7 +113,7 @@ def _lists(path: Path, form: _Form) -> Run:
     existing_file(path)
     if path.suffix == ".json":
         return _numbered(path, _of_json(path), form)
-    if list_columns(_first_row(path)) is not None:
+    if list_columns(first_row(path)) is not None:
         return _numbered(path, _lists_of(path, read_row_file(path)), form)
     faults: list[str] = []
     found: Run = {}
@@ -136,11 +136,11 @@ def _lists(path: Path, form: _Form) -> Run:
     return found
 
 
-def _first_row(path: Path) -> object:
-    """The first row of a table whose cells may be lists; None of any other file."""
+def first_row(path: Path) -> dict[str, Any] | None:
+    """Return the first row of a table with cells that may be lists; None of any other file, and of an empty one."""
     if path.suffix == ".jsonl":
         return next(read_json_lines(path), None)
-    if path.suffix == ".parquet":
+    if path.suffix in (".parquet", ".parq"):
         import pyarrow.parquet as pq
 
         with reading(path):
@@ -174,7 +174,7 @@ def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, obje
 
 
 def _is_table(path: Path, form: _Form) -> bool:
-    """Whether a file is a table: by its suffix, and if that is one of lines, too, by the names in its first line."""
+    """True if a file is a table: by its suffix, and if that is one of lines, too, by the names in its first line."""
     if path.suffix not in _TABLES or path.suffix in (".parquet", ".parq", ".jsonl"):
         return path.suffix in _TABLES
     first = next((line for line in _lines(path) if line.strip()), "")
@@ -184,10 +184,8 @@ def _is_table(path: Path, form: _Form) -> bool:
 
 def _of_json(path: Path) -> dict[str, Any]:
     """Query -> item -> number, or query -> items, at whatever depth; several such objects (subsets) are one."""
-    try:
+    with reading(path):
         loaded = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as fault:
-        raise RequestError(f"{path} cannot be read as .json: {fault}") from fault
     if isinstance(loaded, list) and loaded and list_columns(loaded[0]) is not None:
         return _lists_of(path, loaded)
     lists = list(json_lists(loaded))
@@ -212,7 +210,7 @@ def _numbered(path: Path, run: Mapping[str, Any], form: _Form) -> Run:
 
 
 def json_lists(value: object) -> Iterator[dict[str, Any]]:
-    """Every object of query -> item -> number, or of query -> items in their order, within a JSON value."""
+    """Yield every object of query -> item -> number, or of query -> items in their order, within a JSON value."""
     if not isinstance(value, dict):
         return
     if len(value) > 1 and all(map(_are_items, value.values())):
@@ -231,7 +229,7 @@ def _are_items(value: object) -> bool:
 
 
 def list_columns(row: object) -> tuple[str, str] | None:
-    """The column of the query and that of the list of items in a row of JSON; None where it has no such list.
+    """Return the column of the query and that of the list of items in a row of JSON; None where it has no such list.
 
     Numbers are a list of items under one of its usual names only: they may be a vector.
     """
@@ -278,7 +276,7 @@ def _number(cell: object) -> float | None:
 
 
 def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str) -> Corpus:
-    """A corpus of ids alone: the queries of qrels, and the documents of qrels and of runs.
+    """Return a corpus of ids alone: the queries of qrels, and the documents of qrels and of runs.
 
     Queries without a relevant document are left out; grades above 0 are relevant.
 
@@ -328,12 +326,12 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
         listed = dict.fromkeys(chain.from_iterable(run.values()))
         item_ids, of_items = _ids_of(listed, Items.of_corpus(corpus, task.protocol.sides[1]))
         named = {query_ids[query]: {item_ids[item]: scores[item] for item in scores} for query, scores in run.items()}
-        own, told = _own_lists(named, task, corpus)
+        own, notes = _own_lists(named, task, corpus)
         if at_fault := _faults(own, task, corpus):
             faults += [f"{task.protocol.id}: {fault}" for fault in at_fault]
             continue
         found.append(_of_task(own, task, _item_ords(task, corpus)))
-        left_out |= dict.fromkeys(told, "")
+        left_out |= dict.fromkeys(notes, "")
         items_too = f", their items by {of_items}" if of_items != "ids" else ""
         how.append(f"{task.protocol.id}: {len(run):,} queries matched by their {of_queries}{items_too}")
         if task.protocol.id == JUDGED_QUERIES:
@@ -353,26 +351,26 @@ def _ids_of(names: Collection[str], items: Items) -> tuple[Mapping[str, str], st
 
 
 def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list[str]]:
-    """The lists of the task's queries, an empty one for each judged query without one, and what is left out.
+    """Return the lists of the task's queries, an empty one for each judged query without one, and what is left out.
 
     A list of a query that the corpus left out is; of judged documents, any other too if a list is of one of them.
     """
     known, asked = left_out_of(corpus, "caption") | left_out_of(corpus, "image"), {*task.query_ids.tolist()}
     out = [query for query in run if query in known and query not in asked]
     own = {query: items for query, items in run.items() if query not in {*out}}
-    told = [f"{len(out)} lists are of queries that the corpus left out, first {out[0]!r}"] if out else []
+    notes = [f"{len(out)} lists are of queries that the corpus left out, first {out[0]!r}"] if out else []
     if task.grades is not None and own.keys() & asked:
         unjudged = [query for query in own if query not in asked]
         own = {query: items for query, items in own.items() if query in asked}
         if unjudged:
-            told.append(f"{len(unjudged)} lists are of queries that nobody judged, left out, first {unjudged[0]!r}")
+            notes.append(f"{len(unjudged)} lists are of queries that nobody judged, left out, first {unjudged[0]!r}")
         missing = [query for query in task.query_ids.tolist() if query not in own]
         own |= {query: {} for query in missing}
         if missing:
-            told.append(
+            notes.append(
                 f"{len(missing)} of {len(asked)} queries have no list and count as not found, first {missing[0]!r}"
             )
-    return own, told
+    return own, notes
 
 
 def _item_ords(task: RetrievalTask, corpus: Corpus) -> dict[str, int]:
@@ -427,7 +425,7 @@ def _of_task(run: Run, task: RetrievalTask, ords: dict[str, int]) -> Outcomes:
 
 
 def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcomes:
-    """The outcomes of judged documents as trec_eval has them.
+    """Return the outcomes of judged documents as trec_eval has them.
 
     Its bpref (Buckley and Voorhees 2004) takes documents of grade 0 as judged not relevant, and none below.
     """
@@ -453,7 +451,7 @@ def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcome
         bpref[at] = _bpref(judged, len(relevant), len(others))
     first = ranks[task.offsets[:-1]]
     return Outcomes(
-        **{**query_columns(task), "protocol": Protocol.of(TREC_EVAL, task.protocol.main_metric)},
+        **query_columns(replace(task, protocol=Protocol.of(TREC_EVAL, task.protocol.main_metric))),
         rank_best=first,
         rank_worst=first,
         n_tied_relevant=np.ones(len(first), dtype=np.int32),
@@ -466,7 +464,7 @@ def trec_eval_outcomes(run: Run, task: RetrievalTask, corpus: Corpus) -> Outcome
 
 
 def _bpref(judged: Sequence[bool], n_relevant: int, n_dismissed: int) -> float:
-    """One query's; ``judged``: of the judged documents of its list, best first, whether each is relevant.
+    """Return bpref of one query; ``judged``: of the judged documents of its list, best first, if each is relevant.
 
     Examples:
         >>> _bpref([False, True, True], n_relevant=2, n_dismissed=2), _bpref([True], 4, 0)

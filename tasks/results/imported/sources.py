@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, noted
 from capim.store.files import READ_SUFFIXES, existing_file, read_row_file, reading
-from capim.store.row_types import columns_of
+from capim.store.row_types import columns_of, rows_in
 from capim.store.rows import in_order
-from capim.store.schema import Outcome
+from capim.store.schema import OfProtocol, OfStates, Outcome
 from capim.store.sets.columns_read import telling
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import mapped, read_contents
-from capim.store.types import OF_OUTCOMES, Corpus, EncoderSpec, digest16
+from capim.store.types import OF_OUTCOMES, Corpus, EncoderSpec, SetKey, digest16
 from capim.tasks.corpora.files import some
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
@@ -130,7 +130,7 @@ def _of_tables(path: Path, corpus: Corpus, source: Source) -> FoundRows:
 
 
 def _contents(file: Path) -> pa.Table | list[dict[str, Any]]:
-    """The rows of a file; as rows of table ``outcomes`` if ``capim export outcomes`` wrote it.
+    """Return the rows of a file; as rows of table ``outcomes`` if ``capim export outcomes`` wrote it.
 
     Raises:
         RequestError: It cannot be read, or a value of exported outcomes has the wrong type.
@@ -159,7 +159,7 @@ def _contents(file: Path) -> pa.Table | list[dict[str, Any]]:
 
 
 def _typed(cell: object, field: pa.Field) -> object:
-    """A cell of a text file as a value of the column's type; null in place of a number is not-a-number."""
+    """Return a cell of a text file as a value of the column's type; null in place of a number is not-a-number."""
     kind = field.type
     if pa.types.is_list(kind):
         values: list[Any] | None = json.loads(cell) if isinstance(cell, str) else cell  # type: ignore[assignment]
@@ -172,7 +172,7 @@ def _typed(cell: object, field: pa.Field) -> object:
 
 
 def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
-    """The outcomes of one encoder on a corpus, protocol by protocol.
+    """Return the outcomes of one encoder on a corpus, protocol by protocol.
 
     Args:
         corpus: Rows of other corpora are left out.
@@ -181,30 +181,33 @@ def outcomes_of_export(table: pa.Table, corpus: Corpus, *, protocols: Collection
     Raises:
         RequestError: Rows of several encoders, of another state of the corpus, or not of all queries.
     """
-    of_corpus = table.filter(pc.field("corpus") == corpus.name)
-    of_state = of_corpus.filter(pc.field("corpus_fingerprint") == corpus.fingerprint)
-    if not of_corpus.num_rows:
-        others = ", ".join(sorted(map(str, pc.unique(table["corpus"]).to_pylist())))
+    columns = [each.name for each in fields(OfProtocol)]
+    exported = rows_in(OfProtocol, table.select(columns).group_by(columns, use_threads=False).aggregate([]))
+    of_corpus = [row for row in exported if row.corpus == corpus.name]
+    of_state = [row for row in of_corpus if row.corpus_fingerprint == corpus.fingerprint]
+    if not of_corpus:
+        others = ", ".join(sorted({row.corpus for row in exported}))
         raise RequestError(f"no exported outcome is of corpus {corpus.name!r}, but of {others}")
-    if not of_state.num_rows:
+    if not of_state:
         raise RequestError(
             f"the exported outcomes are of another state of corpus {corpus.name!r} "
-            f"({of_corpus['corpus_fingerprint'][0].as_py()}); the one given is {corpus.fingerprint}"
+            f"({of_corpus[0].corpus_fingerprint}); the one given is {corpus.fingerprint}"
         )
-    encoders = sorted(map(str, pc.unique(of_state["encoder"]).to_pylist()))
+    encoders = sorted({row.encoder for row in of_state})
     if len(encoders) > 1:
         raise RequestError(
             f"the exported outcomes are of {len(encoders)} encoders ({', '.join(encoders)}); export one of them: "
             "`capim export outcomes --encoder NAME`"
         )
-    stored = [str(name) for name in pc.unique(of_state["protocol"]).to_pylist()]
+    stored = list(dict.fromkeys(row.protocol for row in of_state))
     names = [name for name in stored if not protocols or name in protocols]
     if not names:
         raise RequestError(f"the exported outcomes are of {', '.join(stored)}, none of {', '.join(protocols)}")
     wanted = [protocol for protocol in select_protocols(corpus, names) if protocol.id in names]
     found, faults = [], []
     for task in build_tasks(corpus, wanted):
-        rows = in_order("outcomes", of_state.filter(pc.field("protocol") == task.protocol.id))
+        of_task = (pc.field("corpus_fingerprint") == corpus.fingerprint) & (pc.field("protocol") == task.protocol.id)
+        rows = in_order("outcomes", table.filter(of_task))
         order = np.lexsort((task.query_ids.astype(str), task.query_ords))
         n_relevant = task.n_relevant[order] if isinstance(task, RetrievalTask) else None
         same = rows["query_id"].to_pylist() == task.query_ids[order].tolist() and (
@@ -240,9 +243,9 @@ def _of_hit_lists(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
             with noted(wrong):
                 outcomes.append(outcomes_of_hits(protocols[task.protocol.id], cast("RetrievalTask", task)))
             faults += [f"{source.path}: {model}, {task.protocol.id}: {line}" for line in wrong]
-        told = [f"{each.protocol.id}: positions of {len(each):,} queries in the corpus' order" for each in outcomes]
+        notes = [f"{each.protocol.id}: positions of {len(each):,} queries in the corpus' order" for each in outcomes]
         by = {each.protocol.id: POSITION for each in outcomes}
-        found[source.encoder or model] = FoundRows(outcomes, [], told, by)
+        found[source.encoder or model] = FoundRows(outcomes, [], notes, by)
     if faults:
         raise RequestError(faults)
     return found
@@ -278,7 +281,7 @@ def encoder_of_outcomes(
 
 
 def evaluation_of(outcomes: Outcomes, encoder: EncoderSpec, corpus: Corpus) -> str:
-    """The id of imported outcomes: a digest of their contents, the encoder, the corpus and the protocol."""
+    """Return the id of imported outcomes: a digest of their contents, the encoder, the corpus and the protocol."""
     contents = hashlib.sha256("\n".join(map(str, outcomes.query_ids)).encode())
     for field in fields(outcomes):
         values = getattr(outcomes, field.name)
@@ -302,7 +305,7 @@ class Imported:
 
     @classmethod
     def of(cls, outcomes: Sequence[Outcomes], encoder: EncoderSpec, corpus: Corpus) -> Imported:
-        """The outcomes under their ids, in query order."""
+        """Return the outcomes under their ids, in query order."""
         imported = cls(encoder=encoder, corpus=corpus, outcomes={})
         tables = [in_order("outcomes", each.to_arrow(evaluation="", **imported.subject)) for each in outcomes]
         ordered = [Outcomes.from_arrow(rows, each.protocol) for rows, each in zip(tables, outcomes, strict=True)]
@@ -311,8 +314,8 @@ class Imported:
     @property
     def subject(self) -> dict[str, str]:
         """Names and fingerprints of the encoder and the corpus, as columns."""
-        of_encoder = {"encoder": self.encoder.name, "encoder_fingerprint": self.encoder.fingerprint}
-        return of_encoder | {"corpus": self.corpus.name, "corpus_fingerprint": self.corpus.fingerprint}
+        key = SetKey.of(self.encoder, self.corpus.name, self.corpus.fingerprint, "image")
+        return {each.name: getattr(key, each.name) for each in fields(OfStates)}
 
     def rows(self, evaluation: str) -> pa.Table:
         """Return rows of table ``outcomes``."""
@@ -338,7 +341,7 @@ class ScoreMatrix(NamedTuple):
 
 
 def read_matrix(path: Path) -> ScoreMatrix:
-    """The scores of a file; an ``.npy`` file is memory-mapped.
+    """Return the scores of a file; an ``.npy`` file is memory-mapped.
 
     A table has ids in its first row and column, as pandas writes them, or nothing but scores.
 

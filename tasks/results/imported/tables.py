@@ -1,8 +1,7 @@
 """Outcomes from tables of ranks, hits or judgements (``docs/outcomes.md``), and from lists of queries that hit.
 
 A row is about a query by its id, by its texts, or by the order of the corpus; faults name the row and what was
-expected. After a change of the columns, write their JSON Schema again:
-``python -m capim.tasks.results.imported.tables > docs/outcomes.schema.json``.
+expected. ``docs/outcomes.schema.json`` says what each column holds.
 
 For each query, hits give only whether a relevant item is among the first 1, 5 or 10. Its rank is known as a range (1,
 2-5, 6-10, beyond 10), which is stored: ``rank_best`` and ``rank_worst`` are the ends of the range. R@1, R@5 and R@10
@@ -12,9 +11,7 @@ out (``tasks.metrics.metrics_of``); ``best_score`` is NaN, and there are no resu
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -57,46 +54,6 @@ from capim.tasks.ranking.protocols import build_task, build_tasks, protocols_of,
 from capim.tasks.ranking.ranker import choice_outcomes
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, query_columns
 
-
-class ReadColumn(NamedTuple):
-    """One column: the kind of its values, and what they mean."""
-
-    kind: Literal["text", "rank", "flag"]
-    meaning: str
-
-
-COLUMNS: dict[str, ReadColumn] = {
-    "protocol": ReadColumn(
-        "text", "id of the protocol (`capim list protocols`); `--protocol` gives one to the whole file"
-    ),
-    "query": ReadColumn(
-        "text",
-        "id of the query: of a caption (t2i), an image (i2t), a pair or a quadruple; a column `id`, `query_id`, "
-        "`caption_id`, `image_id`, `example_id` or the like is taken as well",
-    ),
-    "caption": ReadColumn(
-        "text", "text of the caption of a pair, or of caption 0 of a quadruple; instead of its id, or to check it"
-    ),
-    "negative_caption": ReadColumn("text", "text of the hard negative of a pair, or of caption 1 of a quadruple"),
-    "category": ReadColumn("text", "category of a pair, to tell pairs with the same texts apart"),
-    "rank": ReadColumn("rank", "rank of the first relevant item, 1 for the first place"),
-    "rank_best": ReadColumn(
-        "rank", "lowest rank that the first relevant item can have, where the rank is not known exactly"
-    ),
-    "rank_worst": ReadColumn("rank", "highest rank that it can have"),
-    "correct": ReadColumn(
-        "flag", "pairs: whether the caption was chosen, not its negative; with k: whether a relevant item is found"
-    ),
-    "k": ReadColumn("rank", "`correct` is about the first k items"),
-    "text_0": ReadColumn("flag", "whether the right caption was chosen for image 0"),
-    "text_1": ReadColumn("flag", "whether the right caption was chosen for image 1"),
-    "image_0": ReadColumn("flag", "whether the right image was chosen for caption 0"),
-    "image_1": ReadColumn("flag", "whether the right image was chosen for caption 1"),
-    "text": ReadColumn("flag", "whether the right caption was chosen for both images"),
-    "image": ReadColumn("flag", "whether the right image was chosen for both captions"),
-    "group": ReadColumn("flag", "`text` and `image`"),
-}
-
 HALVES = ("text_0", "text_1", "image_0", "image_1")
 OUTCOME_KINDS: dict[str, tuple[str, ...]] = {
     "rank": ("rank",),
@@ -107,6 +64,10 @@ OUTCOME_KINDS: dict[str, tuple[str, ...]] = {
     "scores": ("text", "image"),
 }
 """What was measured -> the columns that say it. The first kind of which a row has all columns is the row's."""
+COLUMNS = {
+    "protocol", "query", "caption", "negative_caption", "category", "group",
+    *(name for names in OUTCOME_KINDS.values() for name in names),
+}  # fmt: skip
 
 PUBLISHED = {
     # github.com/IMirandaM/BiVLC, results: its files of May and of June 2024
@@ -124,27 +85,6 @@ CELLS = ("c0_i0", "c0_i1", "c1_i0", "c1_i1")
 """Columns with the scores of a quadruple, as in Winoground's notebook; its files have a row for each of them."""
 _CELL = re.compile(rf"(.+)_({'|'.join(CELLS)})")
 
-_JSON_TYPES: dict[str, dict[str, Any]] = {
-    "text": {"type": ["string", "integer", "null"]},
-    "rank": {"type": ["integer", "null"], "minimum": 1},
-    "flag": {"enum": [True, False, 0, 1, None]},
-}
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a table as an array of rows."""
-    properties = {name: {**_JSON_TYPES[c.kind], "description": c.meaning} for name, c in COLUMNS.items()}
-    present = [{"required": list(names)} for names in dict.fromkeys(OUTCOME_KINDS.values())]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Outcomes of a model without embeddings",
-        "description": "One row per query. `capim import --outcomes` also reads the same columns from CSV and Parquet.",
-        "type": "array",
-        "minItems": 1,
-        "items": {"type": "object", "properties": properties, "anyOf": present},
-    }
-
-
 Row: TypeAlias = Mapping[str, Any]
 """A row of a file under our names of columns; ``_row`` is its place: ``3``, or ``answers.json:3`` of several files."""
 
@@ -154,7 +94,7 @@ _SHOWN = 5
 
 
 def named_rows(rows: Iterable[Mapping[str, Any]], file: str = "") -> list[Row]:
-    """Rows with our names of columns, without empty cells, numbered from 1."""
+    """Return rows with our names of columns, without empty cells, numbered from 1."""
     named: list[Row] = []
     for number, row in enumerate(_quadruples(rows), start=1):
         ours = {our_name(name): cell for name, cell in row.items() if cell is not None}
@@ -181,7 +121,7 @@ def _quadruples(rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
 
 
 def is_cell(label: object) -> re.Match[str] | None:
-    """The example and the cell of a label of Winoground's files of scores; None for any other."""
+    """Return the example and the cell of a label of Winoground's files of scores; None for any other."""
     return _CELL.fullmatch(label) if isinstance(label, str) else None
 
 
@@ -193,7 +133,7 @@ def our_name(name: str) -> str:
 
 
 def kind_of(row: Row) -> str | None:
-    """The first kind of :data:`OUTCOME_KINDS` of which the row has all columns; None if it has none."""
+    """Return the first kind of :data:`OUTCOME_KINDS` of which the row has all columns; None if it has none."""
     return next((kind for kind, names in OUTCOME_KINDS.items() if all(name in row for name in names)), None)
 
 
@@ -242,8 +182,8 @@ class Sets(Items):
     categories: Sequence[str] | None = None
 
 
-class Told(NamedTuple):
-    """What an import tells about its rows: how they were matched and by what, which were left out, what is wrong."""
+class Notes(NamedTuple):
+    """Sentences about the rows of an import: how they were matched, by which columns, rows left out, and faults."""
 
     how: list[str]
     by: list[str]
@@ -264,7 +204,7 @@ class TablePart(NamedTuple):
     named: str
     rows: list[Row]
     by_position: bool
-    told: Told
+    notes: Notes
 
     @property
     def columns(self) -> dict[str, list[Any]]:
@@ -276,7 +216,7 @@ class TablePart(NamedTuple):
 
 
 def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
-    """The queries of a task: captions, which may also be named by their text, image or annotation; or images."""
+    """Return the queries of a task: captions, which may also be named by their text, image or annotation; or images."""
     modality: Modality = "caption" if task.protocol.direction == "t2i" else "image"
 
     def linked() -> dict[str, Mapping[str, Sequence[int]]]:
@@ -302,7 +242,7 @@ def queries_of(task: RetrievalTask, corpus: Corpus) -> Items:
 def compositional_items(
     corpus: Corpus, direction: Literal["pairs", "quadruples"], asked: NDArray[np.int64] | None = None
 ) -> Sets:
-    """The pairs or quadruples of a corpus with their two texts.
+    """Return the pairs or quadruples of a corpus with their two texts.
 
     ``asked``: rows of those that are queries; all unless given. Of SugarCrepe++, whose items have two right captions,
     it is the first of both, so that items count as its users count them.
@@ -328,7 +268,7 @@ def compositional_items(
 
 
 def matched_rows(part: TablePart, items: Items) -> NDArray[np.int64]:
-    """The position of the item of every row, -1 for none, by the first of these that the rows have.
+    """Return the position of the item of every row, -1 for none, by the first of these that the rows have.
 
     Ids that are all known (texts beside them have to agree); the two texts; any column of ids; the order of the corpus
     (:mod:`capim.store.sets.matching`). Of several items with the same texts, the row is about the one with its number
@@ -343,17 +283,17 @@ def matched_rows(part: TablePart, items: Items) -> NDArray[np.int64]:
         if fault := _other_texts(rows, [places[0] for places in key.places], items):
             if key.column not in QUERY:  # a number of the row, perhaps
                 return _by_texts(part, items)
-            part.told.faults.append(fault)
+            part.notes.faults.append(fault)
     positions, numbers = np.full(len(rows), -1), [row[NUMBER] for row in rows]
-    with noted(part.told.faults):
+    with noted(part.notes.faults):
         found = match(columns, len(rows), items, by_position=part.by_position, rows=numbers)
-        part.told.matched(found.how, found.by)
+        part.notes.matched(found.how, found.by)
         positions[:] = found.positions
     return positions
 
 
 def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Items) -> str | None:
-    """What is wrong if not every wanted item has a row; None if nothing is."""
+    """Return the fault that not every wanted item has a row; None if all have."""
     absent = np.setdiff1d(wanted, positions)
     if not absent.size:
         return None
@@ -361,7 +301,7 @@ def missing(positions: NDArray[np.int64], wanted: NDArray[np.int64], items: Item
 
 
 def _other_texts(rows: Sequence[Row], positions: Sequence[int], items: Sets) -> str | None:
-    """What is wrong if a row does not have the texts of its item."""
+    """Return the fault that a row does not have the texts of its item; None if all have."""
     for row, position in zip(rows, positions, strict=True):
         if _texts(row) != items.texts[position]:
             return (
@@ -376,18 +316,18 @@ def _texts(row: Row) -> tuple[str, str]:
 
 
 def _by_texts(part: TablePart, items: Sets) -> NDArray[np.int64]:
-    rows, told = part.rows, part.told
+    rows, notes = part.rows, part.notes
     places: dict[tuple[str, str], list[int]] = {}
     for position, both in enumerate(items.texts):
         places.setdefault(both, []).append(position)
     positions = np.array([_next(places.get(_texts(row), []), row, items) for row in rows], dtype=np.int64)
     unknown = np.flatnonzero(positions < 0)
     if unknown.size == len(rows):
-        told.faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
-    told.matched(f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts", "texts")
+        notes.faults.append(f"none of the {len(rows)} rows has the texts of one of the {len(items.ids)} {items.kind}")
+    notes.matched(f"{len(rows) - unknown.size:,} of {len(rows):,} rows matched by their texts", "texts")
     if unknown.size:
         row = rows[int(unknown[0])]
-        told.left_out.append(
+        notes.left_out.append(
             f"{unknown.size} of {len(rows)} rows left out, whose texts are not in the corpus, first row {row[NUMBER]}: "
             f"{plain_text(row['caption'])!r}"
         )
@@ -395,7 +335,7 @@ def _by_texts(part: TablePart, items: Sets) -> NDArray[np.int64]:
 
 
 def _next(left: list[int], row: Row, items: Sets) -> int:
-    """The place that fits the row best of those that no row has taken, which is taken; -1 if there is none."""
+    """Return the place that fits the row best of those that no row has taken, which is taken; -1 if there is none."""
     if not left:
         return -1
 
@@ -437,7 +377,7 @@ class FoundRows(NamedTuple):
 def outcomes_of_rows(
     rows: Sequence[Row], corpus: Corpus, *, protocols: Collection[str] = (), by_position: bool = False
 ) -> FoundRows:
-    """The outcomes that rows determine, in the order of the corpus.
+    """Return the outcomes that rows determine, in the order of the corpus.
 
     Args:
         rows: From :func:`tasks.results.imported.tables.named_rows`.
@@ -451,17 +391,17 @@ def outcomes_of_rows(
     how, left_out, by, found = list[str](), list[str](), dict[str, str](), dict[str, Outcomes]()
     own, names = {"protocol"}, dict.fromkeys(name for row in rows for name in row if name != NUMBER)
     for part in _parts(rows, protocols, corpus, faults, by_position=by_position):
-        read, told = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval, part.told
+        read, notes = _of_choices if part.kind in _DIRECTION_OF_KIND else _of_retrieval, part.notes
         for outcomes in read(part, corpus):
-            by[outcomes.protocol.id] = ", ".join(dict.fromkeys(told.by))
+            by[outcomes.protocol.id] = ", ".join(dict.fromkeys(notes.by))
             if outcomes.protocol.id in found:
-                told.faults.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
+                notes.faults.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
             found[outcomes.protocol.id] = outcomes
-        own |= {*OUTCOME_KINDS[part.kind], *chain.from_iterable(map(columns_of_match, told.by))}
+        own |= {*OUTCOME_KINDS[part.kind], *chain.from_iterable(map(columns_of_match, notes.by))}
         start = f"{part.named}: " if part.named else ""
-        faults += [start + fault for fault in told.faults]
-        how += [start + sentence for sentence in told.how]
-        left_out += told.left_out
+        faults += [start + fault for fault in notes.faults]
+        how += [start + sentence for sentence in notes.how]
+        left_out += notes.left_out
     if faults:
         raise RequestError(faults)
     known = [name for name in names if name in own]
@@ -489,7 +429,7 @@ def _parts(
                 chosen.setdefault((kind or "", protocol), []).append(row)
     if not chosen:
         faults.append(f"no row is about {', '.join(protocols)}")
-    parts = [TablePart(*about, of_part, by_position, Told([], [], [], [])) for about, of_part in chosen.items()]
+    parts = [TablePart(*about, of_part, by_position, Notes([], [], [], [])) for about, of_part in chosen.items()]
     return [
         part
         if part.named or part.kind in _DIRECTION_OF_KIND
@@ -499,7 +439,7 @@ def _parts(
 
 
 def _of_retrieval(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.told.faults
+    task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.notes.faults
     if not isinstance(task, RetrievalTask):
         says = ", ".join(OUTCOME_KINDS[part.kind])
         faults.append(f"{says}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
@@ -565,7 +505,7 @@ def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
 
 def _of_hits(part: TablePart, task: RetrievalTask, items: Items) -> list[Outcomes]:
     """Hits among the first k; every k is about all queries."""
-    faults = part.told.faults
+    faults = part.notes.faults
     cutoffs, correct = ranks(part.rows, "k", faults), flags(part.rows, "correct", faults)
     hits: dict[int, NDArray[np.int64]] = {}
     for cutoff in np.unique(cutoffs).tolist():
@@ -576,8 +516,8 @@ def _of_hits(part: TablePart, task: RetrievalTask, items: Items) -> list[Outcome
 
 
 def _all_once(part: TablePart, items: Items) -> NDArray[np.int64]:
-    """The query of every row; a fault unless every query has one row."""
-    faults = part.told.faults
+    """Return the query of every row; a fault unless every query has one row."""
+    faults = part.notes.faults
     before = len(faults)
     positions = matched_rows(part, items)
     if len(faults) == before and (fault := missing(positions, np.arange(len(items.ids)), items)):
@@ -586,7 +526,7 @@ def _all_once(part: TablePart, items: Items) -> NDArray[np.int64]:
 
 
 def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    direction, says, faults = _DIRECTION_OF_KIND[part.kind], ", ".join(OUTCOME_KINDS[part.kind]), part.told.faults
+    direction, says, faults = _DIRECTION_OF_KIND[part.kind], ", ".join(OUTCOME_KINDS[part.kind]), part.notes.faults
     # all of the direction but a caption against all its negatives, which is another choice
     every = [p for p in protocols_of(corpus) if p.direction == direction and p.name != ALL_NEGATIVES]
     wanted = select_protocols(corpus, [part.named]) if part.named else every
@@ -622,18 +562,18 @@ def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
 
 def _judgements(part: TablePart) -> NDArray[np.bool_]:
     """Shape ``(n_rows, 1)`` for pairs; ``(n_rows, 4)`` for halves, ``(n_rows, 2)`` for text and image."""
-    faults = part.told.faults
+    faults = part.notes.faults
     judged = np.stack([flags(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]], axis=1)
     if part.kind == "pairs":
         return judged
     text, image = text_and_image(judged)
     for column, follows in (("text", text), ("image", image), ("group", text & image)):
-        told = [at for at, row in enumerate(part.rows) if column in row]
-        if told and (part.kind == "halves" or column == "group"):
-            given = flags([part.rows[at] for at in told], column, faults)
-            wrong = np.flatnonzero(given != follows[told])
+        having = [at for at, row in enumerate(part.rows) if column in row]
+        if having and (part.kind == "halves" or column == "group"):
+            given = flags([part.rows[at] for at in having], column, faults)
+            wrong = np.flatnonzero(given != follows[having])
             if wrong.size:
-                row = part.rows[told[int(wrong[0])]]
+                row = part.rows[having[int(wrong[0])]]
                 parts = ", ".join(f"{name} {row[name]}" for name in OUTCOME_KINDS[part.kind])
                 faults.append(
                     f"{wrong.size} rows contradict themselves, first row {row[NUMBER]}: {column} is {row[column]}, but "
@@ -673,7 +613,7 @@ _FILE = re.compile(r"(?P<model>.+)_(?P<task>ir|tr)(?P<cutoff>[1-9][0-9]*)_rank_i
 
 
 def read_hit_lists(folder: str | Path) -> dict[str, dict[str, dict[int, NDArray[np.int64]]]]:
-    """All hit lists of a folder: model -> protocol id -> cutoff -> positions.
+    """Return all hit lists of a folder: model -> protocol id -> cutoff -> positions.
 
     Files are named ``MODEL_ir1_rank_index.npy`` (text to image) or ``MODEL_tr1_rank_index.npy`` (image to text),
     with any cutoff; each holds a one-dimensional array of integers.
@@ -702,7 +642,7 @@ def read_hit_lists(folder: str | Path) -> dict[str, dict[str, dict[int, NDArray[
 
 
 def outcomes_of_hits(hits: HitLists, task: RetrievalTask) -> Outcomes:
-    """The outcomes that hit lists determine, with ranks as ranges.
+    """Return the outcomes that hit lists determine, with ranks as ranges.
 
     Args:
         hits: Cutoff -> positions of the queries that hit, in the order of the task's queries; not sorted, without
@@ -772,8 +712,3 @@ def outcomes_of_ranges(task: RetrievalTask, low: NDArray[np.int32], high: NDArra
         relevant_rank_worst=relevant_rank_worst,
         n_ranked=None if (n_ranked == n_relevant).all() else n_ranked,
     )
-
-
-if __name__ == "__main__":
-    json.dump(json_schema(), sys.stdout, indent=1)
-    sys.stdout.write("\n")
