@@ -22,7 +22,7 @@ from capim.store.sets.matching import NOT_VERIFIED, POSITION
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND, WINOGROUND_GROUP
 from capim.tasks.metrics.retrieval import UNJUDGED
 from capim.tasks.metrics.table import RSUM, headline_of, on_leaderboard, placed
-from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MEANS, MICRO, READING_ORDER, Protocol, by_language
+from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MEANS, MICRO, PROTOCOLS, Protocol, by_language
 
 PAIRS = PAIR_ACCURACY.name
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
@@ -306,9 +306,9 @@ def directions_section(data: ReportData) -> Section:
     blocks: list[Block] = []
     for corpus in data.corpus_names():
         every = [data.protocol(corpus, p) for p in data.protocols(corpus)]
-        known = [of for of in every if of.without_orientation.id in READING_ORDER]
-        shown = [of for of in known if data.ranked(corpus, of.id, R1)]
-        shown.sort(key=lambda of: READING_ORDER[of.without_orientation.id])
+        ids = [*PROTOCOLS]
+        shown = [of for of in every if of.without_orientation.id in ids and data.ranked(corpus, of.id, R1)]
+        shown.sort(key=lambda of: ids.index(of.without_orientation.id))
         if {of.id for of in shown} <= set(MAIN):
             continue
         for direction in ("t2i", "i2t"):

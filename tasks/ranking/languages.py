@@ -351,7 +351,7 @@ def with_references(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> lis
             continue
         for direction in ("t2i", "i2t"):
             protocol = _of_part(direction, part)
-            references[protocol.id] = own.get(protocol.id) or own_items(layout, protocol, part=part)
+            references[protocol.id] = own.get(protocol.id) or own_items(layout, protocol)
     return [*(references | own).values()]
 
 

@@ -198,8 +198,9 @@ def weighted_sum(
 def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) -> Outcomes:
     """Outcomes of the lists fused by ``sum over encoders of 1 / (60 + rank)``.
 
-    Only the stored lists are fused: an item in none of them scores 0, and all of these tie. Hits in the top k are
-    therefore exact as far as the lists are long enough; ranks beyond them are intervals.
+    Only the stored lists are fused: an item in none of them scores 0, and all of these tie, or where an encoder was
+    imported with ranks that are not known, their ranks are not known either. Hits in the top k are therefore exact as
+    far as the lists are long enough; ranks beyond them are intervals.
 
     Raises:
         ValueError: The outcomes are not of one task, or have no lists.
@@ -229,12 +230,14 @@ def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) ->
         n_tied=np.where(listed, counts.n_tied, n_unlisted[task.query_of_relevant]),
         top_ords=np.where(top > 0, np.take_along_axis(items, best, 1), -1).astype(np.int32),
         top_scores=np.where(top > 0, top, np.nan).astype(np.float32),
-    ).outcomes(replace(task, grades=None, dismissed=None))
-    first = outcomes[0]
+    )
+    # as float32, different sums may be equal: what is tied is said by the number of items above
+    tied = fused._replace(scores=-fused.n_above.astype(np.float32)).outcomes(task)
+    found = np.bincount(task.query_of_relevant[listed], minlength=n).astype(np.int32)
     return replace(
-        fused,
-        n_ranked=first.n_ranked,
-        unjudged=first.unjudged,
-        reference_ndcg=first.reference_ndcg,
-        reference_rbo=first.reference_rbo,
+        fused.outcomes(task),
+        n_ranked=None if all(each.n_ranked is None for each in outcomes) else found,
+        relevant_scores=tied.relevant_scores,
+        reference_ndcg=outcomes[0].reference_ndcg,  # of the reference language itself: all are 1
+        reference_rbo=outcomes[0].reference_rbo,
     )
