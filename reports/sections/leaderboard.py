@@ -311,10 +311,10 @@ def directions_section(data: ReportData) -> Section:
         shown.sort(key=lambda of: ids.index(of.without_orientation.id))
         if {of.id for of in shown} <= set(MAIN):
             continue
-        for direction in ("t2i", "i2t"):
+        for direction, named in DIRECTION_TITLES.items():
             same = [of for of in shown if of.direction == direction]
             figures: list[Figure] = [(of.id, R1, {"heading": of.titled, "explain": of.description}) for of in same]
-            title = f"{corpus} · {DIRECTION_TITLES[direction]} · R@1"
+            title = f"{corpus} · {named} · R@1"
             if same:
                 blocks.append(_figures(data, corpus, f"directions-{corpus}-{direction}", title, figures))
         figures = [
