@@ -1,6 +1,6 @@
 """The table of metrics, and which of them is the headline of a corpus.
 
-To add one: a :class:`Metric` in a file of its kind, and a row here. Its fields say what a report shows and where.
+To add one: a :class:`Metric` in the list of a file of its kind. Its fields say what a report shows and where.
 
 A package of your own names a :class:`Metric` in an entry point ``capim.metrics`` (``docs/own_model.md``).
 """
@@ -19,51 +19,12 @@ from capim.store.types import MetricFacts, Place, canonical_json
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.metric import Metric, Ties
-from capim.tasks.metrics.retrieval import (
-    AVERAGE_PRECISION,
-    JUDGED_RECALLS,
-    MAP_AT_R,
-    MEAN_RANK,
-    MEDIAN_RANK,
-    MRR,
-    NDCG_5,
-    NDCG_10,
-    R_PRECISION,
-    RECALLS,
-    SPECIAL,
-    TREC_EVAL,
-    UNJUDGED,
-    hit_at,
-    precision_at,
-    recall_all_at,
-)
+from capim.tasks.metrics.retrieval import OF_RETRIEVAL, RECALLS
 from capim.tasks.protocols import LANGUAGES_FIRST, MAIN, NO_HEADLINE, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 
 _OWN = {
-    metric.name: metric
-    for metric in (
-        *RECALLS,
-        MEDIAN_RANK,
-        MEAN_RANK,
-        MAP_AT_R,
-        R_PRECISION,
-        NDCG_5,
-        NDCG_10,
-        recall_all_at(10),
-        *JUDGED_RECALLS,
-        AVERAGE_PRECISION,
-        MRR,
-        *(hit_at(k, judged=True) for k in (1, 5, 10)),
-        *(precision_at(k) for k in (1, 5, 10)),
-        UNJUDGED,
-        *SPECIAL,
-        *TREC_EVAL,
-        *WINOGROUND,
-        PAIR_ACCURACY,
-        CONSISTENCY_NDCG,
-        CONSISTENCY_RBO,
-    )
+    metric.name: metric for metric in (*OF_RETRIEVAL, *WINOGROUND, PAIR_ACCURACY, CONSISTENCY_NDCG, CONSISTENCY_RBO)
 }
 
 
@@ -165,7 +126,7 @@ def is_known(metric: Metric, outcomes: Outcomes) -> bool:
 def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     """The figures of a corpus that was evaluated by these protocols; their mean is the headline.
 
-    The first that it has of (``Protocol.headline``)
+    The first that it has of (``Protocol.headline``), of retrieval one in each direction:
 
     1. quadruples: the group score of all, or of each tag where only these were evaluated;
     2. pairs: the accuracy, as the mean over categories, or of each category;
@@ -189,8 +150,8 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     places = [LANGUAGES_FIRST if several and p.is_of_language else p.headline_place for p in known]
     first = min(places, default=NO_HEADLINE)
     found = [p for p, place in zip(known, places, strict=True) if place == first < NO_HEADLINE]
-    if not any(p.is_of_language or not p.is_retrieval for p in found):  # one of each direction
-        found = [*{p.direction: p for p in reversed(found)}.values()][::-1]
+    if all(p.is_retrieval and not p.is_of_language for p in found):
+        found = [p for at, p in enumerate(found) if p.direction not in {each.direction for each in found[:at]}]
     return tuple(Figure(p.id, p.main_metric or (*p.metrics, HEADLINES.get(p.kind, ""))[0]) for p in found)
 
 

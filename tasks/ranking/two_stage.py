@@ -58,10 +58,7 @@ def two_stage(first: Outcomes, task: RetrievalTask, second: SecondScores, depths
     begun = time.perf_counter()
     scores = np.where(lists < 0, -np.inf, second(task.query_ords, np.maximum(lists, 0))).astype(np.float32)
     seconds = (time.perf_counter() - begun) / len(lists)
-    return [
-        Depth(n, _reordered(first, first.top_ords, first.top_scores, task, scores[:, :n]), seconds * n / deepest)
-        for n in depths
-    ]
+    return [Depth(n, _reordered(first, task, scores[:, :n]), seconds * n / deepest) for n in depths]
 
 
 def dense_pairs(queries: NDArray[np.float32], items: NDArray[np.float32]) -> SecondScores:
@@ -90,15 +87,9 @@ def maxsim_pairs(images: Blocks, captions: Ragged) -> SecondScores:
     return scores
 
 
-def _reordered(
-    first: Outcomes,
-    lists: NDArray[np.int32],
-    list_scores: NDArray[np.float32],
-    task: RetrievalTask,
-    scores: NDArray[np.float32],
-) -> Outcomes:
-    """Outcomes with the first N items by the second score, and all other items where the first encoder left them."""
-    n = scores.shape[1]
+def _reordered(first: Outcomes, task: RetrievalTask, scores: NDArray[np.float32]) -> Outcomes:
+    """Return outcomes with the first N items by the second score, and all others where the first encoder left them."""
+    n, lists, list_scores = scores.shape[1], np.asarray(first.top_ords), np.asarray(first.top_scores)
     order = np.argsort(-scores, axis=1, kind="stable")
     top_ords = np.concatenate([np.take_along_axis(lists[:, :n], order, 1), lists[:, n:]], axis=1)
     top_scores = np.concatenate([np.take_along_axis(scores, order, 1), list_scores[:, n:]], axis=1)

@@ -13,10 +13,11 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import Ties
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import FAMILIES, PROTOCOLS, Protocol, ProtocolRule
+from capim.tasks.ranking import tasks as builders
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.drawn import drawn_clusters
-from capim.tasks.ranking.protocols import protocols_of, select_protocols
+from capim.tasks.ranking.protocols import MEMBERS, NEEDS, protocols_of, select_protocols
 from capim.tasks.results.suite import cluster_photographs, photographs_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
@@ -39,6 +40,19 @@ def test_a_corpus_has_the_protocols_that_make_sense_for_it(winoground_form: Corp
     assert ids(small_corpus([5, 6])) == [*OF_FIVE]
     assert ids(small_corpus([5] * 5000)) == [*OF_FIVE, "t2i/1k", "i2t/1k"]
     assert ids(winoground_form) == ["t2i/all", "i2t/any", "winoground"]
+
+
+@pytest.mark.parametrize("rule", [*PROTOCOLS.values(), *FAMILIES], ids=lambda rule: rule.protocol.id)
+def test_a_row_names_what_there_is(rule: ProtocolRule) -> None:
+    assert rule.protocol.is_combined or rule.protocol.orientation or callable(getattr(builders, str(rule.build)))
+    assert not rule.needs or rule.needs in NEEDS
+    assert not rule.members or rule.members in MEMBERS
+    assert rule.protocol.title
+    assert set(rule.protocol.metrics) | ({rule.protocol.main_metric} - {""}) <= set(METRICS)
+    if rule in FAMILIES:
+        assert rule.members or rule.protocol.is_combined
+    else:
+        assert Protocol.of(rule.protocol.id) == rule.protocol
 
 
 @pytest.mark.parametrize(
