@@ -332,7 +332,7 @@ def _complete(context: CompletionContext) -> list[str]:
     from capim.tasks.corpora import CORPORA
     from capim.tasks.encoders.catalog import catalog
     from capim.tasks.metrics import METRICS
-    from capim.tasks.ranking.protocols import PROTOCOLS
+    from capim.tasks.protocols import PROTOCOLS
 
     known = {"encoders": catalog(), "corpora": CORPORA, "protocols": PROTOCOLS, "metrics": METRICS}
     [kind] = {name.lstrip("-") for name in context.argument.names} & known.keys()

@@ -82,12 +82,12 @@ def _corpora() -> Iterator[Row]:
 
 
 def _protocols() -> Iterator[Row]:
-    from capim.tasks.protocols import MEANS, Protocol
-    from capim.tasks.ranking.protocols import PROTOCOLS
+    from capim.tasks.protocols import FAMILIES, PROTOCOLS
 
     takes = {"retrieval": "the captions of the reference language", "mean": "all: the planned figures"}
-    for of in (*(rule.protocol for rule in PROTOCOLS.values()), *map(Protocol.of, MEANS)):
-        yield {"id": of.id, "direction": of.direction, "title": of.title, "several_languages": takes.get(of.kind, "")}
+    for of in (rule.protocol for rule in (*PROTOCOLS.values(), *FAMILIES)):
+        several = "those of the language" if of.is_of_language else takes.get(of.kind, "")
+        yield {"id": of.id, "direction": of.direction, "title": of.title, "several_languages": several}
 
 
 def _metrics() -> Iterator[Row]:

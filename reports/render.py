@@ -31,7 +31,7 @@ from capim.store.errors import plain
 TEMPLATES = Path(__file__).parent / "templates"
 IN_THE_PAGE = (  # sections that markdown can do without: those before the gap always, then as many as are too long
     *("slices", "ablations", "throughput", "differences"),
-    *("multilingual", "compositional", "provenance", "skipped", "gate"),
+    *("directions", "multilingual", "compositional", "provenance", "skipped", "gate"),
     *("ranking", "leaderboard", "failures"),
 )
 ALWAYS_IN_THE_PAGE = 4

@@ -50,6 +50,7 @@ _OWN: dict[str, Build] = {  # in reading order
     "failures": failures.section,
     "leaderboard": leaderboard.section,
     "differences": differences.section,
+    "directions": leaderboard.directions_section,
     "compositional": leaderboard.compositional_section,
     "multilingual": languages.section,
     "slices": slices.section,

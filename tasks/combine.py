@@ -29,7 +29,7 @@ from capim.tasks.ranking.evaluate import Side, by_gallery_size
 from capim.tasks.ranking.layout import ALL_CAPTIONS
 from capim.tasks.ranking.maxsim_products import gather
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import build_tasks, protocols_of
+from capim.tasks.ranking.protocols import build_task, protocols_of
 from capim.tasks.ranking.ranker import ScoreRows
 from capim.tasks.ranking.resources import Resources
 from capim.tasks.ranking.tasks import RetrievalTask
@@ -262,11 +262,10 @@ def text_to_image(store_uri: str, sets: SetsRef, run: str) -> TextToImage:
     """
     store = EmbeddingStore.open(store_uri)
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
-    protocols = [protocol for protocol in protocols_of(corpus) if protocol.id in TEXT_TO_IMAGE]
-    for found in build_tasks(corpus, protocols[:1]):
-        if isinstance(found, RetrievalTask):
+    for protocol in protocols_of(corpus):
+        if protocol.id in TEXT_TO_IMAGE and isinstance(found := build_task(corpus, protocol), RetrievalTask):
             task = replace(found, query_space=ALL_CAPTIONS, queries=found.query_ords)  # of all captions, by their ords
-            return TextToImage(store=store, corpus=corpus, protocol=found.protocol, task=task, run=run)
+            return TextToImage(store=store, corpus=corpus, protocol=protocol, task=task, run=run)
     raise RequestError(f"corpus {corpus.name!r} has no retrieval queries")
 
 

@@ -24,9 +24,8 @@ from capim.tasks.analyses.analysis import AnalysisInput, Slice
 from capim.tasks.analyses.table import Analysis
 from capim.tasks.corpora.images.decode import decode_image, image_sha
 from capim.tasks.metrics import Metric
-from capim.tasks.protocols import Direction
+from capim.tasks.protocols import PROTOCOLS, Direction
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
-from capim.tasks.ranking.protocols import PROTOCOLS
 
 RANKS = [[1, 4], [2, 9], [7, 8], [30, 31], [1, 2], [400, 990]]
 SHUFFLED = [3, 5, 0, 2, 1, 4]

@@ -1,27 +1,19 @@
-"""The protocols of ``docs/protocols.md`` as values: all that follows from an id. Nothing else takes an id apart.
+"""The table of protocols: one row says all about one, from its id to the function that builds its task.
 
-An id is one of
-
-- ``t2i/NAME``, ``i2t/NAME``: retrieval; ``t2i/judged``, ``t2i/judged/LANGUAGE``: documents with graded judgements;
-- ``i2t/class``: images labelled by prompts of classes; ``t2i/class``: classes search images; ``i2i/label``: images that
-  share a label; ``i2i/easy``, ``medium``, ``hard``: landmarks; ``t2i/composed``: an image and a text that changes it;
-  ``i2i/similarity``: pairs of images that people rated; ``t2t/own``: captions of the same image;
-- ``t2i/LANGUAGE/TRANSLATOR``: captions of one language by one translator;
-- ``i2t/any@ORIENTATION``: one of the two other ways to score captions for an image by late interaction (§2);
-- ``t2i/judged@trec_eval``: an imported run as trec_eval orders it, ties by id, what is not listed not retrieved (§7b);
-- ``winoground``, ``winoground/TAG``: quadruples; ``FAMILY/CATEGORY``: captions against hard negatives;
-- of figures over several protocols ``A+B``, their sum, and ``t2i/*/TRANSLATOR@WEIGHTS``, a mean over languages.
+To add one: a row of ``_ROWS``, and a function in ``tasks.ranking.tasks`` where no other protocol has such a task.
+A package of your own names a :class:`ProtocolRule` in an entry point ``capim.protocols`` (``docs/own_model.md``).
+What an id means is read from its row, here alone. ``docs/protocols.md`` has the definitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from capim.store.plugins import Plugin, PluginTable
-from capim.store.schema import COMPOSED, JUDGED, LABEL, SIMILARITY, SUBSET
+from capim.store.plugins import OWN, Plugin, PluginTable
+from capim.store.schema import COMPOSED, JUDGED, LABEL, REVISITED, SIMILARITY, SUBSET
 from capim.store.types import SIDES
 
 if TYPE_CHECKING:
@@ -39,10 +31,7 @@ DIRECTION_TITLES: Mapping[Direction, str] = {
     "pairs": "caption or hard negative",
     "both": "both directions",
 }
-ORIENTATIONS = {
-    "transposed-per-token": "scores divided by the caption's number of tokens, so that length does not win",
-    "image-as-query": "sum over patches of the best token",
-}
+PER_TOKEN, IMAGE_AS_QUERY = "transposed-per-token", "image-as-query"
 """How captions are scored for an image by late interaction, other than ``transposed``: text to image read by column."""
 
 EVERY = "*"  # in place of a language or translator: all of them
@@ -50,103 +39,30 @@ MAIN = T2I_ALL, I2T_ANY = "t2i/all", "i2t/any"
 """The two protocols of the literature."""
 T2I_FIRST, I2T_ANY5 = "t2i/first", "i2t/any5"
 JUDGED_QUERIES = f"t2i/{JUDGED}"
+TREC_EVAL = f"{JUDGED_QUERIES}@trec_eval"
+"""The protocol of imported runs in trec_eval's order; only where it is named."""
 TEXT_TO_IMAGE = (T2I_ALL, JUDGED_QUERIES)
 """Captions of images, and judged documents: a corpus has one of these."""
 ALL_QUADRUPLES = "winoground"
 MACRO, MICRO, ALL_NEGATIVES = "macro", "micro", "all-negatives"  # instead of a category: all of them
-
 CLASS, BALANCED = "class", "class-balanced"
 """Names of the protocols of labels; ``balanced``: the mean over classes."""
-
-_LABELLED = (("i2t", CLASS), ("i2t", BALANCED), ("i2i", LABEL))
-MEDIUM = "medium"
-REVISITED_GRADES = {"easy": (2,), MEDIUM: (1, 2), "hard": (1,)}
-"""The protocols of Revisited Oxford and Paris (Radenović et al. 2018), and the grades that are right in each."""
-COMPOSED_SUBSET, COMPOSED_ALONE = f"{COMPOSED}-{SUBSET}", f"{COMPOSED}-alone"
-_AT = (1, 5, 10, 50)
 MAIN_OF_JUDGED = "nDCG@10"
 """The main metric of judged documents, of a corpus that names no other."""
-_ONLY = {
-    **{f"i2i/{name}": ("AP by trapezoids", "R@1", "R@5", "R@10") for name in REVISITED_GRADES},
-    **{
-        f"t2i/{name}": (*(f"R@{k}" for k in _AT), *(f"AP@{k}" for k in (5, 10, 25, 50)))
-        for name in (COMPOSED, COMPOSED_ALONE)
-    },
-    f"t2i/{COMPOSED_SUBSET}": ("R@1", "R@2", "R@3"),
-    f"i2i/{SIMILARITY}": ("Spearman",),
-}
 
-# id -> what is added to the direction's name, and what the protocol measures
-_FOLDS = ("1,000 images", "Mean of five folds of 1,000 images")
-_CXC = ("CxC", "Also right: what Crisscrossed Captions judged to match")
-_ECCV = ("ECCV", "Also right: what ECCV Caption judged to match")
-_RETRIEVAL = {
-    T2I_ALL: ("", "Every caption searches all images"),
-    T2I_FIRST: ("first captions", "Caption 0 of every image searches all images: a biased sample"),
-    "t2i/ordinal-mean": ("mean over positions", "Mean over captions 0 to 4 of searching all images"),
-    "t2i/1k": _FOLDS,
-    "t2i/cxc": _CXC,
-    "t2i/eccv": _ECCV,
-    JUDGED_QUERIES: ("", "Every query searches all documents; graded judgements"),
-    f"t2i/{CLASS}": ("classes", "Every class, the mean of its prompts, searches all images"),
-    f"t2i/{COMPOSED}": ("image and text", "An image and a text that changes it, added, search all images"),
-    f"t2i/{COMPOSED_ALONE}": (
-        "the text's own vector",
-        "A text that changes an image searches all images by its own vector, in which a model may have fused the image",
-    ),
-    f"t2i/{COMPOSED_SUBSET}": (
-        "image and text, hard subset",
-        "An image and a text search a few images that are hard to tell apart",
-    ),
-    I2T_ANY: ("", "Every image searches all captions; any of its own counts"),
-    I2T_ANY5: ("captions 0 to 4", "Every image searches captions 0 to 4 of every image"),
-    "i2t/symmetric-first": ("first captions", "Every image searches caption 0 of every image"),
-    "i2t/symmetric-mean": ("mean over positions", "Mean over ordinals 0 to 4 of searching that caption of every image"),
-    "i2t/1k": _FOLDS,
-    "i2t/cxc": _CXC,
-    "i2t/eccv": _ECCV,
-    f"i2t/{CLASS}": (
-        "zero-shot classification",
-        "Every image gets the nearest class, a class being the mean of its prompts",
-    ),
-    f"i2t/{BALANCED}": (
-        "zero-shot classification, mean over classes",
-        "Every image gets the nearest class; classes weigh the same",
-    ),
-    f"i2i/{LABEL}": ("same label", "Every image searches all others; right are those that share a label with it"),
-    **{
-        f"i2i/{name}": (f"landmarks, {name}", f"Images of landmarks search all others; right are those judged {right}")
-        for name, right in (("easy", "easy"), (MEDIUM, "easy or hard"), ("hard", "hard"))
-    },
-    f"i2i/{SIMILARITY}": ("rated pairs", "Cosines of pairs of images, compared with how alike people found them"),
-    "t2t/own": ("same image", "Every caption searches all others; right are those of the same image"),
-}
-
-
-def language_id(direction: str, language: str = EVERY, translator: str = EVERY, weights: str = "") -> str:
-    """The id of the captions of one language by one translator; with ``*``, of the mean over all of them.
-
-    Examples:
-        >>> language_id("t2i", "de", "google"), language_id("i2t", weights=mean_weights(speakers=True, without="en"))
-        ('t2i/de/google', 'i2t/*/*@speakers-without-en')
-    """
-    return f"{direction}/{language}/{translator}{'@' * bool(weights)}{weights}"
-
-
-def mean_weights(*, speakers: bool = False, without: str | None = None) -> str:
-    """The name of the weights of a mean over languages: by speakers or equal, all languages or all but one."""
-    return "-".join(["speakers"] * speakers + [f"without-{without}"] * bool(without))
-
-
-MEANS = language_id("t2i"), language_id("i2t")
-"""The planned ones of a corpus in several languages."""
+_HEADLINES: Mapping[Kind, int] = {"quadruples": 2, "pairs": 4, "judged": 7, "retrieval": 11, "images": 15}
+"""Kind -> ``Protocol.headline`` of the protocols whose row names no other."""
+LANGUAGES_FIRST = 8
+"""``Protocol.headline`` of captions of one language, where a corpus has several languages."""
+NO_HEADLINE = 99
+_LAST = 9
 
 
 @dataclass(frozen=True)
 class Protocol:
     """One protocol of ``docs/protocols.md``: which queries search which gallery, and what is relevant.
 
-    Made from its id by :meth:`of`. A package's own protocol is made with whatever differs from what its id says.
+    Made from its id by :meth:`of`. A package's own protocol is made with whatever it has.
 
     Attributes:
         id: The id in every stored figure.
@@ -158,11 +74,14 @@ class Protocol:
         translator: Who wrote the captions; empty or ``*`` likewise.
         orientation: Of late interaction; empty for ``transposed``.
         weights: Of a mean over languages: ``speakers``, ``without-en``, ``speakers-without-en``; empty for equal ones.
-        main_metric: Of judged documents: the headline of the corpus.
+        main_metric: The headline, where it is no other protocol's of the kind; of judged documents that of the corpus.
+        description: One line for readers.
+        metrics: The only ones that it has, the headline first; empty: all of its kind.
         captions: In words the captions that it takes of a corpus with several languages or translators (:meth:`on`);
             empty for all.
-        metrics: The only ones that it has, the headline first; empty: all of its kind.
-        description: One line for readers.
+        heading: What pages call it; ``{of.name}`` stands for an attribute. Empty: its direction and its name.
+        headline: Of the protocols of a corpus those with the lowest number are its headline; 0: the number of its kind.
+        order: Pages show the lowest number first, equal ones by id.
     """
 
     id: str
@@ -177,10 +96,13 @@ class Protocol:
     description: str = ""
     metrics: tuple[str, ...] = ()
     captions: str = ""
+    heading: str = ""
+    headline: int = 0
+    order: int = _LAST
 
     @staticmethod
     def of(id_: str, main_metric: str = "") -> Protocol:
-        """The protocol with this id.
+        """Return the protocol with this id.
 
         Examples:
             >>> Protocol.of("t2i/de/google").language, Protocol.of("i2t/any@image-as-query").orientation
@@ -194,10 +116,10 @@ class Protocol:
         return replace(protocol, main_metric=main_metric) if main_metric and protocol.kind == "judged" else protocol
 
     def on(self, corpus: Corpus) -> Protocol:
-        """The protocol as this corpus has it: its headline, and which captions a protocol without a language takes."""
+        """Return it as this corpus has it: its headline, and which captions a protocol without a language takes."""
         if self.kind == "judged":
-            return replace(self, main_metric=corpus.main_metric)
-        one = self.kind in ("retrieval", "sum") and not self.translator and self.id not in PACKAGES
+            return replace(self, main_metric=self.main_metric or corpus.main_metric)
+        one = self.kind in ("retrieval", "sum") and not self.translator and PROTOCOLS.package(self.id) == OWN
         if not one or len(corpus.parts) < 2 or corpus.main_part is None:
             return self
         language, translator = corpus.main_part
@@ -206,23 +128,28 @@ class Protocol:
 
     @property
     def is_retrieval(self) -> bool:
-        """Whether queries search a gallery, judged documents included."""
-        return self.kind in ("retrieval", "judged", "labels", "images")
+        """True if queries search a gallery, judged documents included."""
+        return self.direction in SIDES and not self.is_combined
 
     @property
     def is_combined(self) -> bool:
-        """Whether it is of figures over several protocols, and has no outcomes."""
+        """True if it is of figures over several protocols, and has no outcomes."""
         return self.kind in ("sum", "mean")
 
     @property
     def is_of_language(self) -> bool:
-        """Whether it is of the captions of one language by one translator."""
+        """True if it is of the captions of one language by one translator."""
         return self.kind == "retrieval" and bool(self.translator)
 
     @property
     def part(self) -> tuple[str, str]:
         """Language and translator of its captions; empty texts for the main part of the corpus."""
         return self.language, self.translator
+
+    @property
+    def spoken(self) -> str:
+        """The English name of its language."""
+        return language_name(self.language)
 
     @property
     def mean_over_languages(self) -> Protocol:
@@ -241,17 +168,17 @@ class Protocol:
 
     @property
     def shares_items(self) -> bool:
-        """Whether its queries are items of the gallery, or share right ones; tests take them for independent."""
+        """True if its queries are items of the gallery, or share right ones; tests take them for independent."""
         return self.kind == "judged" or self.direction in ("i2i", "t2t")
 
     @property
     def is_main(self) -> bool:
-        """Whether it is one of the two protocols of the literature, whose recalls add up to RSUM."""
+        """True if it is one of the two protocols of the literature, whose recalls add up to RSUM."""
         return self.id in MAIN
 
     @property
     def is_all_quadruples(self) -> bool:
-        """Whether it is of all quadruples, not of those with one tag."""
+        """True if it is of all quadruples, not of those with one tag."""
         return self.kind == "quadruples" and not self.name
 
     @property
@@ -276,22 +203,9 @@ class Protocol:
             >>> [Protocol.of(id_).title for id_ in ("aro/vg_relation", "t2i/judged/de")]
             ['hard negatives, aro/vg_relation', 'judged queries in German']
         """
-        if self.kind == "pairs":
-            return f"hard negatives, {self.id}"
-        if self.kind == "quadruples":
-            return f"binding, {self.name}" if self.name else "binding"
-        if self.kind == "judged" and self.name == JUDGED:
-            title = f"judged queries in {language_name(self.language)}" if self.language else "judged queries"
-            return f"{title}, {self.orientation}" if self.orientation else title
-        title = DIRECTION_TITLES[self.direction]
-        if self.kind == "mean":
-            more = "mean over languages" if self.part == (EVERY, EVERY) else "/".join(self.part)
-        elif self.translator:
-            more = f"{language_name(self.language)} by {self.translator}"
-        else:
-            more = _RETRIEVAL.get(f"{self.direction}/{self.name}", (self.name,))[0]
+        heading = self.heading.format(of=self) if self.heading else f"{DIRECTION_TITLES[self.direction]}, {self.name}"
         last = (self.orientation or self.weights).replace("-", " ")
-        return ", ".join(filter(None, (title, more, self.captions, last)))
+        return ", ".join(filter(None, (heading, self.captions, last)))
 
     @property
     def titled(self) -> str:
@@ -305,116 +219,260 @@ class Protocol:
 
     @property
     def place(self) -> tuple[int, str]:
-        """Where it stands among the protocols of a corpus on a page: judged, then the planned ones, then by id."""
-        first = (JUDGED_QUERIES, MEANS[0], T2I_ALL, MEANS[1], I2T_ANY, ALL_QUADRUPLES)
-        return (first.index(self.id) if self.id in first else len(first), self.id)
+        """Where it stands among the protocols of a corpus on a page."""
+        return self.order, self.id
 
-
-@lru_cache(maxsize=4096)
-def _parsed(id_: str) -> Protocol:
-    first, _, rest = id_.partition("/")
-    if "+" in id_:
-        return Protocol(id_, "both", "sum", description="The sum of the figures of both directions")
-    if id_ not in _RETRIEVAL and id_ in PACKAGES:
-        return PACKAGES[id_].protocol
-    if first == "t2i":
-        return _of_direction(id_, "t2i", *rest.split("@"))
-    if first in ("i2t", "i2i", "t2t"):
-        return _of_direction(id_, first, *rest.split("@"))  # type: ignore[arg-type]  # mypy does not narrow by `in`
-    if first == ALL_QUADRUPLES:
-        about = f"Two images, two captions: {rest}" if rest else "Two images and the caption of each"
-        return Protocol(id_, "quadruples", "quadruples", rest, description=about)
-    known = {
-        MACRO: "Mean over the categories",
-        MICRO: "Mean over all items",
-        ALL_NEGATIVES: "Caption against all its hard negatives",
-    }
-    return Protocol(id_, "pairs", "pairs", rest, description=known.get(rest, f"Caption or hard negative: {rest}"))
-
-
-def _of_direction(id_: str, direction: Direction, rest: str, behind: str = "") -> Protocol:
-    """The protocol with a direction, what follows it, and what follows ``@``."""
-    name, _, last = rest.partition("/")
-    if EVERY in rest:
-        about = "Mean over the figures of every language"
-        return Protocol(id_, direction, "mean", "", name, last, weights=behind, description=about)
-    about = _RETRIEVAL.get(f"{direction}/{name}", ("", f"Judged by the ground truth {name}"))[1]
-    if (direction, name) in _LABELLED:
-        return Protocol(id_, direction, "labels", name, description=about)
-    if (direction, name) == ("t2i", CLASS):
-        return Protocol(id_, direction, "judged", name, main_metric="AP", description=about)
-    if name == JUDGED:
-        about = about.replace("query", f"{last} query") if last else about
-        about += "; trec_eval's order of an imported run" if behind else ""
-        return Protocol(id_, direction, "judged", name, last, orientation=behind, description=about)
-    if last:
-        of = f"{name} caption{'s' * (direction == 'i2t')} ({last})"
-        about = f"Every {of} searches all images" if direction == "t2i" else f"Every image searches all {of}"
-        return Protocol(id_, direction, "retrieval", "", name, last, behind, description=about)
-    if behind:
-        about = f"{about}; {ORIENTATIONS.get(behind, behind)}"
-    only = _ONLY.get(f"{direction}/{name}", ())
-    kind: Kind = "images" if only else "retrieval"
-    return Protocol(id_, direction, kind, name, orientation=behind, description=about, metrics=only)
+    @property
+    def headline_place(self) -> int:
+        """The number that :attr:`headline` says, or that of its kind."""
+        return self.headline or _HEADLINES.get(self.kind, NO_HEADLINE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolRule:
-    """A protocol, the corpora that it fits, and the task that it sets; a package adds one by an entry point.
+    """A row: a protocol, the corpora that it fits, and the task that it sets; a package adds one by an entry point.
 
     Attributes:
-        build: Makes the task of a corpus (``CorpusLayout``) and the protocol: queries, galleries and relevant items.
-        obstacle: Gives the reason why the protocol does not fit a corpus, as the end of a sentence; None if it fits.
+        protocol: All that pages and statistics ask about it; of a family with ``{…}`` in the id, which stand for the
+            attributes of its members.
+        build: Makes the task of a corpus (``CorpusLayout``) and the protocol: queries, galleries and relevant items. Of
+            capim's rows the name of a function of ``tasks.ranking.tasks``; empty: an evaluation of it is never asked
+            for, because its figures are made of others, or of the outcomes of another row.
+        options: Further arguments of ``build``.
+        needs: What a corpus needs: a key of ``tasks.ranking.protocols.NEEDS``; empty: nothing.
+        members: Which members of the family a corpus has: a key of ``tasks.ranking.protocols.MEMBERS``.
+        obstacle: Gives the reason why a corpus does not fit, as the end of a sentence; None if it fits.
         on_request: Evaluated only when its id is named.
     """
 
     protocol: Protocol
-    build: Callable[[Any, Protocol], Any]
+    build: Callable[..., Any] | str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    needs: str = ""
+    members: str = ""
     obstacle: Callable[[Any], str | None] = lambda _: None
     on_request: bool = False
 
 
+def _row(
+    id_: str,
+    heading: str,
+    description: str,
+    build: str = "",
+    needs: str = "",
+    *,
+    options: Mapping[str, Any] | None = None,
+    members: str = "",
+    on_request: bool = False,
+    **facts: Any,
+) -> ProtocolRule:
+    """Return a row of retrieval, whose direction and name are the parts of its id; ``facts`` say what differs."""
+    direction, _, rest = id_.partition("/")
+    known = {"direction": direction, "kind": "retrieval", "name": rest.partition("@")[0], "heading": heading}
+    open_ = {part[1:-1]: part for part in rest.split("/") if part.startswith("{")}
+    protocol = Protocol(id_, **{**known, **open_, "description": description, **facts})
+    return ProtocolRule(
+        protocol=protocol, build=build, needs=needs, options=options or {}, members=members, on_request=on_request
+    )
+
+
+_TO_FIVE = {"below": 5}  # COCO's captions 0 to 4 of an image: some have a sixth, which its later annotators did not see
+_FOLDS = "Mean of five folds of 1,000 images"
+_CXC = "Also right: what Crisscrossed Captions judged to match"
+_ECCV = "Also right: what ECCV Caption judged to match"
+_TRUTH = "Judged by a ground truth that came with the corpus"
+_MEAN = "Mean over the figures of every language"
+_LANDMARKS = "Images of landmarks search all others; right are those judged"
+_CLASSES = "image to text, zero-shot classification"
+_FUSED = "A text that changes an image searches all images by its own vector, in which a model may have fused the image"
+_DIVIDED = "scores divided by the caption's number of tokens, so that length does not win"
+_PAIRS = "hard negatives, {of.id}"
+
+_HITS = ("R@1", "R@5", "R@10")
+_composed = partial(_row, build="composed", kind="images", metrics=(*_HITS, "R@50", "AP@5", "AP@10", "AP@25", "AP@50"))
+_landmarks = partial(_row, build="landmarks", needs=REVISITED, kind="images", metrics=("AP by trapezoids", *_HITS))
+_truth = partial(_row, build="ground_truth", needs="captions", members="ground truths")
+_of_language = partial(_row, build="own_items", members="languages", name="", headline=10)
+_mean = partial(_row, description=_MEAN, kind="mean", name="", language=EVERY)
+_quadruples = partial(_row, build="quadruples", needs="quadruples", direction="quadruples", kind="quadruples")
+_pairs = partial(_row, build="pairs", members="categories", direction="pairs", kind="pairs")
+
+# id, heading, description, function that builds its task, what a corpus needs
+_ROWS = (
+    _row(T2I_ALL, "text to image", "Every caption searches all images", "own_items", "captions", headline=9, order=2),
+    _row(I2T_ANY, "image to text", "Every image searches all captions; any of its own counts", "own_items", "captions",
+         headline=9, order=4),
+    _row(T2I_FIRST, "text to image, first captions", "Caption 0 of every image searches all images: a biased sample",
+         "own_items", "several captions", options={"below": 1}),
+    _row(I2T_ANY5, "image to text, captions 0 to 4", "Every image searches captions 0 to 4 of every image",
+         "own_items", "five captions", options=_TO_FIVE),
+    _row("i2t/symmetric-first", "image to text, first captions", "Every image searches caption 0 of every image",
+         "own_items", "several captions", options={"below": 1}),
+    _row("t2i/ordinal-mean", "text to image, mean over positions", "Mean over captions 0 to 4 of searching all images",
+         "own_items", "five captions", options=_TO_FIVE),
+    _row("i2t/symmetric-mean", "image to text, mean over positions",
+         "Mean over ordinals 0 to 4 of searching that caption of every image", "images_to_each_ordinal",
+         "five captions"),
+    _row("t2i/1k", "text to image, 1,000 images", _FOLDS, "in_folds", "folds"),
+    _row("i2t/1k", "image to text, 1,000 images", _FOLDS, "in_folds", "folds"),
+    _truth("t2i/cxc", "text to image, CxC", _CXC),
+    _truth("i2t/cxc", "image to text, CxC", _CXC, options=_TO_FIVE),
+    _truth("t2i/eccv", "text to image, ECCV", _ECCV),
+    _truth("i2t/eccv", "image to text, ECCV", _ECCV, options=_TO_FIVE),
+    _row(f"{I2T_ANY}@{PER_TOKEN}", "image to text", f"As {I2T_ANY}; {_DIVIDED}", orientation=PER_TOKEN),
+    _row(f"{I2T_ANY}@{IMAGE_AS_QUERY}", "image to text", f"As {I2T_ANY}; sum over patches of the best token",
+         orientation=IMAGE_AS_QUERY),
+    _row(JUDGED_QUERIES, "judged queries", "Every query searches all documents; graded judgements", "judged", JUDGED,
+         kind="judged", order=0),
+    _row(TREC_EVAL, "judged queries", f"As {JUDGED_QUERIES}, in trec_eval's order of an imported run", kind="judged",
+         orientation="trec_eval", on_request=True),
+    _quadruples(ALL_QUADRUPLES, "binding", "Two images and the caption of each", headline=1, order=5),
+    _row(f"i2t/{CLASS}", _CLASSES, "Every image gets the nearest class, a class being the mean of its prompts",
+         "classes", "labels", kind="labels", main_metric="R@1", headline=13),
+    _row(f"i2t/{BALANCED}", f"{_CLASSES}, mean over classes",
+         "Every image gets the nearest class; classes weigh the same", "classes", "one label",
+         options={"balanced": True}, kind="labels", main_metric="R@1", headline=12),
+    _row(f"t2i/{CLASS}", "text to image, classes", "Every class, the mean of its prompts, searches all images",
+         "classes", "several labels", kind="judged", main_metric="AP"),
+    _row(f"i2i/{LABEL}", "image to image, same label",
+         "Every image searches all others; right are those that share a label with it", "sharing_labels",
+         "shared labels", kind="labels"),
+    _landmarks("i2i/easy", "image to image, landmarks, easy", f"{_LANDMARKS} easy", options={"right": (2,)}),
+    _landmarks("i2i/medium", "image to image, landmarks, medium", f"{_LANDMARKS} easy or hard",
+               options={"right": (1, 2)}, headline=14),
+    _landmarks("i2i/hard", "image to image, landmarks, hard", f"{_LANDMARKS} hard", options={"right": (1,)}),
+    _composed(f"t2i/{COMPOSED}", "text to image, image and text",
+              "An image and a text that changes it, added, search all images", needs=COMPOSED),
+    _composed(f"t2i/{COMPOSED}-alone", "text to image, the text's own vector", _FUSED, needs=COMPOSED,
+              options={"text_weight": 1.0}, on_request=True),
+    _composed(f"t2i/{COMPOSED}-{SUBSET}", "text to image, image and text, hard subset",
+              "An image and a text search a few images that are hard to tell apart", needs=SUBSET,
+              options={"in_subset": True}, metrics=("R@1", "R@2", "R@3")),
+    _row(f"i2i/{SIMILARITY}", "image to image, rated pairs",
+         "Cosines of pairs of images, compared with how alike people found them", "rated_pairs", SIMILARITY,
+         kind="images", metrics=("Spearman",)),
+    _row("t2t/own", "text to text, same image", "Every caption searches all others; right are those of the same image",
+         "sharing_images", "several captions", on_request=True, headline=NO_HEADLINE),
+    _row("+".join(MAIN), "both directions", "The sum of the figures of both directions", direction="both", kind="sum",
+         name=""),
+    _mean("t2i/*/*", "text to image, mean over languages", translator=EVERY, order=1),
+    _mean("i2t/*/*", "image to text, mean over languages", translator=EVERY, order=3),
+
+    # families; of several that an id fits, the last one is meant
+    _pairs("{family}/{name}", _PAIRS, "Caption or hard negative, of one category"),
+    _pairs(f"{{family}}/{MACRO}", _PAIRS, "Mean over the categories", headline=3),
+    _pairs(f"{{family}}/{MICRO}", _PAIRS, "Mean over all items", options={"macro": False}, headline=6),
+    _pairs(f"{{family}}/{ALL_NEGATIVES}", _PAIRS, "Caption against all its hard negatives",
+           options={"macro": False, "together": "caption_id"}, headline=5),
+    _quadruples(f"{ALL_QUADRUPLES}/{{name}}", "binding, {of.name}", "Two images, two captions, of one tag",
+                members="tags"),
+    _of_language("t2i/{language}/{translator}", "text to image, {of.spoken} by {of.translator}",
+                 "Every caption of one language by one translator searches all images"),
+    _of_language("i2t/{language}/{translator}", "image to text, {of.spoken} by {of.translator}",
+                 "Every image searches all captions of one language by one translator"),
+    _truth("t2i/{name}", "text to image, {of.name}", _TRUTH),
+    _truth("i2t/{name}", "image to text, {of.name}", _TRUTH),
+    _truth("i2i/{name}", "image to image, {of.name}", _TRUTH, headline=NO_HEADLINE),
+    _truth("t2t/{name}", "text to text, {of.name}", _TRUTH, headline=NO_HEADLINE),
+    _row(f"{JUDGED_QUERIES}/{{language}}", "judged queries in {of.spoken}",
+         "Every query of one language searches all documents; graded judgements", "judged",
+         members="languages of queries", kind="judged", name=JUDGED),
+    _mean("t2i/*/{translator}", "text to image, */{of.translator}"),
+    _mean("i2t/*/{translator}", "image to text, */{of.translator}"),
+)  # fmt: skip
+
+
 def _of_package(plugin: Plugin, found: object) -> ProtocolRule:
-    """The rule, whose errors name the package."""
-    if not isinstance(found, ProtocolRule):
-        raise TypeError(f"expected a capim.tasks.protocols.ProtocolRule, got {type(found).__name__}")
+    """Return the rule, whose errors name the package."""
+    if not isinstance(found, ProtocolRule) or not callable(build := found.build):
+        raise TypeError(f"expected a capim.tasks.protocols.ProtocolRule with a function, got {found!r}")
     if found.protocol.id != plugin.point.name:
         raise ValueError(f"the protocol has another id, {found.protocol.id!r}")
 
-    def build(layout: Any, protocol: Protocol) -> Any:
+    def with_name(layout: Any, protocol: Protocol, **options: Any) -> Any:
         with plugin.failures("protocol"):
-            return found.build(layout, protocol)
+            return build(layout, protocol, **options)
 
-    return replace(found, build=build)
+    return replace(found, build=with_name)
 
 
-PACKAGES = PluginTable("capim.protocols", dict[str, ProtocolRule](), _of_package)
-"""The protocols of installed packages, by id."""
+def _is_family(rule: ProtocolRule) -> bool:
+    return "{" in rule.protocol.id
+
+
+PROTOCOLS = PluginTable("capim.protocols", {r.protocol.id: r for r in _ROWS if not _is_family(r)}, _of_package)
+"""The protocols by id, and after them those of installed packages."""
+FAMILIES = tuple(filter(_is_family, _ROWS))
+MEANS = "t2i/*/*", "i2t/*/*"
+"""The planned ones of a corpus in several languages."""
+
+
+@lru_cache(maxsize=4096)
+def _parsed(id_: str) -> Protocol:
+    if id_ in PROTOCOLS:
+        return PROTOCOLS[id_].protocol
+    plain, _, behind = id_.partition("@")
+    if behind:
+        protocol = _parsed(plain)
+        if protocol.is_combined:
+            return replace(protocol, id=id_, order=_LAST, weights=behind)
+        return replace(protocol, id=id_, order=_LAST, orientation=behind)
+    for rule in reversed(FAMILIES):
+        pattern, parts = rule.protocol.id.split("/"), id_.split("/")
+        given = {one[1:-1]: part for one, part in zip(pattern, parts, strict=False) if one.startswith("{")}
+        if len(pattern) == len(parts) and rule.protocol.id.format(**given) == id_:
+            return member(rule, given)
+    return Protocol(id_, "pairs", "pairs", id_.partition("/")[2], heading=_PAIRS)
+
+
+def member(family: ProtocolRule, given: Mapping[str, str]) -> Protocol:
+    """Return a protocol of a family by what stands in its id in place of each ``{…}``."""
+    facts: dict[str, Any] = {name: text for name, text in given.items() if name != "family"}
+    return replace(family.protocol, id=family.protocol.id.format(**given), **facts)
+
+
+def language_id(direction: str, language: str = EVERY, translator: str = EVERY, weights: str = "") -> str:
+    """Return the id of the captions of one language by one translator; with ``*``, of the mean over all of them.
+
+    Examples:
+        >>> language_id("t2i", "de", "google"), language_id("i2t", weights=mean_weights(speakers=True, without="en"))
+        ('t2i/de/google', 'i2t/*/*@speakers-without-en')
+    """
+    return f"{direction}/{language}/{translator}{'@' * bool(weights)}{weights}"
+
+
+LANGUAGE_IN_SQL = "CASE WHEN {0} LIKE '%/%/%' THEN split_part({0}, '/', 2) END"
+"""The language that an id names, null where it names none; ``{0}`` is the column."""
+
+
+def mean_weights(*, speakers: bool = False, without: str | None = None) -> str:
+    """Return the name of the weights of a mean over languages: by speakers or equal, all languages or all but one."""
+    return "-".join(["speakers"] * speakers + [f"without-{without}"] * bool(without))
 
 
 def language_name(code: str) -> str:
-    """English name of a language, or its code.
+    """Return the English name of a language, or its code.
 
     Examples:
         >>> language_name("de"), language_name("pt-BR"), language_name("xx")
         ('German', 'Portuguese (pt-BR)', 'xx')
     """
-    from langcodes import Language
+    from langcodes import Language, tag_is_valid
 
-    language = Language.get(code)
-    if not language.is_valid():
+    if not tag_is_valid(code):
         return code
+    language = Language.get(code)
     name = language.language_name()
     return name if language.language == code else f"{name} ({code})"
 
 
 def by_language(protocols: Iterable[Protocol], corpus: Corpus) -> list[Protocol]:
-    """Of the protocols of retrieval the two of the literature, and those of the languages that these do not take."""
+    """Return of the protocols of retrieval the two of the literature, and those of the languages not taken by these."""
     found = list(protocols)
     taken = {(protocol.direction, corpus.main_part) for protocol in found if protocol.is_main}
     return [p for p in found if p.is_main or (p.is_of_language and (p.direction, p.part) not in taken)]
 
 
 def with_outcomes(ids: Iterable[str]) -> list[Protocol]:
-    """The protocols of these ids that are not of combined figures, in the order given."""
+    """Return the protocols of these ids that are not of combined figures, in the order given."""
     return [protocol for protocol in map(Protocol.of, ids) if not protocol.is_combined]

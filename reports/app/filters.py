@@ -25,6 +25,7 @@ from capim.reports.app.state import (
 )
 from capim.store.errors import RequestError, unknown
 from capim.store.types import MODALITIES
+from capim.tasks.protocols import LANGUAGE_IN_SQL
 
 Condition: TypeAlias = tuple[str, tuple[object, ...]]
 """A condition of a SELECT, and the values of the ``?`` in it."""
@@ -38,11 +39,7 @@ _QUERY = "i.corpus_fingerprint = ? AND i.ord = o.query_ord"
 _CAPTION = "LEFT JOIN captions {0} ON {0}.corpus_fingerprint = i.corpus_fingerprint AND {0}.id = i."
 _ITEMS: Mapping[str, tuple[str, str, str]] = {
     "caption": ("i.text", "i.language", f"captions i ON {_QUERY}"),
-    "image": (
-        "i.id",
-        "CASE WHEN o.protocol LIKE '%/%/%' THEN split_part(o.protocol, '/', 2) END",
-        f"images i ON {_QUERY}",
-    ),
+    "image": ("i.id", LANGUAGE_IN_SQL.format("o.protocol"), f"images i ON {_QUERY}"),
     "quadruples": (
         "c0.text || ' / ' || c1.text",
         "c0.language",

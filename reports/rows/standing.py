@@ -209,8 +209,12 @@ def conclusions(data: ReportData) -> list[Conclusion]:
             counts = [values(data, task) for task in counted_tasks(data, tasks)] or by_task
             order = sorted(names, key=lambda name: (-sum(of[name] for of in counts), name))
             found.append(Conclusion(corpus, tasks, tuple(order)))
-    kinds = {"pairs": 2, "quadruples": 2, "mean": 1}
-    return sorted(found, key=lambda each: kinds.get(Protocol.of(each.tasks[0].protocol).kind, 0))
+
+    def place(conclusion: Conclusion) -> tuple[bool, bool]:
+        of = Protocol.of(conclusion.tasks[0].protocol)
+        return not of.is_retrieval, not of.is_combined
+
+    return sorted(found, key=place)
 
 
 def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:

@@ -22,7 +22,7 @@ from capim.store.sets.matching import NOT_VERIFIED, POSITION
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND, WINOGROUND_GROUP
 from capim.tasks.metrics.retrieval import UNJUDGED
 from capim.tasks.metrics.table import RSUM, headline_of, on_leaderboard, placed
-from capim.tasks.protocols import MACRO, MAIN, MEANS, MICRO, Protocol, by_language
+from capim.tasks.protocols import DIRECTION_TITLES, MACRO, MAIN, MEANS, MICRO, PROTOCOLS, Protocol, by_language
 
 PAIRS = PAIR_ACCURACY.name
 MOST_PROTOCOLS = 12  # columns of a table about a user's metric
@@ -321,6 +321,31 @@ def _ranking_note(data: ReportData, first: Ranking) -> Iterator[str]:
     others = [name for name in data.corpus_names() if name not in ranked]
     if others:
         yield f"Not in the ranking, because not all of its encoders have them: {show.listing(others)}."
+
+
+def directions_section(data: ReportData) -> Section:
+    """Both directions under every protocol, of the corpora with more protocols than the leaderboard shows."""
+    blocks: list[Block] = []
+    for corpus in data.corpus_names():
+        every = [data.protocol(corpus, p) for p in data.protocols(corpus)]
+        ids = [*PROTOCOLS]
+        shown = [of for of in every if of.without_orientation.id in ids and data.ranked(corpus, of.id, R1)]
+        shown.sort(key=lambda of: ids.index(of.without_orientation.id))
+        if {of.id for of in shown} <= set(MAIN):
+            continue
+        for direction, named in DIRECTION_TITLES.items():
+            same = [of for of in shown if of.direction == direction]
+            figures: list[Figure] = [(of.id, R1, {"heading": of.titled, "explain": of.description}) for of in same]
+            title = f"{corpus} · {named} · R@1"
+            if same:
+                blocks.append(_figures(data, corpus, f"directions-{corpus}-{direction}", title, figures))
+    return Section(
+        id="directions",
+        title="Directions and protocols",
+        lead="The same embeddings under every protocol. Text-to-image and image-to-text results are comparable only "
+        "with first captions or means over positions, where each query has one right item.",
+        blocks=tuple(blocks),
+    )
 
 
 def compositional_section(data: ReportData) -> Section:

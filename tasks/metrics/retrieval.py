@@ -503,3 +503,23 @@ TREC_EVAL = (
     *(_found_by_rank(k, "recall") for k in (10, 100)),
     *(_found_by_rank(k, "success") for k in (1, 5, 10)),
 )
+
+OF_RETRIEVAL = (
+    *RECALLS,
+    MEDIAN_RANK,
+    MEAN_RANK,
+    MAP_AT_R,
+    R_PRECISION,
+    NDCG_5,
+    NDCG_10,
+    recall_all_at(10),
+    *JUDGED_RECALLS,
+    AVERAGE_PRECISION,
+    MRR,
+    *(hit_at(k, judged=True) for k in (1, 5, 10)),
+    *(precision_at(k) for k in (1, 5, 10)),
+    UNJUDGED,
+    *SPECIAL,
+    *TREC_EVAL,
+)
+"""The metrics of retrieval, in the order of the table."""

@@ -1,6 +1,6 @@
 """The table of metrics, and which of them is the headline of a corpus.
 
-To add one: a :class:`Metric` in a file of its kind, and a row here. Its fields say what a report shows and where.
+To add one: a :class:`Metric` in the list of a file of its kind. Its fields say what a report shows and where.
 
 A package of your own names a :class:`Metric` in an entry point ``capim.metrics`` (``docs/own_model.md``).
 """
@@ -19,51 +19,12 @@ from capim.store.types import MetricFacts, Place, canonical_json
 from capim.tasks.metrics.compositional import PAIR_ACCURACY, WINOGROUND
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.metric import Metric, Ties
-from capim.tasks.metrics.retrieval import (
-    AVERAGE_PRECISION,
-    JUDGED_RECALLS,
-    MAP_AT_R,
-    MEAN_RANK,
-    MEDIAN_RANK,
-    MRR,
-    NDCG_5,
-    NDCG_10,
-    R_PRECISION,
-    RECALLS,
-    SPECIAL,
-    TREC_EVAL,
-    UNJUDGED,
-    hit_at,
-    precision_at,
-    recall_all_at,
-)
-from capim.tasks.protocols import ALL_NEGATIVES, BALANCED, CLASS, MACRO, MAIN, MEDIUM, MICRO, Kind, Protocol
+from capim.tasks.metrics.retrieval import OF_RETRIEVAL, RECALLS
+from capim.tasks.protocols import LANGUAGES_FIRST, MAIN, NO_HEADLINE, Kind, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 
 _OWN = {
-    metric.name: metric
-    for metric in (
-        *RECALLS,
-        MEDIAN_RANK,
-        MEAN_RANK,
-        MAP_AT_R,
-        R_PRECISION,
-        NDCG_5,
-        NDCG_10,
-        recall_all_at(10),
-        *JUDGED_RECALLS,
-        AVERAGE_PRECISION,
-        MRR,
-        *(hit_at(k, judged=True) for k in (1, 5, 10)),
-        *(precision_at(k) for k in (1, 5, 10)),
-        UNJUDGED,
-        *SPECIAL,
-        *TREC_EVAL,
-        *WINOGROUND,
-        PAIR_ACCURACY,
-        CONSISTENCY_NDCG,
-        CONSISTENCY_RBO,
-    )
+    metric.name: metric for metric in (*OF_RETRIEVAL, *WINOGROUND, PAIR_ACCURACY, CONSISTENCY_NDCG, CONSISTENCY_RBO)
 }
 
 
@@ -165,7 +126,7 @@ def is_known(metric: Metric, outcomes: Outcomes) -> bool:
 def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
     """The figures of a corpus that was evaluated by these protocols; their mean is the headline.
 
-    The first that it has of
+    The first that it has of (``Protocol.headline``), of retrieval one in each direction:
 
     1. quadruples: the group score of all, or of each tag where only these were evaluated;
     2. pairs: the accuracy, as the mean over categories, or of each category;
@@ -184,30 +145,14 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
         >>> headline_of([*retrieval, Protocol.of("winoground"), Protocol.of("winoground/Object")])
         (Figure(protocol='winoground', metric='winoground_group'),)
     """
-    of_kind: dict[Kind, list[Protocol]] = {}
-    for protocol in sorted(protocols, key=lambda p: p.id):
-        if not protocol.orientation:
-            of_kind.setdefault(protocol.kind, []).append(protocol)
-    quadruples, pairs, judged, retrieval, labels, images = (
-        of_kind.get(kind, []) for kind in ("quadruples", "pairs", "judged", "retrieval", "labels", "images")
-    )
-    images.sort(key=lambda protocol: protocol.name != MEDIUM)
-    first = {protocol.direction: protocol for protocol in reversed(retrieval)}
-    recall = HEADLINES["retrieval"]
-    spoken = sorted((p for p in retrieval if p.is_of_language), key=lambda p: p.direction == "i2t")
-    candidates = (
-        (HEADLINES["quadruples"], [p for p in quadruples if not p.name] or quadruples),
-        (HEADLINES["pairs"], [p for p in pairs if p.name == MACRO]),
-        (HEADLINES["pairs"], [p for p in pairs if p.name not in (MICRO, ALL_NEGATIVES)] or pairs[:1]),
-        (judged[0].main_metric or HEADLINES["judged"] if judged else "", judged[:1]),
-        (recall, spoken if len({p.language for p in spoken}) > 1 else []),
-        (recall, [p for id_ in MAIN for p in retrieval if p.id == id_]),
-        (recall, spoken),
-        (recall, [first[direction] for direction in ("t2i", "i2t") if direction in first]),
-        *((recall, [p for p in labels if p.name == name]) for name in (BALANCED, CLASS)),
-        (images[0].metrics[0] if images else "", images[:1]),
-    )
-    return next((tuple(Figure(p.id, metric) for p in found) for metric, found in candidates if found), ())
+    known = sorted((p for p in protocols if not p.orientation), key=lambda p: (p.direction == "i2t", p.id))
+    several = len({p.language for p in known if p.is_of_language}) > 1
+    places = [LANGUAGES_FIRST if several and p.is_of_language else p.headline_place for p in known]
+    first = min(places, default=NO_HEADLINE)
+    found = [p for p, place in zip(known, places, strict=True) if place == first < NO_HEADLINE]
+    if all(p.is_retrieval and not p.is_of_language for p in found):
+        found = [p for at, p in enumerate(found) if p.direction not in {each.direction for each in found[:at]}]
+    return tuple(Figure(p.id, p.main_metric or (*p.metrics, HEADLINES.get(p.kind, ""))[0]) for p in found)
 
 
 def planned_figures(protocols: Iterable[Protocol]) -> frozenset[Figure]:

@@ -24,8 +24,6 @@ from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import RetrievalTask, ScoringTask
 from capim.tasks.ranking.vectors import Blocks, VectorRows, blocks_of, matrix_of
 
-MIXED = "images and captions must both be matrices (single), or both functions that yield blocks"
-
 
 def evaluate(
     corpus: Corpus,
@@ -114,28 +112,24 @@ class _Scoring:
 
     Attributes:
         tasks: Of the protocols, in their order.
+        images: Matrices, or functions that yield blocks of multi-vectors; of both modalities the same.
         groups: The searches, and those of the reference language that they are compared with, by their index spaces.
     """
 
     layout: CorpusLayout
     tasks: Sequence[ScoringTask]
     groups: Mapping[Spaces, Sequence[RetrievalTask]]
-    images: VectorRows | Blocks
-    captions: VectorRows | Blocks
+    images: Any
+    captions: Any
     device: str
 
     @classmethod
     def of(
-        cls,
-        corpus: Corpus,
-        protocols: Iterable[Protocol],
-        images: VectorRows | Blocks,
-        captions: VectorRows | Blocks,
-        resources: Resources,
+        cls, corpus: Corpus, protocols: Iterable[Protocol], images: Any, captions: Any, resources: Resources
     ) -> _Scoring:
         tasks, layout = build_tasks(corpus, protocols), layout_of(corpus)
         if not _is_late(images, captions, tasks) and layout.part_spaces:
-            images = images[:]  # type: ignore[index]  # not late: a matrix
+            images = images[:]
         groups: dict[Spaces, list[RetrievalTask]] = {}
         for task in with_references(layout, [task for task in tasks if isinstance(task, RetrievalTask)]):
             groups.setdefault(task.spaces, []).append(task)
@@ -148,7 +142,8 @@ class _Scoring:
 
     def matrices(self, spaces: Spaces) -> Matrices:
         """The vectors of the columns and of the rows."""
-        rows, columns = (_vectors_of(space, self.images, self.captions) for space in spaces)
+        vectors_of: Any = blocks_of if self.is_late else matrix_of
+        rows, columns = (vectors_of(space, self.images, self.captions) for space in spaces)
         return columns, rows
 
     def outcomes(
@@ -165,26 +160,17 @@ class _Scoring:
                 references[part] = scored
             for task in tasks:
                 found[task.protocol.id] = compared(self.layout, task, scored, references, columns, self.device)
-        if callable(self.images) and callable(self.captions):
+        if self.is_late:
             found |= choices_of(self.images, self.captions, self.tasks, device=self.device)
-        elif not (callable(self.images) or callable(self.captions)):
+        else:
             found |= dense_choices(self.images, self.captions, self.tasks)
         return {task.protocol.id: found[task.protocol.id] for task in self.tasks}
 
 
-def _vectors_of(space: IndexSpace, images: VectorRows | Blocks, captions: VectorRows | Blocks) -> VectorRows | Blocks:
-    """The vectors of an index space, as they are given: in matrices, or in blocks of multi-vectors."""
-    if callable(images) and callable(captions):
-        return blocks_of(space, images, captions)
-    if callable(images) or callable(captions):
-        raise TypeError(MIXED)
-    return matrix_of(space, images, captions)
-
-
-def _is_late(images: VectorRows | Blocks, captions: VectorRows | Blocks, tasks: Sequence[ScoringTask]) -> bool:
+def _is_late(images: Any, captions: Any, tasks: Sequence[ScoringTask]) -> bool:
     """True for multi-vectors, False for one vector per item; tasks that these cannot be scored by are refused."""
     if callable(images) != callable(captions):
-        raise TypeError(MIXED)
+        raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
     if callable(images):
         searches = [task for task in tasks if isinstance(task, RetrievalTask)]
         wrong = [task.protocol.id for task in searches if task.needs_one_vector]
@@ -217,20 +203,17 @@ class ScoreBlock(NamedTuple):
 
 
 def score_blocks(
-    images: VectorRows | Blocks, captions: VectorRows | Blocks, task: RetrievalTask, *, resources: Resources = ON_CPU
+    images: Any, captions: Any, task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreBlock]:
     """All queries of one protocol, block by block; every query comes once, with the scores that it was ranked by.
 
     Arguments as for :func:`tasks.ranking.evaluate.evaluate`: matrices of a single-vector encoder, or functions that
     yield the multi-vectors of a late-interaction encoder.
     """
-    if callable(images) and callable(captions):
-        _is_late(images, captions, [task])
+    if _is_late(images, captions, [task]):
         task = task.with_own_rows()
         rows, columns = (blocks_of(space, images, captions) for space in task.spaces)
         rows_of_scores = maxsim_score_rows(columns, rows, task, resources=resources)
-    elif callable(images) or callable(captions):
-        raise TypeError(MIXED)
     else:
         rows_of_scores = dense_score_rows(images, captions, task, resources=resources)
     for start, scores, _ in rows_of_scores:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from capim.store.vectors import Ragged
 from capim.tasks.encoders.device import full_float32
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import Protocol, language_id
 from capim.tasks.ranking.best_lists import TieSpan, tie_spans_among_all, tie_spans_of
 from capim.tasks.ranking.layout import CorpusLayout, IndexSpace
 from capim.tasks.ranking.maxsim import scores_of_pairs
@@ -113,17 +113,14 @@ def consistency(
         item_of: int32: the reference item of every item.
     """
     outcomes, theirs = own.outcomes, reference.outcomes
-    if outcomes.top_ords is None or outcomes.top_scores is None or theirs.top_ords is None or theirs.top_scores is None:
-        raise ValueError(f"protocol {outcomes.protocol.id!r}: no lists to compare with the reference language")
-    top_ords, top_scores, other_ords, other_scores = (
-        outcomes.top_ords, outcomes.top_scores, theirs.top_ords, theirs.top_scores / reference.scale[:, None],
-    )  # fmt: skip
-    cut_off = np.flatnonzero(_cut_off(outcomes, top_scores) | _cut_off(theirs, other_scores)[query_of])
+    lists = Lists(np.asarray(outcomes.top_ords), np.asarray(outcomes.top_scores))
+    others = Lists(np.asarray(theirs.top_ords), np.asarray(theirs.top_scores) / reference.scale[:, None])
+    cut_off = np.flatnonzero(_cut_off(outcomes, lists.scores) | _cut_off(theirs, others.scores)[query_of])
 
     def measures(start: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         part = slice(start, start + own.rows_per_pass)
-        lists, query = Lists(item_of[top_ords[part]], top_scores[part]), query_of[part]
-        return _measures(lists, Lists(other_ords[query], other_scores[query]), reference, query)
+        some, query = Lists(item_of[lists.items[part]], lists.scores[part]), query_of[part]
+        return _measures(some, Lists(others.items[query], others.scores[query]), reference, query)
 
     def from_all_scores(start: int) -> list[tuple[float, float]]:
         queries = cut_off[start : start + _FULL_ROWS_PER_PASS]
@@ -132,7 +129,7 @@ def consistency(
             scores = np.full(len(their_scores), -np.inf)
             gallery = task.galleries[task.gallery_of[query]]
             scores[item_of[gallery]] = own_scores[gallery]
-            found.append(expected_measures(scores, their_scores, top_ords.shape[1]))
+            found.append(expected_measures(scores, their_scores, lists.scores.shape[1]))
         return found
 
     with full_float32(), one_thread_each("cpu") as each:
@@ -350,14 +347,9 @@ def with_references(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> lis
             log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
             continue
         for direction in ("t2i", "i2t"):
-            protocol = _of_part(direction, part)
-            references[protocol.id] = own.get(protocol.id) or own_items(layout, protocol, part=part)
+            id_ = language_id(direction, *part)
+            references[id_] = own.get(id_) or own_items(layout, Protocol.of(id_))
     return [*(references | own).values()]
-
-
-def _of_part(direction: str, part: Part) -> Protocol:
-    """The protocol of all captions of a part in one direction."""
-    return Protocol.of(f"{direction}/{'/'.join(part)}")
 
 
 def compared(
@@ -399,7 +391,7 @@ def compared(
         return ScoredDirection(of, sides[0][of.query_ords], sides[1])
 
     reference = references[theirs]
-    of_reference = reference.outcomes[_of_part(task.protocol.direction, theirs).id]
+    of_reference = reference.outcomes[language_id(task.protocol.direction, *theirs)]
     own, other = side(outcomes, part, scored.captions), side(of_reference, theirs, reference.captions)
     query_of = np.searchsorted(other.outcomes.query_ords, counterpart[task.queries] if to_images else task.queries)
     item_of = (np.arange(layout.n_images) if to_images else counterpart).astype(np.int32)

@@ -22,7 +22,7 @@ from capim.store.schema import TOP
 from capim.store.sets.search import Index
 from capim.store.vectors import Ragged
 from capim.tasks.encoders.device import full_float32
-from capim.tasks.protocols import ORIENTATIONS
+from capim.tasks.protocols import IMAGE_AS_QUERY, PER_TOKEN
 from capim.tasks.ranking.cosine import check_counts
 from capim.tasks.ranking.maxsim_products import (
     checked,
@@ -38,8 +38,6 @@ from capim.tasks.ranking.ranker import FORWARD, Ranker, ScoreRows, choice_outcom
 from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from capim.tasks.ranking.vectors import Blocks
-
-PER_TOKEN, IMAGE_AS_QUERY = ORIENTATIONS
 
 
 def score_maxsim(

@@ -184,8 +184,7 @@ FORWARD, TRANSPOSED = "forward", "transposed"
 def reading_of(task: RetrievalTask) -> str:
     """How a task reads scores: its queries are the rows (``forward``), or the columns.
 
-    Columns are images that search captions. They are ``transposed``, or named by the orientation of late interaction
-    (``tasks.protocols.ORIENTATIONS``).
+    Columns are images that search captions. They are ``transposed``, or named by the orientation of late interaction.
     """
     return (task.protocol.orientation or TRANSPOSED) if task.protocol.direction == "i2t" else FORWARD
 

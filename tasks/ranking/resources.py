@@ -42,13 +42,6 @@ _ON_A_GPU = 2  # threads: one prepares and launches the next product while the o
 _AHEAD = 2  # items per thread that are read before the first of them is done
 
 
-def n_threads() -> int:
-    """Threads that scores are computed on."""
-    import torch  # takes two seconds: when scores are computed
-
-    return torch.get_num_threads()
-
-
 def ignore(_share: float) -> None:
     """The :data:`Advance` of a caller that shows no progress."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from capim.store.schema import COMPOSED, EXCLUDED, JUDGED, REVISITED, SIMILARITY, SUBSET
 from capim.store.vectors import offsets_of, positions_within
 from capim.tasks.corpora.subset import first_linked
-from capim.tasks.protocols import COMPOSED_ALONE, COMPOSED_SUBSET, REVISITED_GRADES, Protocol
+from capim.tasks.protocols import Protocol
 from capim.tasks.ranking.layout import FIVE, CorpusLayout, IndexSpace, ords_of
 
 FOLDS = 5
@@ -288,7 +288,6 @@ def own_items(
     layout: CorpusLayout,
     protocol: Protocol,
     *,
-    part: tuple[str, str] | None = None,
     below: int | None = None,
     captions: NDArray[np.int32] | None = None,
     images: NDArray[np.int32] | None = None,
@@ -296,12 +295,11 @@ def own_items(
     """Captions search images, or images captions; right is what belongs together.
 
     Args:
-        part: Only captions of this language and translator; the corpus' main part by default.
         below: Only captions with a smaller ordinal.
         captions: Only these, instead.
         images: What captions search; all by default.
     """
-    captions = _captions(layout, part, below) if captions is None else captions
+    captions = _captions(layout, protocol, below) if captions is None else captions
     described = layout.caption_images[captions]
     if protocol.direction == "i2t":
         return search(layout, protocol, described, captions, gallery=captions)
@@ -311,7 +309,7 @@ def own_items(
 
 def in_folds(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
     """:func:`own_items` of captions 0 to 4 within five equal runs of the images, in corpus order."""
-    captions = _captions(layout, None, FIVE)
+    captions = _captions(layout, protocol, FIVE)
     described = layout.caption_images[captions]
     runs = np.array_split(np.arange(layout.n_images, dtype=np.int32), FOLDS)
     inside = [captions[(described >= run[0]) & (described <= run[-1])] for run in runs]
@@ -326,13 +324,13 @@ def images_to_each_ordinal(layout: CorpusLayout, protocol: Protocol) -> Retrieva
     return replace(task, query_ids=task.query_ids + np.array([f"#{k}" for k in range(FIVE)], object)[task.gallery_of])
 
 
-def ground_truth(layout: CorpusLayout, protocol: Protocol, *, name: str, below: int | None = None) -> RetrievalTask:
-    """Relevant items from an extra ground truth of the corpus; only queries with at least one.
+def ground_truth(layout: CorpusLayout, protocol: Protocol, *, below: int | None = None) -> RetrievalTask:
+    """Relevant items from the ground truth of the corpus that the protocol names; only queries with at least one.
 
     Captions search every image. Images search every caption, or with ``below`` those with a smaller ordinal and those
     that the ground truth names: a caption that nobody judged can then not be counted as wrong.
     """
-    links, _ = judgements(layout, name, protocol)
+    links, _ = judgements(layout, protocol.name, protocol)
     to_images = protocol.direction == "t2i"
     known = np.arange(layout.n_images, dtype=np.int32) if to_images else layout.captions
     stray = np.setdiff1d(links[:, 1], known)
@@ -340,7 +338,7 @@ def ground_truth(layout: CorpusLayout, protocol: Protocol, *, name: str, below: 
         raise ValueError(
             f"protocol {protocol.id!r}: {stray.size} relevant items are outside the gallery, first ord {int(stray[0])}"
         )
-    gallery = known if to_images else np.union1d(_captions(layout, None, below), links[:, 1])
+    gallery = known if to_images else np.union1d(_captions(layout, protocol, below), links[:, 1])
     return search(layout, protocol, *links.T, gallery=gallery)
 
 
@@ -355,19 +353,16 @@ def judgements(layout: CorpusLayout, name: str, protocol: Protocol) -> tuple[NDA
     return links, np.ascontiguousarray(rows["grade"].to_numpy()[first], dtype=np.int32)
 
 
-def judged(layout: CorpusLayout, protocol: Protocol, *, language: str | None = None) -> RetrievalTask:
-    """Queries search all documents, with graded judgements; only queries with a relevant document.
+def judged(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+    """Queries, all or those of the protocol's language, search all documents; only those with a relevant document.
 
     A document with a grade above 0 is relevant, as trec_eval and mteb have it; a document that nobody judged is not.
     Queries of one group are one cluster, named by its first query; a query without a group is one of its own.
-
-    Args:
-        language: Only queries in this language; all by default.
     """
     captions = layout.corpus.captions
     links, grades = judgements(layout, JUDGED, protocol)
-    if language is not None:
-        chosen = pc.equal(captions["language"], pa.scalar(language)).to_numpy()[links[:, 0]]
+    if protocol.language:
+        chosen = pc.equal(captions["language"], pa.scalar(protocol.language)).to_numpy()[links[:, 0]]
         links, grades = links[chosen], grades[chosen]
     right, queries = grades > 0, np.unique(links[grades > 0, 0])
     others = links[~right & np.isin(links[:, 0], queries)].astype(np.int64)
@@ -443,30 +438,32 @@ def among_others(
     return replace(task, excluded=itself).with_own_rows()
 
 
-def landmarks(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+def landmarks(layout: CorpusLayout, protocol: Protocol, *, right: Sequence[int]) -> RetrievalTask:
     """Images of landmarks search all images that are no queries; what is neither right nor wrong is left out.
 
-    Easy, medium and hard as in Revisited Oxford and Paris (Radenović et al. 2018, section 3).
+    Easy, medium and hard as in Revisited Oxford and Paris (Radenović et al. 2018, section 3): ``right`` has the grades.
     """
     links, grades = judgements(layout, REVISITED, protocol)
-    right = np.isin(grades, REVISITED_GRADES[protocol.name])
+    is_right = np.isin(grades, right)
     gallery = np.setdiff1d(np.arange(layout.n_images, dtype=np.int32), links[:, 0])
-    task = search(layout, protocol, *links[right].T, gallery=gallery)
-    return replace(task, excluded=_within(task, links[~right])).with_own_rows()
+    task = search(layout, protocol, *links[is_right].T, gallery=gallery)
+    return replace(task, excluded=_within(task, links[~is_right])).with_own_rows()
 
 
-def composed(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
+def composed(
+    layout: CorpusLayout, protocol: Protocol, *, text_weight: float = 0.5, in_subset: bool = False
+) -> RetrievalTask:
     """Texts that change an image search all images (CIRR, FashionIQ, CIRCO), or the few of their hard subset.
 
-    The image is named by the group of the text. Texts about one image are one cluster. ``composed-alone`` adds no image
-    to the vectors of the texts: what a model fused is ranked as it is.
+    The image is named by the group of the text. Texts about one image are one cluster. With a weight of 1 no image is
+    added to the vectors of the texts: what a model fused is ranked as it is.
     """
     groups = layout.corpus.captions["query_group"]
     references = pc.index_in(groups, value_set=layout.corpus.images["id"].combine_chunks()).fill_null(-1).to_numpy()
     links, _ = judgements(layout, COMPOSED, protocol)
     gallery = np.arange(layout.n_images, dtype=np.int32)
     task = search(layout, protocol, *links.T, gallery=gallery, clusters=references)
-    if protocol.name == COMPOSED_SUBSET:
+    if in_subset:
         members, _ = judgements(layout, SUBSET, protocol)
         task = task.of_queries(np.flatnonzero(np.isin(task.query_ords, members[:, 0])))
         own = [np.unique(members[members[:, 0] == query, 1]) for query in task.query_ords]
@@ -475,8 +472,7 @@ def composed(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
         task = replace(task, excluded=left_out)
     task = task.with_own_rows()
     of_queries = references[task.query_ords].astype(np.int32)
-    weight = 1.0 if protocol.name == COMPOSED_ALONE else 0.5
-    return replace(task, query_space=replace(task.query_space, references=of_queries, text_weight=weight))
+    return replace(task, query_space=replace(task.query_space, references=of_queries, text_weight=text_weight))
 
 
 def rated_pairs(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
@@ -617,8 +613,8 @@ def _side_by_side(ords: NDArray[np.int32], set_of: NDArray[np.int64]) -> NDArray
     return rows
 
 
-def _captions(layout: CorpusLayout, part: tuple[str, str] | None, below: int | None) -> NDArray[np.int32]:
-    captions = layout.captions if part is None else layout.parts[part]
+def _captions(layout: CorpusLayout, protocol: Protocol, below: int | None) -> NDArray[np.int32]:
+    captions = layout.parts[protocol.part] if protocol.translator else layout.captions
     return captions if below is None else captions[layout.ordinals[captions] < below]
 
 

@@ -58,10 +58,7 @@ def two_stage(first: Outcomes, task: RetrievalTask, second: SecondScores, depths
     begun = time.perf_counter()
     scores = np.where(lists < 0, -np.inf, second(task.query_ords, np.maximum(lists, 0))).astype(np.float32)
     seconds = (time.perf_counter() - begun) / len(lists)
-    return [
-        Depth(n, _reordered(first, first.top_ords, first.top_scores, task, scores[:, :n]), seconds * n / deepest)
-        for n in depths
-    ]
+    return [Depth(n, _reordered(first, task, scores[:, :n]), seconds * n / deepest) for n in depths]
 
 
 def dense_pairs(queries: NDArray[np.float32], items: NDArray[np.float32]) -> SecondScores:
@@ -90,15 +87,9 @@ def maxsim_pairs(images: Blocks, captions: Ragged) -> SecondScores:
     return scores
 
 
-def _reordered(
-    first: Outcomes,
-    lists: NDArray[np.int32],
-    list_scores: NDArray[np.float32],
-    task: RetrievalTask,
-    scores: NDArray[np.float32],
-) -> Outcomes:
-    """Outcomes with the first N items by the second score, and all other items where the first encoder left them."""
-    n = scores.shape[1]
+def _reordered(first: Outcomes, task: RetrievalTask, scores: NDArray[np.float32]) -> Outcomes:
+    """Return outcomes with the first N items by the second score, and all others where the first encoder left them."""
+    n, lists, list_scores = scores.shape[1], np.asarray(first.top_ords), np.asarray(first.top_scores)
     order = np.argsort(-scores, axis=1, kind="stable")
     top_ords = np.concatenate([np.take_along_axis(lists[:, :n], order, 1), lists[:, n:]], axis=1)
     top_scores = np.concatenate([np.take_along_axis(scores, order, 1), list_scores[:, n:]], axis=1)
@@ -198,8 +189,9 @@ def weighted_sum(
 def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) -> Outcomes:
     """Outcomes of the lists fused by ``sum over encoders of 1 / (60 + rank)``.
 
-    Only the stored lists are fused: an item in none of them scores 0, and all of these tie. Hits in the top k are
-    therefore exact as far as the lists are long enough; ranks beyond them are intervals.
+    Only the stored lists are fused: an item in none of them scores 0, and all of these tie, or where an encoder was
+    imported with ranks that are not known, their ranks are not known either. Hits in the top k are therefore exact as
+    far as the lists are long enough; ranks beyond them are intervals.
 
     Raises:
         ValueError: The outcomes are not of one task, or have no lists.
@@ -229,12 +221,14 @@ def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) ->
         n_tied=np.where(listed, counts.n_tied, n_unlisted[task.query_of_relevant]),
         top_ords=np.where(top > 0, np.take_along_axis(items, best, 1), -1).astype(np.int32),
         top_scores=np.where(top > 0, top, np.nan).astype(np.float32),
-    ).outcomes(replace(task, grades=None, dismissed=None))
-    first = outcomes[0]
+    )
+    # as float32, different sums may be equal: what is tied is said by the number of items above
+    tied = fused._replace(scores=-fused.n_above.astype(np.float32)).outcomes(task)
+    found = np.bincount(task.query_of_relevant[listed], minlength=n).astype(np.int32)
     return replace(
-        fused,
-        n_ranked=first.n_ranked,
-        unjudged=first.unjudged,
-        reference_ndcg=first.reference_ndcg,
-        reference_rbo=first.reference_rbo,
+        fused.outcomes(task),
+        n_ranked=None if all(each.n_ranked is None for each in outcomes) else found,
+        relevant_scores=tied.relevant_scores,
+        reference_ndcg=outcomes[0].reference_ndcg,  # of the reference language itself: all are 1
+        reference_rbo=outcomes[0].reference_rbo,
     )

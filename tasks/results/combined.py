@@ -234,7 +234,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
         source,
         resampling,
         interval,
-        protocol=f"{t2i.protocol.id}+{i2t.protocol.id}",
+        protocol=RSUM.protocol,
         metric=RSUM.metric,
         value=points("expected"),
         n_queries=len(t2i) + len(i2t),

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.table import RSUM, headline_of
-from capim.tasks.protocols import MAIN, Protocol
+from capim.tasks.protocols import MAIN, PROTOCOLS, Protocol
 from capim.tasks.ranking.outcomes import Outcomes, outcomes_of
-from capim.tasks.ranking.protocols import PROTOCOLS
 
 
 def quadruples_of(scores: Sequence[Sequence[float]]) -> Outcomes:

@@ -18,7 +18,7 @@ from capim.tasks.corpora import CORPORA
 from capim.tasks.encoders import ADAPTERS, catalog
 from capim.tasks.metrics import METRICS
 
-TABLES: tuple[PluginTable, ...] = (ADAPTERS, ANALYSES, CORPORA, METRICS, SECTIONS, protocols.PACKAGES)
+TABLES: tuple[PluginTable, ...] = (ADAPTERS, ANALYSES, CORPORA, METRICS, SECTIONS, protocols.PROTOCOLS)
 Packages = Callable[..., None]
 
 

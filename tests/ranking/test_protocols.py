@@ -13,19 +13,20 @@ from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, RelevanceRow, build_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.metric import Ties
-from capim.tasks.protocols import Protocol
+from capim.tasks.protocols import FAMILIES, PROTOCOLS, Protocol, ProtocolRule
+from capim.tasks.ranking import tasks as builders
 from capim.tasks.ranking.cosine import score_dense
 from capim.tasks.ranking.drawn import drawn_clusters
-from capim.tasks.ranking.protocols import PROTOCOLS, protocols_of, select_protocols
+from capim.tasks.ranking.protocols import MEMBERS, NEEDS, protocols_of, select_protocols
 from capim.tasks.results.suite import cluster_photographs, photographs_of
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import interval_of
 from tests.ranking.conftest import corpus_in, small_corpus, stored_and_read, task_of, tasks_of
 
-LABELS = ("i2t/class", "i2t/class-balanced", "t2i/class", "i2i/label")
-IMAGES = [id_ for id_ in PROTOCOLS if Protocol.of(id_).kind == "images"]
-OTHER_FORMS = ("winoground", "t2i/judged", "t2t/own", *LABELS, *IMAGES)  # of other corpora, or on request
+OF_FIVE = (
+    "t2i/all", "i2t/any", "t2i/first", "i2t/any5", "i2t/symmetric-first", "t2i/ordinal-mean", "i2t/symmetric-mean",
+)  # fmt: skip
 FIVE = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]  # captions 0 to 4 of two images, of which the first or both have six
 
 
@@ -36,9 +37,22 @@ def ids(corpus: Corpus) -> list[str]:
 def test_a_corpus_has_the_protocols_that_make_sense_for_it(winoground_form: Corpus) -> None:
     assert ids(small_corpus([1, 1, 1])) == ["t2i/all", "i2t/any"]
     assert ids(small_corpus([2, 1, 1])) == ["t2i/all", "i2t/any", "t2i/first", "i2t/symmetric-first"]
-    assert ids(small_corpus([5, 6])) == [id_ for id_ in PROTOCOLS if "1k" not in id_ and id_ not in OTHER_FORMS]
-    assert ids(small_corpus([5] * 5000)) == [id_ for id_ in PROTOCOLS if id_ not in OTHER_FORMS]
+    assert ids(small_corpus([5, 6])) == [*OF_FIVE]
+    assert ids(small_corpus([5] * 5000)) == [*OF_FIVE, "t2i/1k", "i2t/1k"]
     assert ids(winoground_form) == ["t2i/all", "i2t/any", "winoground"]
+
+
+@pytest.mark.parametrize("rule", [*PROTOCOLS.values(), *FAMILIES], ids=lambda rule: rule.protocol.id)
+def test_a_row_names_what_there_is(rule: ProtocolRule) -> None:
+    assert rule.protocol.is_combined or rule.protocol.orientation or callable(getattr(builders, str(rule.build)))
+    assert not rule.needs or rule.needs in NEEDS
+    assert not rule.members or rule.members in MEMBERS
+    assert rule.protocol.title
+    assert set(rule.protocol.metrics) | ({rule.protocol.main_metric} - {""}) <= set(METRICS)
+    if rule in FAMILIES:
+        assert rule.members or rule.protocol.is_combined
+    else:
+        assert Protocol.of(rule.protocol.id) == rule.protocol
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from capim.store.schema import JUDGED
+from capim.tasks.corpora.build import RelevanceRow
+from capim.tasks.metrics.retrieval import NDCG_10
 from capim.tasks.ranking.cosine import dense_score_rows, score_dense
 from capim.tasks.ranking.evaluate import evaluate, score_blocks
 from capim.tasks.ranking.maxsim_products import gather
@@ -119,6 +124,34 @@ def test_fusing_an_encoder_with_itself_changes_no_rank_within_its_lists() -> Non
     np.testing.assert_array_equal(fused.rank_best[listed], one.rank_best[listed])
     assert (fused.rank_best[~listed] == 11).all()
     assert (fused.rank_worst[~listed] == 40).all()
+
+
+def test_what_a_fused_list_says_does_not_depend_on_the_order_of_its_encoders() -> None:
+    judged = [("c0.0", "i0", 2), ("c0.0", "i3", 1), ("c0.0", "i5", 0), ("c2.0", "i2", 1), ("c2.0", "i7", 0)]
+    rows = [RelevanceRow(JUDGED, "t2i", query, item, grade) for query, item, grade in judged]
+    task = task_of(small_corpus([1] * 20, relevance=rows), "t2i/judged")
+    vectors = two_encoders(20, 1)
+    one, other = (score_dense(*each, [task], top=8)["t2i/judged"] for each in vectors)
+    known = replace(other, n_ranked=np.array([1, 0], np.int32))
+    fused, turned = reciprocal_rank_fusion([one, known], task), reciprocal_rank_fusion([known, one], task)
+    assert fused.relevant_grades is not None
+    for name in ("n_ranked", "unjudged", "rank_best", "relevant_grades", "relevant_scores"):
+        np.testing.assert_array_equal(getattr(fused, name), getattr(turned, name), err_msg=name)
+    assert fused.top_ords is not None
+    assert fused.n_ranked is not None
+    for row, query in enumerate(("c0.0", "c2.0")):
+        items = [f"i{item}" for item in fused.top_ords[row] if item >= 0]
+        seen = {item for asked, item, _ in judged if asked == query}
+        assert fused.unjudged is not None
+        assert fused.unjudged[row] == pytest.approx(sum(item not in seen for item in items[:10]) / len(items[:10]))
+        lists = {item for each in (one, other) if each.top_ords is not None for item in each.top_ords[row].tolist()}
+        right = {int(item[1:]) for asked, item, grade in judged if asked == query and grade}
+        assert fused.n_ranked[row] == len(right & lists)
+    whole = [score_dense(*each, [task])["t2i/judged"] for each in vectors]
+    np.testing.assert_allclose(
+        NDCG_10.per_query(reciprocal_rank_fusion([whole[0]] * 2, task)), NDCG_10.per_query(whole[0])
+    )
+    assert reciprocal_rank_fusion(whole, task).n_ranked is None
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["single vectors", "multi-vectors"])

@@ -16,7 +16,7 @@ from capim.store.errors import RequestError
 from capim.store.schema import UNLISTED, Comparison, Outcome
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.metrics.retrieval import TREC_EVAL
-from capim.tasks.ranking.protocols import TREC_EVAL as PROTOCOL
+from capim.tasks.protocols import TREC_EVAL as PROTOCOL
 from capim.tasks.results.imported.recognised import recognise
 from capim.tasks.results.imported.runs import Qrels, Run, corpus_of_qrels, outcomes_of_run, read_qrels, read_run, tag_of
 from capim.tasks.results.summary import tie_share

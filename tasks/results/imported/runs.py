@@ -35,9 +35,9 @@ from capim.store.sets.matching import Items, key_of, left_out_of
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import read_json_lines
-from capim.tasks.protocols import JUDGED_QUERIES, MAIN_OF_JUDGED, Protocol
+from capim.tasks.protocols import JUDGED_QUERIES, MAIN_OF_JUDGED, TREC_EVAL, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
-from capim.tasks.ranking.protocols import TREC_EVAL, build_tasks, select_protocols
+from capim.tasks.ranking.protocols import build_tasks, select_protocols
 from capim.tasks.ranking.ranker import PartOutcomes
 from capim.tasks.ranking.tasks import RetrievalTask, query_columns
 from capim.tasks.results.imported.tables import FoundRows, headline_of, queries_of
