@@ -11,8 +11,9 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import StoredCorpus
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.check import describe_change
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.images.source import ImageHashes, using
 from capim.tasks.corpora.naming import CorpusToRead, corpus_to_read, disambiguate
 from capim.tasks.corpora.subset import index_images
@@ -34,7 +35,7 @@ class OpenCorpora:
         return (OpenCorpora, ())
 
     def read(self, request: CorpusToRead, store: EmbeddingStore | None = None) -> Corpus:
-        """The corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
+        """The corpus as :func:`tasks.corpora.description.open_corpus` gives it, or as :meth:`index` left it.
 
         Images whose hashes the store has are not read.
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.check import corpus_facts
-from capim.tasks.corpora.description import description_model, load_reader
+from capim.tasks.corpora.description import description_model, load_reader, open_corpus
 from capim.tasks.corpora.images.decode import decode_image, image_sha
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.subset import index_images

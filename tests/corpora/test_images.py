@@ -16,8 +16,8 @@ from PIL import Image, ImageOps
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import IndexedImage
-from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.images import source
 from capim.tasks.corpora.images.decode import MAX_PIXELS, UndecodableImage, decode_image, image_facts, thumbnail
 from capim.tasks.corpora.images.source import Downloads, Folders

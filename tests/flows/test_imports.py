@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from tests.command import command, json_rows
 
 pytestmark = pytest.mark.slow  # whole suites of commands
