@@ -136,7 +136,7 @@ class CorpusCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether a run would accept the corpus."""
+        """True if a run would accept the corpus."""
         return not self.faults
 
     def lines(self) -> list[str]:

@@ -308,7 +308,7 @@ def _expected(fault: Mapping[str, Any], model: type[BaseModel]) -> str:
 
 
 def _is_path(option: str, value: object, annotation: str, base: Path) -> bool:
-    """Whether an option holds paths; a data set is a folder if there is one, else an id on the hub."""
+    """True if an option holds paths; a data set is a folder if there is one, else an id on the hub."""
     return "Path" in annotation or (option == "dataset" and (base / Path(str(value)).expanduser()).exists())
 
 

@@ -57,7 +57,7 @@ class OpenCorpora:
         """
         corpus = disambiguate(self._decoded(store, request, write=write), request, store.corpora())
         if write and self._hashes is not None:
-            store.write_image_hashes(self._hashes.take_fresh())
+            store.write_images(self._hashes.take_fresh())
         self._corpora[_key(request)] = corpus
         return corpus
 
@@ -85,15 +85,8 @@ class OpenCorpora:
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
         indexed = store.indexed_images(shas)
         with track(f"{corpus.name} · decoding", total=len(shas) - len(indexed), unit="images") as advance:
-            done = 0
-
-            def progress(finished: int, _total: int) -> None:
-                nonlocal done
-                advance(finished - done)
-                done = finished
-
-            sink = store.write_image_index if write else lambda _: None
-            return index_images(corpus, known=indexed, sink=sink, progress=progress)
+            sink = store.write_images if write else lambda _: None
+            return index_images(corpus, known=indexed, sink=sink, advance=advance)
 
 
 def corpus_for_import(store: EmbeddingStore, what: str | dict[str, Any]) -> Corpus:
