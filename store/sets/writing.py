@@ -1,9 +1,9 @@
 """Writing an embedding set: which items are missing, and appending blocks so that every item is stored once.
 
 A block is appended in one commit: all of its new rows or none. When two processes append the same item at the same
-time, both succeed; sealing keeps the row of the earlier write, and until then a reader takes one of them. (A merge on
-the primary key instead was measured to cost twice as much per row after 400,000 rows as at the start; appending costs
-the same throughout.)
+time, both succeed; sealing, without which nothing is read, keeps the row of the earlier write. (A merge on the primary
+key instead was measured to cost twice as much per row after 400,000 rows as at the start; appending costs the same
+throughout.)
 """
 
 from __future__ import annotations
