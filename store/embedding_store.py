@@ -297,15 +297,13 @@ class EmbeddingStore:
 
     def items(self, corpus: str, modality: Modality) -> pa.Table:
         """The images or captions of a corpus in corpus order (``schema.IMAGES``, ``schema.CAPTIONS``)."""
-        items: pa.Table = getattr(self.corpus(corpus), f"{modality}s")
-        return items
+        return self.corpus(corpus).items(modality)
 
     def item_index(self, key: SetKey) -> ItemIndex:
         """The items that a set has rows for, by position."""
         corpus = (key.corpus, key.corpus_fingerprint, key.modality)
         if corpus not in self._items:
-            rows = getattr(self.corpus(key.corpus, key.corpus_fingerprint), f"{key.modality}s")
-            self._items[corpus] = ItemIndex.of(key.corpus, key.modality, rows)
+            self._items[corpus] = ItemIndex.of(self.corpus(key.corpus, key.corpus_fingerprint), key.modality)
         return self._items[corpus]
 
     def write_images(self, images: Iterable[StoredImage]) -> None:

@@ -325,7 +325,7 @@ def _plan(
     """Checks one file against its corpus and against the stored set; every fault begins with the path."""
     corpus = file.corpus
     key = SetKey.of(spec, corpus.name, corpus.fingerprint, file.modality)
-    items = ItemIndex.of(corpus.name, file.modality, corpus.items(file.modality))
+    items = ItemIndex.of(corpus, file.modality)
     rounding, checksums, n_vectors = 0.0, np.zeros(len(items), np.uint32), 0
     try:
         contents = read(file.path, file.modality, len(items))
@@ -424,7 +424,6 @@ def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> l
     fresh = EmbeddingStore.open(store.uri)  # has counted no rows of the tables that are dropped here
     for plan in todo:
         drop_set(fresh, plan.key)  # replaced, or begun by an import that was interrupted
-    for plan in todo:
         contents = read(plan.file.path, plan.file.modality, len(plan.items))
         blocks = (block for block, _ in blocks_of(contents, plan.matched.positions, plan.spec))
         try:
