@@ -188,7 +188,7 @@ def list_known(
 
 def _ids(name: str, workspace: str | None, modality: Items, *, quiet: bool) -> Rows:
     """Return the ids of a corpus, stored or not."""
-    from capim.tasks.corpora import open_corpus
+    from capim.tasks.corpora.description import open_corpus
     from capim.tasks.corpora.naming import corpus_items
     from capim.tasks.corpora.subset import index_images
 

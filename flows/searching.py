@@ -15,7 +15,7 @@ from capim.store.errors import RequestError
 from capim.store.files import existing_file
 from capim.store.schema import texts
 from capim.store.sets.search import search
-from capim.store.types import Embeddings, EncoderSpec, Found, Modality
+from capim.store.types import EncoderSpec, Found, Modality
 from capim.store.vectors import Explanation, unit_vectors
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.device import choose_device
@@ -73,25 +73,23 @@ def find(
     corpus = str(row.fingerprint)
     stored = store.corpus(str(row.name), corpus)
     modality = modality or ("caption" if image and not text else "image")
-    if vector is not None:
-        queries = _given(spec, vector)
-    else:
-        queries = _encoded(spec, text, image, device, load or load_encoder_on)
-    [hits] = search(store, queries, encoder=encoder, corpus=corpus, modality=modality, k=k)
+    load = load or load_encoder_on
+    query = _given(spec, vector) if vector is not None else _encoded(spec, text, image, device, load)
+    ords, scores = search(store, query, encoder=encoder, corpus=corpus, modality=modality, k=k)
     items = stored.items(modality)
     shown = ("width", "height", "objects", "sha") if modality == "image" else ("text", "language", "image_id")
     files = dict(zip(texts(stored.images["id"]), texts(stored.images["key"]), strict=True))
     rows = []
-    for hit in hits:
-        item = items.slice(hit.ord, 1).to_pylist()[0]
-        found = {"rank": hit.rank, "id": hit.item_id, "score": hit.score}
+    for rank, (place, score) in enumerate(zip(ords.tolist(), scores.tolist(), strict=True), 1):
+        item = items.slice(place, 1).to_pylist()[0]
+        found = {"rank": rank, "id": item["id"], "score": score}
         file = files.get(item["id"] if modality == "image" else item["image_id"])
         rows.append({**found, "file": file, **{n: item[n] for n in shown}})
     return Found(modality, rows)
 
 
-def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> Embeddings:
-    """Return a vector as a query."""
+def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> NDArray[np.float32]:
+    """Return a vector as a query, shape ``(n_vectors, dim)``."""
     name = "a vector" if isinstance(vector, np.ndarray) else str(vector)
     try:
         values = vector if isinstance(vector, np.ndarray) else np.load(existing_file(Path(vector)), allow_pickle=False)
@@ -104,13 +102,7 @@ def _given(spec: EncoderSpec, vector: str | Path | NDArray[np.floating]) -> Embe
         raise RequestError(f"{name} has shape {values.shape}; {expected}")
     if not (np.isfinite(values).all() and np.linalg.norm(values, axis=1).all()):
         raise RequestError(f"{name} has a value that is not finite, or only zeros")
-    return _query(unit_vectors(values), multi=spec.vectors == "multi")
-
-
-def _query(values: NDArray[np.float32], *, multi: bool = False) -> Embeddings:
-    one = np.ones(1, dtype=np.float32)
-    offsets = np.array([0, len(values)]) if multi else None
-    return Embeddings(values=values, norms=one, n_tokens=one.astype(np.int32), truncated=one == 0, offsets=offsets)
+    return unit_vectors(values)
 
 
 def load_encoder_on(spec: EncoderSpec, device: str) -> Encoder:
@@ -137,8 +129,8 @@ def read_picture(image: str | Path | bytes) -> Picture:
 
 def _encoded(
     spec: EncoderSpec, text: str | None, image: str | Path | bytes | None, device: str, load: Load
-) -> Embeddings:
-    """Return the embedding of the query."""
+) -> NDArray[np.float32]:
+    """Return the unit vectors of the query, shape ``(n_vectors, dim)``."""
     if text and image and spec.vectors == "multi":
         raise RequestError(
             f"encoder {spec.name!r} has several vectors per item: a text and an image cannot be added; give one"
@@ -147,14 +139,14 @@ def _encoded(
         raise RequestError(f"encoder {spec.name!r} was imported without its model; give the query as --vector FILE.npy")
     pictures = [read_picture(image)] if image else []
     encoder = load(spec, device)
-    encoded = [encode_images(encoder, pictures)] if pictures else []
-    encoded += [encode_captions(encoder, [text])] if text else []
+    encoded = [encode_images(encoder, pictures).values] if pictures else []
+    encoded += [encode_captions(encoder, [text]).values] if text else []
     if len(encoded) == 1:
         return encoded[0]
-    total = encoded[0].values + encoded[1].values
+    total = encoded[0] + encoded[1]
     if not np.linalg.norm(total):
         raise RequestError("the vectors of the text and the image cancel each other out; give one of them")
-    return _query(unit_vectors(total))
+    return unit_vectors(total)
 
 
 MODELS = 3  # in memory; of more, the one that was used longest ago is dropped

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from capim.store.sets.reading import Vectors
     from capim.store.sets.seal import SealedSet
     from capim.store.sets.writing import Block
-    from capim.store.types import Corpus, Embeddings, EncoderSpec, IndexedImage, Modality, SetKey
+    from capim.store.types import Corpus, Embeddings, EncoderSpec, Modality, SetKey
     from capim.store.vectors import Ragged
 
 __all__ = [
-    "Block", "Corpus", "EmbeddingStore", "Embeddings", "EncoderSpec", "IndexedImage", "Modality", "Ragged",
+    "Block", "Corpus", "EmbeddingStore", "Embeddings", "EncoderSpec", "Modality", "Ragged",
     "RequestError", "SealedSet", "SetKey", "Vectors", "WorkError",
 ]  # fmt: skip
 _ELSEWHERE = {

@@ -70,7 +70,6 @@ from capim.store.schema import (
     Run,
     StoredCorpus,
     StoredImage,
-    StoredSet,
     texts,
 )
 from capim.store.sets.reading import SetReader, Vectors, VectorWindows, read_matrix
@@ -81,8 +80,6 @@ from capim.store.types import (
     MODALITIES,
     Corpus,
     EncoderSpec,
-    HashedImage,
-    IndexedImage,
     Modality,
     SetKey,
     canonical_json,
@@ -296,40 +293,26 @@ class EmbeddingStore:
 
     def items(self, corpus: str, modality: Modality) -> pa.Table:
         """The images or captions of a corpus in corpus order (``schema.IMAGES``, ``schema.CAPTIONS``)."""
-        items: pa.Table = getattr(self.corpus(corpus), f"{modality}s")
-        return items
+        return self.corpus(corpus).items(modality)
 
     def item_index(self, key: SetKey) -> ItemIndex:
         """The items that a set has rows for, by position."""
         corpus = (key.corpus, key.corpus_fingerprint, key.modality)
         if corpus not in self._items:
-            rows = getattr(self.corpus(key.corpus, key.corpus_fingerprint), f"{key.modality}s")
-            self._items[corpus] = ItemIndex.of(key.corpus, key.modality, rows)
+            self._items[corpus] = ItemIndex.of(self.corpus(key.corpus, key.corpus_fingerprint), key.modality)
         return self._items[corpus]
 
-    def write_image_index(self, images: Iterable[IndexedImage]) -> None:
-        """Keeps sizes and thumbnails by the hash of the image bytes; hashes that are stored stay as they are."""
+    def write_images(self, images: Iterable[StoredImage]) -> None:
+        """Keep sizes and thumbnails by the hash of the image bytes, or hashes of images by their place."""
         remaining = iter(images)
         while batch := list(islice(remaining, _IMAGES)):
-            unique = {image.sha: StoredImage(item=image.sha, **image._asdict()) for image in batch}
-            register(self.connection, unique.values(), update=False)
+            register(self.connection, {image.item: image for image in batch}.values())
 
-    def write_image_hashes(self, images: Iterable[HashedImage]) -> None:
-        """Keeps hashes of images by their place; what is known of another state of a place is replaced."""
-        register(
-            self.connection,
-            [
-                StoredImage(item=image.place, state=image.state, sha=image.sha, width=image.width, height=image.height)
-                for image in images
-            ],
-        )
-
-    def image_hashes(self) -> dict[str, HashedImage]:
+    def image_hashes(self) -> dict[str, StoredImage]:
         """Return all known hashes of images, by their place."""
         columns = ("item", "state", "sha", "width", "height")
         rows = read_where(self.connection, "image_index", "state IS NOT NULL", columns)
-        found = rows_in(StoredImage, rows)
-        return {row.item: HashedImage(row.item, row.state or "", row.sha, row.width, row.height) for row in found}
+        return {row.item: row for row in rows_in(StoredImage, rows)}
 
     def indexed_images(self, shas: Sequence[str]) -> dict[str, str | None]:
         """The image hashes that are in the index, with the reason why an image cannot be decoded, or None."""
@@ -395,8 +378,8 @@ class EmbeddingStore:
 
     def sealed(self, key: SetKey) -> SealedSet | None:
         """The sealed state of a set, or None."""
-        rows = rows_in(StoredSet, read_now(self.connection, "sets", {"set_name": key.table}))
-        return SealedSet.of_row(rows[0]) if rows else None
+        rows = rows_in(SealedSet, read_now(self.connection, "sets", {"set_name": key.table}))
+        return rows[0] if rows else None
 
     def intact(self, key: SetKey) -> bool:
         """Whether a set is sealed and the sealed version is still stored; reads no row."""
@@ -405,8 +388,7 @@ class EmbeddingStore:
 
     def sealed_sets(self) -> list[SealedSet]:
         """Every sealed set, oldest first."""
-        rows = rows_in(StoredSet, read(self.connection, "sets").sort_by("sealed_at"))
-        return [SealedSet.of_row(row) for row in rows]
+        return rows_in(SealedSet, read(self.connection, "sets").sort_by("sealed_at"))
 
     def vectors(
         self,
@@ -462,7 +444,7 @@ class EmbeddingStore:
         if window < 1:
             raise RequestError(f"window must be at least 1 item, got {window}")
         items = self.item_index(key)
-        reader = SetReader(self.connection, key, items, self._sealed(key))
+        reader = SetReader(self.connection, items, self._sealed(key))
         return reader.blocks(np.arange(len(items), dtype=np.int32) if ords is None else ords, window)
 
     def _sealed(self, key: SetKey) -> SealedSet:

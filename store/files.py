@@ -38,7 +38,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def is_vector(value: object) -> bool:
-    """Whether a value read from JSON is a list of numbers, and not an empty one."""
+    """True if a value read from JSON is a list of numbers, and not an empty one."""
     return isinstance(value, list) and bool(value) and all(isinstance(one, int | float) for one in value)
 
 
@@ -277,21 +277,16 @@ def read_judgements(path: Path) -> list[Judgement]:
     """The judgements of a file, each once.
 
     Raises:
-        RequestError: The file cannot be read, or lacks a column; names the line.
+        RequestError: The file cannot be read, or lacks a column; names the row.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.DictReader(file)
-            if missing := [name for name in Judgement._fields if name not in (rows.fieldnames or ())]:
-                raise RequestError(f"{path}: no column {', '.join(missing)}; expected {', '.join(Judgement._fields)}")
-            found = []
-            for row in rows:
-                judgement = Judgement(*(text_of_csv(row[name] or "") for name in Judgement._fields))
-                if not all(judgement) or judgement.direction not in ("t2i", "i2t"):
-                    raise RequestError(f"{path}, line {rows.line_num}: expected a corpus, t2i or i2t, and two ids")
-                found.append(judgement)
-    except (OSError, UnicodeDecodeError, csv.Error) as fault:
-        raise RequestError(f"{path} cannot be read as judgements ({fault})") from fault
+    found = []
+    for number, row in enumerate(read_row_file(path), start=1):
+        if missing := [name for name in Judgement._fields if name not in row]:
+            raise RequestError(f"{path}: no column {', '.join(missing)}; expected {', '.join(Judgement._fields)}")
+        judgement = Judgement(*(row[name] or "" for name in Judgement._fields))
+        if not all(judgement) or judgement.direction not in ("t2i", "i2t"):
+            raise RequestError(f"{path}: row {number}: expected a corpus, t2i or i2t, and two ids")
+        found.append(judgement)
     return list(dict.fromkeys(found))
 
 

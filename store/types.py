@@ -413,27 +413,6 @@ class SetKey:
         return {"set_name": self.table, **asdict(self)}
 
 
-class HashedImage(NamedTuple):
-    """Hash and size of the image at a place (the path of a file) while the place is in this state."""
-
-    place: str
-    state: str
-    sha: str
-    width: int | None
-    height: int | None
-
-
-class IndexedImage(NamedTuple):
-    """An image decoded once: its size and a thumbnail, by the hash of its bytes, whatever corpus it is in."""
-
-    sha: str
-    width: int | None
-    height: int | None
-    thumbnail: bytes | None
-    reason: str | None
-    """Why the image cannot be decoded; None if it can."""
-
-
 # --- What a search finds.
 
 

@@ -43,59 +43,28 @@ def unit_vectors(values: NDArray[np.floating]) -> NDArray[np.float32]:
     return unit
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rounding:
-    """How much the storage type changed some vectors.
-
-    Attributes:
-        n_values: Components that were stored.
-        n_changed: Components whose stored value is not the given one.
-        largest: Largest change of a vector, as a fraction of its length.
-    """
-
-    n_values: int = 0
-    n_changed: int = 0
-    largest: float = 0.0
-
-    def __add__(self, other: Rounding) -> Rounding:
-        return Rounding(
-            n_values=self.n_values + other.n_values,
-            n_changed=self.n_changed + other.n_changed,
-            largest=max(self.largest, other.largest),
-        )
-
-    def text(self, storage: str) -> str:
-        """One clause for a message; empty if nothing was changed.
-
-        Examples:
-            >>> Rounding(n_values=512, n_changed=500, largest=2.1e-4).text("float16")
-            'stored as float16: 500 of 512 values rounded, each vector by at most 0.021 % of its length'
-            >>> Rounding(n_values=512).text("float16")
-            ''
-        """
-        if not self.n_changed:
-            return ""
-        percent = 100 * self.largest
-        change = f"at most {percent:.2g} %" if percent >= 0.001 else "less than 0.001 %"
-        return (
-            f"stored as {storage}: {self.n_changed:,} of {self.n_values:,} values rounded, each vector by {change} of "
-            "its length"
-        )
-
-
-def rounding_of(unit: NDArray[np.floating], storage: str) -> Rounding:
-    """What storing these unit vectors, shape ``(n, dim)``, as ``storage`` changes.
+def rounding_of(unit: NDArray[np.floating], storage: str) -> float:
+    """Return the length of the largest change of a vector by storing unit vectors, shape ``(n, dim)``, as ``storage``.
 
     Examples:
-        >>> rounding_of(np.array([[0.6, 0.8], [1.0, 0.0]]), "float32").n_changed
-        2
+        >>> rounding_of(np.array([[0.6, 0.8], [1.0, 0.0]]), "float64")
+        0.0
     """
-    n_changed, largest = 0, 0.0
-    if unit.dtype != np.dtype(storage) and len(unit):
-        change = unit - unit.astype(storage).astype(unit.dtype)
-        n_changed = int(np.count_nonzero(change))
-        largest = float(np.sqrt(np.einsum("ij,ij->i", change, change).max(initial=0.0)))
-    return Rounding(n_values=unit.size, n_changed=n_changed, largest=largest)
+    if unit.dtype == np.dtype(storage):
+        return 0.0
+    change = unit - unit.astype(storage).astype(unit.dtype)
+    return float(np.sqrt(np.einsum("ij,ij->i", change, change).max(initial=0.0)))
+
+
+def rounding_text(rounding: float, storage: str) -> str:
+    """Return the largest change by :func:`rounding_of` as a clause; empty if there is none.
+
+    Examples:
+        >>> rounding_text(2.1e-4, "float16"), rounding_text(0.0, "float16")
+        ('stored as float16: each vector rounded by at most 0.021 % of its length', '')
+    """
+    percent = f"at most {100 * rounding:.2g}" if rounding >= 1e-5 else "less than 0.001"
+    return f"stored as {storage}: each vector rounded by {percent} % of its length" if rounding else ""
 
 
 def offsets_of(counts: ArrayLike) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, unknown
 from capim.store.schema import StoredCorpus
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
-from capim.store.vectors import Rounding
+from capim.store.vectors import rounding_text
 from capim.tasks import encoding
 from capim.tasks.corpora.check import describe_change, encodable, encoding_fault, import_advice
 from capim.tasks.corpora.naming import corpus_to_read
@@ -107,7 +107,7 @@ def _reference(
         n_items=sum(each.n_items for each in parts[0].values()),
         n_encoded=sum(each.n_encoded for each in encoded),
         n_truncated=sum(each.n_truncated for each in encoded),
-        rounding=sum((each.rounding for each in encoded), Rounding()).text(spec.storage),
+        rounding=rounding_text(max((each.rounding for each in encoded), default=0.0), spec.storage),
         batches={side: each.batch_size for part in parts for side, each in part.items() if each.n_encoded},
         lacking=lacking,
         notes=(*([gap] if gap else []), *(import_advice(spec.name, corpus.name, each) for each in lacking)),

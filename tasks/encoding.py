@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -31,7 +31,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.schema import Batch, Probe, Weights, texts
 from capim.store.types import MODALITIES, Corpus, EncoderSpec, Modality, SetKey
 from capim.store.upkeep.inventory import check_disk_space
-from capim.store.vectors import Rounding, rounding_of
+from capim.store.vectors import rounding_of
 from capim.tasks.corpora.check import encoding_fault
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.opened import OpenCorpora
@@ -77,7 +77,7 @@ class EncodedSet:
         n_encoded: Items that were missing and are stored now.
         n_truncated: Encoded captions that were longer than the model's maximum length.
         batch_size: Items per forward pass at the end, after any halving; 0 where nothing was encoded.
-        rounding: What the storage type changed of the vectors that were encoded.
+        rounding: The length of the largest change of an encoded vector by the storage type.
         seconds: How long it took, with loading the model if this was its first set.
     """
 
@@ -85,7 +85,7 @@ class EncodedSet:
     n_encoded: int = 0
     n_truncated: int = 0
     batch_size: int = 0
-    rounding: Rounding = field(default_factory=Rounding)
+    rounding: float = 0.0
     seconds: float = 0.0
 
 
@@ -131,7 +131,7 @@ class SetEncoder:
         ids = texts(table["id"])
         work, shas = _work(corpus, key.modality, missing)
         sha_of = dict(zip(missing.tolist(), shas, strict=True))
-        n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), Rounding()
+        n_truncated, batch_size, rounding = 0, self._batch_size(key.modality), 0.0
         batches: list[Batch] = []
         unit = f"{key.modality}s"
         stream = encode_stream(encoder, work, batch_size=batch_size)
@@ -149,7 +149,6 @@ class SetEncoder:
                 begun = time.perf_counter()
                 block = Block(
                     ords=batch.ords,
-                    ids=[ids[i] for i in batch.ords],
                     embeddings=batch.embeddings,
                     input_shas=[sha_of[int(i)] for i in batch.ords],
                     batch_id=batch_id,
@@ -159,7 +158,7 @@ class SetEncoder:
                 if len(batches) == BATCH_ROWS:
                     self._write_batches(batches)
                 n_truncated += int(batch.embeddings.truncated.sum())
-                rounding += rounding_of(batch.embeddings.values, self.spec.storage)
+                rounding = max(rounding, rounding_of(batch.embeddings.values, self.spec.storage))
                 batch_size = min(batch_size, batch.batch_size)
                 stored.append(len(batch.ords))
                 advance(len(batch.ords))

@@ -16,6 +16,7 @@ from capim.store.schema import Import, Result, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
 from capim.store.types import Corpus, EncoderSpec, Storage
 from capim.store.upkeep.removal import drop_evaluations
+from capim.store.vectors import rounding_text
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.opened import corpus_for_import
 from capim.tasks.derive import Derived
@@ -130,7 +131,7 @@ def _done_line(done: ImportedSet) -> str:
     if done.state == "unchanged":
         return f"{label} are stored already with the same contents; nothing was written ({sealed.tag})"
     verb = "replaced" if done.state == "replaced" else "imported"
-    rounding = done.rounding.text(sealed.storage) or f"stored as {sealed.storage}"
+    rounding = rounding_text(done.rounding, sealed.storage) or f"stored as {sealed.storage}"
     removed = "; results of the replaced embeddings were removed" if done.state == "replaced" else ""
     return f"{label} {verb} ({sealed.tag}), {rounding}{removed}"
 

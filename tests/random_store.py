@@ -64,7 +64,7 @@ def put_all(store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, modality: 
     ids = texts(corpus.items(modality)["id"])
     key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
     ords = np.arange(len(ids), dtype=np.int32)
-    store.put(key, spec, Block(ords=ords, ids=ids, embeddings=made, input_shas=[""] * len(ids), batch_id="b"))
+    store.put(key, spec, Block(ords=ords, embeddings=made, input_shas=[""] * len(ids), batch_id="b"))
     store.seal(key, n_items=len(ids))
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from capim.reports import format as show
 from capim.reports.elements import tables, words
 from capim.reports.elements.page import Block, Cell, Section, Table, Text
-from capim.reports.rows.report_data import ReportData, without_paths
+from capim.reports.rows.report_data import R1, ReportData, without_paths
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import about_corpora, at_chance, headline_tasks, intervals_of, planned_of
 from capim.reports.sections.speed import SIZE, accuracy_over_cost, rate_cell

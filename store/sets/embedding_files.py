@@ -67,7 +67,7 @@ class EmbeddingFile:
 
     @property
     def vectors(self) -> VectorKind:
-        """Whether an item has one vector or several."""
+        """Return `single` where an item has one vector, else `multi`."""
         return "single" if self.offsets is None else "multi"
 
     def only(self, kept: NDArray[np.bool_]) -> EmbeddingFile:
@@ -243,7 +243,7 @@ _ROWS = {"single": 8192, "multi": 64}
 
 
 def blocks_of(
-    file: EmbeddingParts, positions: NDArray[np.integer], items: pa.Array, spec: EncoderSpec
+    file: EmbeddingParts, positions: NDArray[np.integer], spec: EncoderSpec
 ) -> Iterator[tuple[Block, NDArray[np.floating]]]:
     """Blocks of the items in the order of the file, each with its unit vectors in the precision of the file."""
     start = 0
@@ -254,11 +254,7 @@ def blocks_of(
         ords = ords[kept]
         embeddings, unit = _embeddings(part if kept.all() else part.only(kept))
         block = Block(
-            ords=ords,
-            ids=texts(items.take(ords)),
-            embeddings=embeddings,
-            input_shas=[""] * len(ords),
-            batch_id=f"import-{spec.fingerprint}",
+            ords=ords, embeddings=embeddings, input_shas=[""] * len(ords), batch_id=f"import-{spec.fingerprint}"
         )
         yield block, unit
 

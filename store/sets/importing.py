@@ -40,7 +40,7 @@ from capim.store.types import (
 )
 from capim.store.upkeep.inventory import check_disk_space
 from capim.store.upkeep.removal import drop_set, drop_superseded
-from capim.store.vectors import Rounding, rounding_of
+from capim.store.vectors import rounding_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,7 +219,7 @@ class ImportedSet:
         digest: Of its contents.
         sealed: The set as it is stored; None where it is not.
         state: What is done; ``unchanged``: the same contents were stored already, and nothing is written.
-        rounding: What the storage type changes.
+        rounding: The length of the largest change of a vector by the storage type.
         matched: How rows were matched with items.
     """
 
@@ -231,7 +231,7 @@ class ImportedSet:
     digest: str
     sealed: SealedSet | None
     state: State
-    rounding: Rounding
+    rounding: float
     matched: Match
 
 
@@ -325,14 +325,14 @@ def _plan(
     """Checks one file against its corpus and against the stored set; every fault begins with the path."""
     corpus = file.corpus
     key = SetKey.of(spec, corpus.name, corpus.fingerprint, file.modality)
-    items = ItemIndex.of(corpus.name, file.modality, corpus.items(file.modality))
-    rounding, checksums, n_vectors = Rounding(), np.zeros(len(items), np.uint32), 0
+    items = ItemIndex.of(corpus, file.modality)
+    rounding, checksums, n_vectors = 0.0, np.zeros(len(items), np.uint32), 0
     try:
         contents = read(file.path, file.modality, len(items))
         matched = match_items(contents, Items.of_corpus(corpus, file.modality), corpus.name, by_position=by_position)
-        for block, unit in blocks_of(contents, matched.positions, items.ids, spec):
+        for block, unit in blocks_of(contents, matched.positions, spec):
             check_block(key, spec, block, items)
-            rounding += rounding_of(unit, spec.storage)
+            rounding = max(rounding, rounding_of(unit, spec.storage))
             checksums[block.ords] = block_checksums(spec, block)
             n_vectors += len(unit)
         if file.path.suffix in TABLES:
@@ -367,7 +367,7 @@ def _plan(
 
 
 def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | None], read: Read) -> list[Modality]:
-    """Whether a file holds vectors of images or of captions: what its rows match; of two, the one that lacks a file.
+    """Return the modality of the vectors in a file by what its rows match; of two, the one that lacks a file.
 
     Both, where an array of its own fits each.
     """
@@ -424,9 +424,8 @@ def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> l
     fresh = EmbeddingStore.open(store.uri)  # has counted no rows of the tables that are dropped here
     for plan in todo:
         drop_set(fresh, plan.key)  # replaced, or begun by an import that was interrupted
-    for plan in todo:
         contents = read(plan.file.path, plan.file.modality, len(plan.items))
-        blocks = (block for block, _ in blocks_of(contents, plan.matched.positions, plan.items.ids, plan.spec))
+        blocks = (block for block, _ in blocks_of(contents, plan.matched.positions, plan.spec))
         try:
             fresh.writer(plan.key).put_all(plan.spec, blocks)
             sealed = done[plan.key] = fresh.seal(plan.key, n_items=len(plan.items))

@@ -87,13 +87,13 @@ def read_matrix(
     """The items of a single-vector set as one matrix, of one language and translator where these are given."""
     wanted = items.subset(language, translator)
     if len(wanted) < len(items):  # only their rows
-        reader = SetReader(connection, sealed.key, items, sealed)
+        reader = SetReader(connection, items, sealed)
         found, dim = reader.blocks(wanted, reader.n_at_once), reader.dim
     else:  # one scan, which is faster
         table = open_set(connection, sealed.key, sealed)
         found, dim = scan(table, sealed.key, items), int(vector_type(table.schema).list_size)
     n = len(wanted)
-    row_of = np.full(len(items), -1, dtype=np.int64)
+    row_of = np.empty(len(items), dtype=np.int64)
     row_of[wanted] = np.arange(n)
     matrix = np.empty((n, dim), dtype=np.float32)
     kinds = {"norms": np.float32, "n_tokens": np.int32, "truncated": np.bool_, "crc": np.uint32}
@@ -101,43 +101,37 @@ def read_matrix(
     present = np.zeros(n, dtype=bool)
     with storage_faults(f"reading set {sealed.key.table!r}"):
         for rows in found:
-            targets = row_of[rows.ords]
-            fresh = np.flatnonzero((targets >= 0) & ~present[targets])
-            into, first = np.unique(targets[fresh], return_index=True)  # of a repeated item the first row
-            take = fresh[first]
-            matrix[into] = unit_vectors(rows.vectors.values)[take]
+            into = row_of[rows.ords]
+            matrix[into] = unit_vectors(rows.vectors.values)
             for column, values in columns.items():
-                values[into] = getattr(rows, column)[take]
+                values[into] = getattr(rows, column)
             present[into] = True
     _refuse_other(sealed, items, wanted, present, columns.pop("crc"))
     return Vectors(ids=texts(items.ids.take(wanted)), ords=wanted, matrix=matrix, tag=sealed.tag, **columns)
 
 
 class SetReader:
-    """The rows of one version of a set by their positions in the corpus; holds eight bytes for every item.
+    """The rows of a sealed set by their positions in the corpus; holds eight bytes for every item.
 
-    Those of a sealed version are compared with its digest here, and the checksum of a row when it is read.
+    All are compared with the digest of the seal here, and the checksum of a row when it is read.
 
     Attributes:
-        present: Which items have a row, shape ``(n_items,)``; of a sealed version all.
         dim: Components of one vector.
         n_at_once: Rows that are taken in one step.
     """
 
-    def __init__(self, connection: Connection, key: SetKey, items: ItemIndex, sealed: SealedSet | None) -> None:
-        self._table = open_set(connection, key, sealed)
-        self._key, self._items = key, items
-        with storage_faults(f"reading set {key.table!r}"):
+    def __init__(self, connection: Connection, items: ItemIndex, sealed: SealedSet) -> None:
+        self._table = open_set(connection, sealed.key, sealed)
+        self._key, self._items = sealed.key, items
+        with storage_faults(f"reading set {self._key.table!r}"):
             rows = self._table.scanner(columns=["ord", "crc"], scan_in_order=True).to_table()
             self.n_at_once = max(1, _TAKE_BYTES // row_bytes(self._table))
         ords = rows.column("ord").to_numpy()
         self._offsets, crc = np.full(len(items), -1, dtype=np.int32), np.zeros(len(items), dtype=np.uint32)
-        self._offsets[ords[::-1]] = np.arange(len(ords), dtype=np.int32)[::-1]  # of a repeated item the first row
-        crc[ords[::-1]] = rows.column("crc").to_numpy()[::-1]
-        self.present = self._offsets >= 0
+        self._offsets[ords] = np.arange(len(ords), dtype=np.int32)
+        crc[ords] = rows.column("crc").to_numpy()
         self.dim = int(vector_type(self._table.schema).list_size)
-        if sealed is not None:
-            _refuse_other(sealed, items, np.arange(len(items), dtype=np.int32), self.present, crc)
+        _refuse_other(sealed, items, np.arange(len(items), dtype=np.int32), self._offsets >= 0, crc)
 
     def blocks(self, ords: NDArray[np.int32], window: int) -> Iterator[StoredRows]:
         """The rows of these items in the order given, in blocks of at most ``window`` rows."""
@@ -187,7 +181,7 @@ class VectorWindows:
         items, sealed = store.item_index(key), store.sealed(key)
         if sealed is None or key.vectors == "multi":
             raise RequestError(f"set {key.table!r} is not a sealed set of one vector per item")
-        self._reader = SetReader(store.connection, key, items, sealed)
+        self._reader = SetReader(store.connection, items, sealed)
         self._whole = partial(read_matrix, store.connection, sealed, items)
         self.shape = (len(items), self._reader.dim)
 

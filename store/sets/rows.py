@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import FORMAT, FORMAT_KEY, keyed, texts
-from capim.store.types import EncoderSpec, Modality, SetKey, VectorKind, canonical_json
+from capim.store.types import Corpus, EncoderSpec, Modality, SetKey, VectorKind, canonical_json
 from capim.store.vectors import Ragged
 
 if TYPE_CHECKING:
@@ -55,13 +55,14 @@ class ItemIndex:
         return len(self.ids)
 
     @classmethod
-    def of(cls, corpus: str, modality: Modality, rows: pa.Table) -> ItemIndex:
-        """The items in rows of ``schema.IMAGES`` or ``schema.CAPTIONS``."""
-        columns = {"ids": "id"} | (
-            {} if modality == "image" else {"languages": "language", "translators": "translator"}
-        )
+    def of(cls, corpus: Corpus, modality: Modality) -> ItemIndex:
+        """Return the images or captions of a corpus."""
+        columns = {"ids": "id"}
+        if modality == "caption":
+            columns |= {"languages": "language", "translators": "translator"}
+        rows = corpus.items(modality)
         arrays = {name: rows.column(column).combine_chunks() for name, column in columns.items()}
-        return cls(corpus=corpus, modality=modality, **arrays)
+        return cls(corpus=corpus.name, modality=modality, **arrays)
 
     def subset(self, language: str | None, translator: str | None) -> NDArray[np.int32]:
         """Positions of the captions in one language and by one translator, ascending; None means any.
@@ -99,30 +100,25 @@ def vector_type(schema: pa.Schema) -> pa.FixedSizeListType:
     return cast(pa.FixedSizeListType, kind)
 
 
-def required(kind: pa.DataType, *names: str) -> list[pa.Field]:
-    """Return columns of one type, which are never null."""
-    return [pa.field(name, kind, nullable=False) for name in names]
-
-
 def set_schema(key: SetKey, spec: EncoderSpec) -> pa.Schema:
     """The columns of an embedding set; the metadata hold the format, the key and the encoder spec."""
     multi = spec.vectors == "multi"
     vector = pa.list_(pa.float16() if spec.storage == "float16" else pa.float32(), spec.dim)
-    fields = [
-        *required(pa.string(), "item_id"),
-        *required(pa.int32(), "ord"),  # position in the corpus; rows are stored in any order
-        *required(pa.list_(vector) if multi else vector, vector_column(spec.vectors)),
-        *(required(pa.int32(), "n_vectors") if multi else []),
-        *(required(pa.string(), "layout") if multi else []),  # what each vector stands for: store.vectors
-        *required(pa.float32(), "norm"),  # before normalisation
-        *required(pa.int32(), "n_tokens"),
-        *required(pa.bool_(), "truncated"),
-        *required(pa.string(), "input_sha"),  # of the encoded bytes or text; empty where unknown (imports)
-        *required(pa.uint32(), "crc"),  # of the row: see row_checksums
-        *required(pa.string(), "batch_id"),
-        *required(pa.int64(), "write_number"),  # of rows with the same item, the one with the lowest number stays
-        *(required(pa.string(), "language", "translator") if key.modality == "caption" else []),
-    ]
+    columns: dict[str, pa.DataType] = {
+        "item_id": pa.string(),
+        "ord": pa.int32(),  # position in the corpus; rows are stored in any order
+        vector_column(spec.vectors): pa.list_(vector) if multi else vector,
+        **({"n_vectors": pa.int32(), "layout": pa.string()} if multi else {}),  # layout: see store.vectors
+        "norm": pa.float32(),  # before normalisation
+        "n_tokens": pa.int32(),
+        "truncated": pa.bool_(),
+        "input_sha": pa.string(),  # of the encoded bytes or text; empty where unknown (imports)
+        "crc": pa.uint32(),  # of the row: see row_checksums
+        "batch_id": pa.string(),
+        "write_number": pa.int64(),  # of rows with the same item, the one with the lowest number stays
+        **({"language": pa.string(), "translator": pa.string()} if key.modality == "caption" else {}),
+    }
+    fields = [pa.field(name, kind, nullable=False) for name, kind in columns.items()]
     metadata: dict[bytes | str, bytes | str] = {FORMAT_KEY: str(FORMAT), "capim.set": canonical_json(asdict(key))}
     metadata["capim.encoder"] = spec.to_json()
     return keyed(pa.schema(fields, metadata=metadata), ["item_id"])

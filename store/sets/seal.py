@@ -7,9 +7,9 @@ computed from can be read again, bit for bit, as long as the store exists.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,41 +30,19 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SealedSet:
-    """An embedding set that is complete, checked and fixed.
+class SealedSet(StoredSet):
+    """An embedding set that is complete, checked and fixed: a row of ``sets``.
 
-    Attributes:
-        key: Identity of the set.
-        tag: Name of the version of the table: ``sealed-`` and the first 16 digits of the digest.
-        version: The version that the tag refers to.
-        n_rows: Items.
-        n_vectors: Vectors; more than items for a multi-vector encoder.
-        digest: SHA-256 of the checksums in corpus order; equal digests mean equal sets.
-        sealed_at: UTC.
-        n_bytes: Size of the data files of this version.
-        dim: Components of one vector.
-        storage: ``float16`` or ``float32``.
+    Its tag is ``sealed-`` and the first 16 digits of its digest; equal digests mean equal sets.
     """
 
-    key: SetKey
-    tag: str
-    version: int
-    n_rows: int
-    n_vectors: int
-    digest: str
-    sealed_at: datetime
-    n_bytes: int
-    dim: int
-    storage: str
-
-    @classmethod
-    def of_row(cls, row: StoredSet) -> SealedSet:
-        """Return the set of a row."""
-        columns = {field.name: getattr(row, field.name) for field in fields(cls) if field.name != "key"}
-        return cls(key=SetKey.of_row(row), **columns)
+    @property
+    def key(self) -> SetKey:
+        """The identity of the set."""
+        return SetKey.of_row(self)
 
     def is_version_of(self, table: lance.LanceDataset) -> bool:
-        """Whether its tag still refers to the version of the table that was sealed; reads no row."""
+        """True if its tag still refers to the version of the table that was sealed; reads no row."""
         entry = table.tags.list().get(self.tag)
         return entry is not None and entry["version"] == self.version
 
@@ -92,29 +70,28 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: Sealed
         return existing
     table, contents = _settle(connection, key, items)
     vector = vector_type(table.schema)
-    columns: dict[str, Any] = {
-        "tag": _tag_of(contents),
-        "version": table.version,
-        "n_rows": len(items),
-        "n_vectors": contents.n_vectors,
-        "digest": contents.digest,
-        "sealed_at": now(),
-        "n_bytes": data_bytes(table),
-        "dim": vector.list_size,
-        "storage": storage_of(vector),
-    }
+    sealed = SealedSet(
+        **key.columns,
+        tag=_tag_of(contents),
+        version=table.version,
+        n_rows=len(items),
+        n_vectors=contents.n_vectors,
+        digest=contents.digest,
+        sealed_at=now(),
+        n_bytes=data_bytes(table),
+        dim=vector.list_size,
+        storage=storage_of(vector),
+    )
     if existing is not None and existing.digest != contents.digest:
         log.warning(
-            "set %r now holds other vectors than %s, whose tag was lost; results computed from %s cannot be reproduced",
-            name,
-            existing.tag,
-            existing.tag,
+            f"set {name!r} now holds other vectors than {existing.tag}, whose tag was lost; results computed from "
+            f"{existing.tag} cannot be reproduced"
         )
     connection.sync(name)
-    register(connection, [StoredSet(**{**key.columns, **columns})])
+    register(connection, [StoredSet(**vars(sealed))])
     connection.sync("sets")
     drop_old_versions(table, timedelta(0))
-    return SealedSet(key=key, **columns)
+    return sealed
 
 
 def storage_of(vector: pa.FixedSizeListType) -> str:

@@ -6,7 +6,7 @@ Metrics are not computed from these hits: they need every rank.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -16,64 +16,44 @@ from numpy.typing import NDArray
 
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.schema import TOP, texts
-from capim.store.sets.rows import StoredRows
-from capim.store.types import Embeddings, Modality, SetKey
+from capim.store.schema import TOP
+from capim.store.types import Modality, SetKey
 from capim.store.vectors import Ragged, unit_vectors
-
-
-class Hit(NamedTuple):
-    """An item near a query.
-
-    Attributes:
-        rank: From 1; equal scores are in corpus order.
-        item_id: Its id.
-        ord: Its position in the corpus.
-        score: Cosine, or MaxSim; higher is closer.
-    """
-
-    rank: int
-    item_id: str
-    ord: int
-    score: float
-
 
 _WINDOW = {"single": 8192, "multi": 64}
 
 
 def search(
-    store: EmbeddingStore, queries: Embeddings, *, encoder: str, corpus: str, modality: Modality, k: int = 10
-) -> list[list[Hit]]:
-    """The ``k`` items nearest to each query.
+    store: EmbeddingStore, query: NDArray[np.float32], *, encoder: str, corpus: str, modality: Modality, k: int = 10
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the positions in the corpus and the scores of the ``k`` items nearest to a query, best first.
+
+    Scores are cosines or MaxSim; equal ones come in the order of the corpus.
 
     Args:
         store: The store.
-        queries: Embeddings by the same encoder, of the other modality or of the same one.
+        query: Unit vectors of one item by the same encoder, shape ``(n_vectors, dim)``.
         encoder: Name or fingerprint.
         corpus: Name or fingerprint.
-        modality: Of the items. MaxSim sums over the tokens of the captions, which are the queries if images are
+        modality: Of the items. MaxSim sums over the tokens of the captions, which are the query if images are
             searched and the items if captions are searched.
-        k: Hits per query; fewer if the corpus has fewer items.
+        k: How many; fewer if the corpus has fewer items.
 
     Raises:
-        RequestError: The queries do not fit the encoder, or ``k`` is not positive.
+        RequestError: ``k`` is not positive.
     """
-    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
-    spec = store.encoder(key.encoder_fingerprint)
-    faults = []
     if k < 1:
-        faults.append(f"k must be at least 1, got {k}")
-    if queries.values.shape[1] != spec.dim:
-        faults.append(f"queries have {queries.values.shape[1]} components, encoder {spec.name!r} has dim {spec.dim}")
-    if (queries.offsets is not None) != (spec.vectors == "multi"):
-        faults.append(f"queries must be {spec.vectors}-vector embeddings, as encoder {spec.name!r} gives them")
-    if faults:
-        raise RequestError(faults)
-    per_query = list(Ragged.from_counts(queries.values, queries.counts))
-    hits = _nearest(key, per_query, k, store.stored_blocks(key, window=_WINDOW[key.vectors]))
-    ids = store.item_index(key).ids
-    ranked = [zip(texts(ids.take(ords)), ords.tolist(), scores.tolist(), strict=True) for ords, scores in hits]
-    return [[Hit(rank, *hit) for rank, hit in enumerate(of_query, 1)] for of_query in ranked]
+        raise RequestError(f"k must be at least 1, got {k}")
+    key = store.key(encoder=encoder, corpus=corpus, modality=modality)
+    ords, scores = np.empty(0, np.int32), np.empty(0, np.float32)
+    for rows in store.stored_blocks(key, window=_WINDOW[key.vectors]):
+        values = rows.vectors.values
+        as_scored = unit_vectors(values) if key.vectors == "single" else values.astype(np.float32)
+        ords = np.concatenate([ords, rows.ords])
+        scores = np.concatenate([scores, _scores(query, rows.vectors.with_values(as_scored), key)])
+        best = np.lexsort((ords, -scores))[:k]
+        ords, scores = ords[best], scores[best]
+    return ords, scores
 
 
 def _scores(query: NDArray[np.float32], items: Ragged, key: SetKey) -> NDArray[np.float32]:
@@ -88,23 +68,6 @@ def _scores(query: NDArray[np.float32], items: Ragged, key: SetKey) -> NDArray[n
     else:
         summed = np.add.reduceat(products.max(axis=1), starts)
     return summed
-
-
-def _nearest(
-    key: SetKey, queries: list[NDArray[np.floating]], k: int, blocks: Iterable[StoredRows]
-) -> list[tuple[NDArray[np.int32], NDArray[np.float32]]]:
-    """The ``k`` items of some blocks that are nearest to each query, equal scores by position."""
-    best = [(np.empty(0, np.int32), np.empty(0, np.float32)) for _ in queries]
-    for rows in blocks:
-        values = rows.vectors.values
-        as_scored = unit_vectors(values) if key.vectors == "single" else values.astype(np.float32)
-        items = rows.vectors.with_values(as_scored)
-        for number, query in enumerate(queries):
-            ords = np.concatenate([best[number][0], rows.ords])
-            scores = np.concatenate([best[number][1], _scores(query, items, key)])
-            order = np.lexsort((ords, -scores))[:k]
-            best[number] = ords[order], scores[order]
-    return best
 
 
 # --- LanceDB's vector indexes over a copy of some vectors, to measure what they lose against exact search.

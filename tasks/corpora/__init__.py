@@ -1,4 +1,4 @@
-"""The table of corpora, and :func:`open_corpus`, which reads one of them or a corpus of the user's own."""
+"""The table of corpora: how each is read, and what is known of it before that."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from capim.store.plugins import Plugin, PluginTable
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, JudgedTask
-
-if TYPE_CHECKING:
-    from capim.store.types import Corpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,22 +79,3 @@ def _of_package(plugin: Plugin, found: object) -> CorpusEntry:
 
 _JUDGED = {name: _entry(name, task) for name, task in JUDGED_TASKS.items()}
 CORPORA = PluginTable("capim.corpora", OWN_CORPORA | _JUDGED, _of_package)
-
-
-def open_corpus(what: str | Path | Mapping[str, object], *, sample: int | None = None, seed: int = 0) -> Corpus:
-    """Read and check one corpus.
-
-    Args:
-        what: A name of ``CORPORA``; or the path of a folder, captions file or TOML description; or the contents of
-            such a description: ``{"reader": "coco-captions", "root": "photos", "name": "holidays"}``.
-        sample: Number of images to draw, with all their captions; all images unless given.
-        seed: Random seed of the draw.
-
-    Raises:
-        RequestError: The corpus is unknown, incomplete or faulty; lists every fault found.
-    """
-    from capim.tasks.corpora.description import reader_call
-    from capim.tasks.corpora.subset import sample_corpus
-
-    corpus = reader_call(what).read()
-    return corpus if sample is None else sample_corpus(corpus, sample, seed=seed)

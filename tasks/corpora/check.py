@@ -136,7 +136,7 @@ class CorpusCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether a run would accept the corpus."""
+        """True if a run would accept the corpus."""
         return not self.faults
 
     def lines(self) -> list[str]:
@@ -162,7 +162,7 @@ def check_corpus(what: str | Path | Mapping[str, object], *, missing: Missing | 
     """Read a corpus and decode its images as a run would, and collect its faults and warnings; stores nothing.
 
     Args:
-        what: As for :func:`tasks.corpora.open_corpus`: usually a TOML description or a folder.
+        what: As for :func:`tasks.corpora.description.open_corpus`: usually a TOML description or a folder.
         missing: As if its description said so.
     """
     recognised = ""

@@ -1,4 +1,4 @@
-"""What the user writes to name a corpus (a name, a path, a TOML file, a mapping), resolved to one call of a reader.
+"""Open a corpus by what the user writes to name it: a name, a path, a TOML file or a mapping.
 
 A description names a reader of ``CORPORA`` and its options; paths start from the folder of the file:
 
@@ -115,11 +115,27 @@ class ReaderCall:
         return corpus if self.sample is None else sample_corpus(corpus, self.sample, seed=self.seed)
 
 
+def open_corpus(what: str | Path | Mapping[str, object], *, sample: int | None = None, seed: int = 0) -> Corpus:
+    """Read and check one corpus.
+
+    Args:
+        what: A name of ``CORPORA``; or the path of a folder, captions file or TOML description; or the contents of
+            such a description: ``{"reader": "coco-captions", "root": "photos", "name": "holidays"}``.
+        sample: Number of images to draw, with all their captions; all images unless given.
+        seed: Random seed of the draw.
+
+    Raises:
+        RequestError: The corpus is unknown, incomplete or faulty; lists every fault found.
+    """
+    corpus = reader_call(what).read()
+    return corpus if sample is None else sample_corpus(corpus, sample, seed=seed)
+
+
 def reader_call(what: str | Path | Mapping[str, object]) -> ReaderCall:
     """The reader and the options that a description stands for; reads nothing but the description itself.
 
     Args:
-        what: As for :func:`tasks.corpora.open_corpus`; relative paths start from the working folder.
+        what: As for :func:`open_corpus`; relative paths start from the working folder.
 
     Raises:
         RequestError: The name is unknown, the path does not exist, or options are unknown, missing or of a wrong type.
@@ -292,7 +308,7 @@ def _expected(fault: Mapping[str, Any], model: type[BaseModel]) -> str:
 
 
 def _is_path(option: str, value: object, annotation: str, base: Path) -> bool:
-    """Whether an option holds paths; a data set is a folder if there is one, else an id on the hub."""
+    """True if an option holds paths; a data set is a folder if there is one, else an id on the hub."""
     return "Path" in annotation or (option == "dataset" and (base / Path(str(value)).expanduser()).exists())
 
 

@@ -66,7 +66,7 @@ def stored_corpus(
     it, unless the data that were stored under this name are still in another place.
 
     Args:
-        what: As for :func:`tasks.corpora.open_corpus`; or a stored name or fingerprint.
+        what: As for :func:`tasks.corpora.description.open_corpus`; or a stored name or fingerprint.
         register: Rows of ``EmbeddingStore.corpora()``.
         sample: Number of images of the run's sample; the corpus meant is that sample.
         seed: Random seed of the sample.

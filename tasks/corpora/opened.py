@@ -11,8 +11,9 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import StoredCorpus
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.check import describe_change
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.images.source import ImageHashes, using
 from capim.tasks.corpora.naming import CorpusToRead, corpus_to_read, disambiguate
 from capim.tasks.corpora.subset import index_images
@@ -33,7 +34,7 @@ class OpenCorpora:
         return (OpenCorpora, ())
 
     def read(self, request: CorpusToRead, store: EmbeddingStore | None = None) -> Corpus:
-        """Return the corpus as :func:`tasks.corpora.open_corpus` gives it, or as :meth:`index` left it.
+        """Return the corpus as :func:`tasks.corpora.description.open_corpus` gives it, or as :meth:`index` left it.
 
         Images are not read if the store has their hashes.
 
@@ -55,7 +56,7 @@ class OpenCorpora:
         """
         corpus = disambiguate(self._decoded(store, request, write=write), request, store.corpora())
         if write and self._hashes is not None:
-            store.write_image_hashes(self._hashes.take_fresh())
+            store.write_images(self._hashes.take_fresh())
         self._corpora[_key(request)] = corpus
         return corpus
 
@@ -82,7 +83,7 @@ class OpenCorpora:
         shas = cast("list[str]", corpus.images["sha"].drop_null().unique().to_pylist())
         indexed = store.indexed_images(shas)
         with track(f"{corpus.name} · decoding", total=len(shas) - len(indexed), unit="images") as advance:
-            sink = store.write_image_index if write else lambda _: None
+            sink = store.write_images if write else lambda _: None
             return index_images(corpus, known=indexed, sink=sink, advance=advance)
 
 

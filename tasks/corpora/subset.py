@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.schema import SKIPPED
-from capim.store.types import Corpus, ImageSource, IndexedImage
+from capim.store.schema import SKIPPED, StoredImage
+from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import SkippedRow, keep_images
 from capim.tasks.corpora.images.decode import UndecodableImage, decode_image, image_sha, thumbnail
 
@@ -73,8 +73,8 @@ def index_images(
     corpus: Corpus,
     *,
     known: Mapping[str, str | None],
-    sink: Callable[[list[IndexedImage]], None],
-    advance: Callable[[int], object] = lambda _: None,
+    sink: Callable[[list[StoredImage]], None],
+    advance: Callable[[float], None] = lambda _: None,
 ) -> Corpus:
     """The corpus without its undecodable images, after decoding every image that the index does not yet hold.
 
@@ -83,7 +83,7 @@ def index_images(
         known: The index so far: image hash -> None if the image decoded, else the reason why not. These images are
             not read again.
         sink: Called with each batch of newly decoded images and their thumbnails, to store them.
-        advance: Called after every batch with the number of its images.
+        advance: Called after every batch with its number of images.
 
     Returns:
         The images that decode; the others are listed in ``skipped`` with the reason, and their captions are removed.
@@ -109,7 +109,7 @@ def index_images(
     return without_images(corpus, skipped)
 
 
-def _index(source: ImageSource, item: tuple[str, str]) -> IndexedImage:
+def _index(source: ImageSource, item: tuple[str, str]) -> StoredImage:
     sha, key = item
     try:
         data = source.read(key)
@@ -123,8 +123,9 @@ def _index(source: ImageSource, item: tuple[str, str]) -> IndexedImage:
     try:
         image = decode_image(data)
     except UndecodableImage as error:
-        return IndexedImage(sha, None, None, None, str(error))
-    return IndexedImage(sha, image.width, image.height, thumbnail(image), None)
+        return StoredImage(item=sha, sha=sha, reason=str(error))
+    small = thumbnail(image)
+    return StoredImage(item=sha, sha=sha, width=image.width, height=image.height, thumbnail=small)
 
 
 def without_images(corpus: Corpus, skipped: Iterable[SkippedRow]) -> Corpus:

@@ -384,7 +384,7 @@ def _hub_switched_off() -> Iterator[None]:
 
 
 def _agreement(spec: EncoderSpec, found: Sequence[Embeddings], device: str, trust_remote_code: bool) -> CheckResult:
-    """Whether another precision on the CPU gives nearly the same vectors."""
+    """Return whether another precision on the CPU gives nearly the same vectors."""
     adapter = adapter_named(spec.adapter)
     if adapter.is_remote or adapter.library:
         return CheckResult("agrees with another precision", "skip", "the service, or mteb's loader, chooses it")

@@ -120,7 +120,7 @@ def usable_cores() -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of torch or Python says that memory ran out, on any device.
+    """True if an error of torch or Python says that memory ran out, on any device.
 
     Examples:
         >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes do not match"))

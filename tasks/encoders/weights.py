@@ -321,7 +321,7 @@ def _end(name: str) -> str:
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether the name of a tensor has one of these forms."""
+    """True if the name of a tensor has one of these forms."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

@@ -29,7 +29,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the command line has i
 
 from capim.store import EmbeddingStore
 from capim.store.types import EncoderSpec, ImageSource
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.encoders import load_encoder, resolve
 from capim.tasks.encoders.device import usable_cores

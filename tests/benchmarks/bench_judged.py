@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from capim.store.schema import texts
 from capim.store.types import Corpus
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.cosine import dense_score_rows
 from capim.tasks.ranking.drawn import drawn_clusters

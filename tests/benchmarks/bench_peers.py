@@ -24,7 +24,7 @@ from PIL import Image
 
 from capim.store import EmbeddingStore
 from capim.store.types import ImageSource
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.encoders.device import usable_cores
 from tests.benchmarks.commands import Taken, capim, watched
 from tests.benchmarks.encode_peers import PHOTOS

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 
 from capim.store import Block, EmbeddingStore, SetKey
 from capim.store.upkeep.inventory import disk_bytes
-from tests.benchmarks.made import as_block, by_number
+from tests.benchmarks.made import as_block, by_number, ids_of
 from tests.benchmarks.own_process import alone, peak_mb
 from tests.benchmarks.rows import Row, timed
 from tests.benchmarks.store_blocks import POOL, dense_blocks, opened, pool
@@ -110,7 +111,8 @@ def write_parquet(path: Path, blocks: list[Block]) -> Iterator[float]:
         # Arrow's cast is the fastest rounding to float16 that pyarrow documents
         values = pc.cast(pa.array(block.embeddings.values.reshape(-1)), pa.float16())
         vectors = pa.FixedSizeBinaryArray.from_buffers(pa.binary(dim * 2), n, [None, values.buffers()[1]])
-        columns = {"item_id": block.ids, "ord": block.ords, "vector": vectors, "input_sha": block.input_shas}
+        columns: dict[str, Any] = {"item_id": ids_of(block.ords), "ord": block.ords, "vector": vectors}
+        columns["input_sha"] = block.input_shas
         facts = {name: getattr(block.embeddings, name) for name in ("norms", "n_tokens", "truncated")}
         table = pa.table(columns | facts)
         writer = writer or pq.ParquetWriter(path, table.schema, compression="none")

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from capim.store import EmbeddingStore
-from capim.store.schema import texts
-from capim.store.types import EncoderSpec, IndexedImage, Modality
+from capim.store.schema import StoredImage, texts
+from capim.store.types import EncoderSpec, Modality
 from tests.benchmarks.made import BOTH, as_block, unit
 from tests.reports.large import coco
 from tests.reports.stand_in import SCHEMAS
@@ -30,7 +30,9 @@ def make(folder: Path, n_queries: int) -> None:
         store.write_corpus(corpus)
     for spec in made.specs.values():
         store.write_encoder(spec)
-    store.write_image_index(IndexedImage(sha, 213, 160, bytes_, None) for sha, bytes_ in made.pictures.items())
+    store.write_images(
+        StoredImage(item=sha, sha=sha, width=213, height=160, thumbnail=bytes_) for sha, bytes_ in made.pictures.items()
+    )
     for table, rows in made.tables.items():
         if rows:
             own = {"pid": 1} if table == "runs" else {}  # which no report shows
@@ -51,5 +53,5 @@ def _embed(store: EmbeddingStore, spec: EncoderSpec, modality: Modality) -> None
     for start in range(0, len(ids), AT_ONCE):
         ords = np.arange(start, min(len(ids), start + AT_ONCE), dtype=np.int32)
         values = centres[rng.integers(0, 100, len(ords))] + rng.normal(size=(len(ords), spec.dim)).astype(np.float32)
-        store.put(key, spec, as_block(ords, unit(values).astype(np.float32), ids=ids[start : start + AT_ONCE]))
+        store.put(key, spec, as_block(ords, unit(values).astype(np.float32)))
     store.seal(key, n_items=len(ids))

@@ -78,19 +78,13 @@ def unit(values: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
     return cast("NDArray[np.float32]", values / np.linalg.norm(values, axis=1, keepdims=True))
 
 
-def as_block(
-    ords: NDArray[np.int32],
-    values: NDArray[np.float32],
-    offsets: NDArray[np.int64] | None = None,
-    ids: Sequence[str] | None = None,
-) -> Block:
-    """Vectors as a store takes them; the ids are numbers unless they are given."""
+def as_block(ords: NDArray[np.int32], values: NDArray[np.float32], offsets: NDArray[np.int64] | None = None) -> Block:
+    """Vectors as a store takes them."""
     n = len(ords)
     tokens, whole = np.full(n, 77, np.int32), np.zeros(n, bool)
     norms = np.ones(n, np.float32)
     return Block(
         ords=ords,
-        ids=ids_of(ords) if ids is None else [*ids],
         embeddings=Embeddings(values=values, norms=norms, n_tokens=tokens, truncated=whole, offsets=offsets),
         input_shas=["0123456789abcdef" * 2] * n,
         batch_id="bench",

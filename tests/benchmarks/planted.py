@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore, EncoderSpec
-from capim.store.schema import texts
-from capim.store.types import Corpus, IndexedImage, Modality, digest16
+from capim.store.schema import StoredImage, texts
+from capim.store.types import Corpus, Modality, digest16
 from tests.benchmarks.made import BOTH, as_block, karpathy, kept_in, unit
 from tests.reports.large import MODELS, noisy_jpeg
 from tests.reports.stand_in import SCHEMAS, StandIn, batches, spec
@@ -36,7 +36,7 @@ def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int) -
     store = EmbeddingStore.open(folder, create=True)
     store.write_corpus(corpus)
     rng = np.random.default_rng(0)
-    store.write_image_index(IndexedImage(sha, 213, 160, noisy_jpeg(rng), None) for sha in shas)
+    store.write_images(StoredImage(item=sha, sha=sha, width=213, height=160, thumbnail=noisy_jpeg(rng)) for sha in shas)
     hidden = Hidden(corpus)
     for name in encoders:
         model = spec(name, dim=MODELS[name][0], vectors="multi" if name == MULTI else "single")
@@ -49,7 +49,7 @@ def plant(folder: Path, *, n_images: int, encoders: list[str], n_patches: int) -
             start = 0
             for values, offsets, n in hidden.blocks(model, modality, n_patches):
                 ords = np.arange(start, start := start + n, dtype=np.int32)
-                store.put(key, model, as_block(ords, values, offsets, ids[ords[0] : start]))
+                store.put(key, model, as_block(ords, values, offsets))
             store.seal(key, n_items=len(ids))
 
 

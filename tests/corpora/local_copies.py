@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from capim.tasks.corpora import CORPORA, open_corpus
-from capim.tasks.corpora.description import load_reader
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.description import load_reader, open_corpus
 from tests.corpora.own_data import csv_file, jpeg, json_lines, png, publish, shard, three_images, write
 
 COCO_IDS = (391895, 60623, 483108)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from capim.store.types import Corpus
-from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.build import (
     CaptionRow,
     ImageRow,
@@ -20,6 +19,7 @@ from capim.tasks.corpora.build import (
     build_corpus,
 )
 from capim.tasks.corpora.check import CorpusCheck, check_corpus, corpus_facts, describe_change
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.subset import index_images
 from tests.corpora.own_data import png, write
 

@@ -113,9 +113,9 @@ def test_an_image_of_several_folders_is_known_by_the_file_that_is_found(photos: 
     folders, hashes = Folders((tmp_path / "first", photos)), ImageHashes()
     hashes.facts(folders, "a.png")
     [known] = hashes.take_fresh()
-    assert known.place == str(photos / "a.png")
+    assert known.item == str(photos / "a.png")
     write(tmp_path / "first", {"a.png": png("yellow")})
-    assert ImageHashes(lambda: {known.place: known}).facts(folders, "a.png").sha != known.sha
+    assert ImageHashes(lambda: {known.item: known}).facts(folders, "a.png").sha != known.sha
 
 
 def test_a_rendered_world_is_drawn_again_when_its_code_changes(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:

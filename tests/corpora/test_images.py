@@ -15,9 +15,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from capim.store.errors import RequestError, WorkError
-from capim.store.types import IndexedImage
-from capim.tasks.corpora import open_corpus
+from capim.store.schema import StoredImage
 from capim.tasks.corpora.build import CaptionRow, ImageRow, build_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.images import source
 from capim.tasks.corpora.images.decode import MAX_PIXELS, UndecodableImage, decode_image, image_facts, thumbnail
 from capim.tasks.corpora.images.source import Downloads, Folders
@@ -239,13 +239,13 @@ def test_every_image_content_is_decoded_once_and_only_once(coco_folder: Path) ->
     images = coco_folder / "images"
     (images / "blue.png").write_bytes((images / "red.png").read_bytes())
     corpus = open_corpus(coco_folder)
-    indexed_images: list[IndexedImage] = []
-    steps: list[int] = []
+    indexed_images: list[StoredImage] = []
+    steps: list[float] = []
     first = index_images(corpus, known={}, sink=indexed_images.extend, advance=steps.append)
     assert [image.sha for image in indexed_images] == corpus.images["sha"].unique().to_pylist()
     assert all(image.thumbnail and (image.width, image.height) == (8, 6) for image in indexed_images)
     assert sum(steps) == 2
-    again: list[IndexedImage] = []
+    again: list[StoredImage] = []
     second = index_images(corpus, known={image.sha: image.reason for image in indexed_images}, sink=again.extend)
     assert again == []
     assert first.fingerprint == second.fingerprint == corpus.fingerprint
@@ -254,7 +254,7 @@ def test_every_image_content_is_decoded_once_and_only_once(coco_folder: Path) ->
 def test_a_corrupt_image_is_a_listed_skip_with_its_captions_and_the_same_the_second_time(coco_folder: Path) -> None:
     (coco_folder / "images" / "green.png").write_bytes(b"not an image")
     corpus = open_corpus(coco_folder)
-    indexed_images: list[IndexedImage] = []
+    indexed_images: list[StoredImage] = []
     clean = index_images(corpus, known={}, sink=indexed_images.extend)
     assert clean.images["id"].to_pylist() == ["10", "12"]
     assert clean.captions["image_id"].to_pylist() == ["10", "10", "12", "12"]
@@ -336,19 +336,6 @@ def test_a_missing_file_with_a_near_name_shows_it_and_numbers_are_no_near_names(
     root = put({"captions.csv": "image,caption\nimg-01.png,red\nimg_3.png,blue\n"}, "img_1.png", "img_2.png")
     message = refusal(root)
     assert "img-01.png (is it img_1.png?), img_3.png; put them there" in message
-
-
-def test_a_loop_of_links_is_one_unreadable_file_and_the_rest_a_corpus(put: Put) -> None:
-    root = put({"captions.csv": "image,caption\na.png,red\nloop.png,blue\n"}, "a.png")
-    (root / "loop.png").symlink_to("loop.png")
-    corpus = open_corpus(root)
-    assert files(corpus) == ["a.png"]
-    assert corpus.skipped["reason"].to_pylist() == ["loop.png is a link that leads to itself"]
-    beside = put({"texts/a.txt": "red", "texts/loop.txt": "blue"}, "texts/a.png") / "texts"
-    (beside / "loop.png").symlink_to("loop.png")
-    corpus = open_corpus(beside)
-    assert files(corpus) == ["a.png"]
-    assert corpus.skipped.num_rows == 1
 
 
 def test_hidden_files_and_those_of_macos_are_no_images(put: Put) -> None:

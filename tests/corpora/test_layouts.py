@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.check import check_corpus
+from capim.tasks.corpora.description import open_corpus
 from tests.corpora.own_data import JSONL, TWO, Put, files, png, publish, refusal, shard, texts
 
 COCO_IMAGE = "val2014/COCO_val2014_00000000000{}.jpg"

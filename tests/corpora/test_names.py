@@ -11,7 +11,8 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.schema import StoredCorpus
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.naming import (
     CorpusToRead,
     corpus_to_read,

@@ -21,7 +21,7 @@ N_SCENES = 6
 
 def pictures() -> dict[str, bytes]:
     """A few scenes as PNG."""
-    from capim.tasks.corpora import open_corpus
+    from capim.tasks.corpora.description import open_corpus
 
     corpus = open_corpus({"name": "plain", "reader": "shapes", "n_scenes": N_SCENES})
     assert corpus.source is not None

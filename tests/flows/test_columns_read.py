@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from capim.store.types import Corpus
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from tests.command import command
 
 TEXTS = ("two red mugs on a table", "a brown dog on a sofa", "the old town at night", "a bus in the rain")

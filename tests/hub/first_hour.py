@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from tests.corpora import hub_copies, local_copies
 from tests.corpora.own_data import contents

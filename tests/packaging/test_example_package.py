@@ -23,7 +23,8 @@ from capim.store.schema import Result, Slice
 from capim.tasks.analyses.analysis import AnalysisInput
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.contract import check_analysis, check_corpus, check_metric
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.encoders import ADAPTERS, resolve, spec_of
 from capim.tasks.encoders.catalog import entry_of
 from capim.tasks.metrics import METRICS

@@ -18,7 +18,7 @@ from capim.reports.rows.reading import facts_of_metrics
 from capim.store import EmbeddingStore
 from capim.store.schema import TABLES, Result
 from capim.tasks import derive
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.metrics import METRICS
 from capim.tasks.results import summary
 from capim.tasks.statistics import VERSION

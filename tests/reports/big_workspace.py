@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from capim.store import Corpus, EmbeddingStore, EncoderSpec
-from capim.store.schema import texts
-from capim.store.types import IndexedImage, Modality
+from capim.store.schema import StoredImage, texts
+from capim.store.types import Modality
 from capim.tasks.corpora.build import CaptionRow, ImageRow, QuadrupleRow, RelevanceRow, build_corpus
 from capim.tasks.corpora.images.decode import image_sha
 from tests.benchmarks.made import as_block, unit
@@ -70,7 +70,9 @@ def make(
     store = EmbeddingStore.open(workspace / "store", create=True)
     rng = np.random.default_rng(seed)
     pictures = [_picture(rng) for _ in range(n_images)]
-    store.write_image_index(IndexedImage(sha, 160, 120, drawn, None) for sha, _, drawn in pictures)
+    store.write_images(
+        StoredImage(item=sha, sha=sha, width=160, height=120, thumbnail=drawn) for sha, _, drawn in pictures
+    )
     made = (
         _captioned("photos", pictures, ["en"], 5),
         _captioned("shop-de", pictures[: n_images // 2], ["de"], 2),
@@ -181,7 +183,7 @@ def _embed(store: EmbeddingStore, spec: EncoderSpec, corpus: Corpus, truth: NDAr
         noisy = latent + scale[:, None] * (0.8 * hard + rng.normal(size=latent.shape))
         values = unit(noisy @ basis).astype(np.float32)
         key = store.key(encoder=spec.fingerprint, corpus=corpus.fingerprint, modality=modality)
-        store.put(key, spec, as_block(np.arange(len(ids), dtype=np.int32), values, ids=ids))
+        store.put(key, spec, as_block(np.arange(len(ids), dtype=np.int32), values))
         store.seal(key, n_items=len(ids))
 
 

@@ -392,7 +392,7 @@ def seal(store: StandIn, encoder: str, corpus_name: str) -> None:
         key, n = SetKey.of(model, corpus_name, contents.fingerprint, modality), table.num_rows
         store.sets.append(
             SealedSet(
-                key=key,
+                **key.columns,
                 tag=f"sealed-{encoder}-{modality}",
                 version=3,
                 n_rows=n,

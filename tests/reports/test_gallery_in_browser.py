@@ -34,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> EmbeddingStore:
     folder = tmp_path_factory.mktemp("gallery") / "store"
     for corpus in (read_shapes(n_scenes=12), read_shapes_multilingual(n_scenes=4)):
         store = random_store(folder, corpus)
-        index_images(corpus, known={}, sink=store.write_image_index)
+        index_images(corpus, known={}, sink=store.write_images)
         evaluations = evaluate(store, corpus, *SPECS, run="r")
         how: dict[str, Any] = {"resampling": Resampling(replicates=50), "run": "r"}
         diagnose_corpus.fn(evaluations, store_uri=store.uri, analyses=("errors", "ambiguous"), **how)

@@ -8,7 +8,8 @@ import logging
 
 import pytest
 
-from capim.store import EmbeddingStore, IndexedImage, RequestError
+from capim.store import EmbeddingStore, RequestError
+from capim.store.schema import StoredImage
 from capim.store.types import EncoderSpec
 from tests.store.toy import make_corpus, make_spec
 
@@ -61,9 +62,9 @@ def test_a_sample_is_stored_with_how_it_was_drawn(store):
 
 
 def test_indexed_images_are_found_by_the_hash_of_their_bytes(store):
-    first, undecodable = IndexedImage("a", 4, 3, b"jpeg", None), IndexedImage("b", None, None, None, "truncated file")
-    store.write_image_index([first, undecodable])
-    store.write_image_index([first._replace(thumbnail=b"other"), IndexedImage("c", 1, 1, None, None)])
+    undecodable = StoredImage(item="b", sha="b", reason="truncated file")
+    store.write_images([StoredImage(item="a", sha="a", width=4, height=3, thumbnail=b"jpeg"), undecodable])
+    store.write_images([undecodable, StoredImage(item="c", sha="c", width=1, height=1)])
     assert store.indexed_images(["a", "b", "c", "d"]) == {"a": None, "b": "truncated file", "c": None}
     assert store.thumbnails(["a", "b", "c", "d"]) == {"a": b"jpeg"}
     assert EmbeddingStore.open(store.uri).indexed_images([]) == {}

@@ -10,8 +10,7 @@ import pytest
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
 from capim.store.rows import merge
-from capim.store.schema import texts
-from capim.store.types import IndexedImage
+from capim.store.schema import StoredImage, texts
 from capim.store.upkeep.removal import Pruning, plan_pruning, prune
 from tests.random_store import BEGUN, rows_of, write_row
 from tests.store.toy import fill, make_corpus, make_spec
@@ -80,8 +79,8 @@ def test_thumbnails_of_images_that_no_corpus_has_any_more_go(store: EmbeddingSto
     corpus = make_corpus(4)
     shas = [*texts(corpus.images["sha"]), "vanished"]
     store.write_corpus(corpus)
-    images = [IndexedImage(sha, 8, 6, b"picture", None) for sha in shas]
-    store.write_image_index([*images, IndexedImage("undecodable", 0, 0, None, "not an image")])
+    images = [StoredImage(item=sha, sha=sha, width=8, height=6, thumbnail=b"picture") for sha in shas]
+    store.write_images([*images, StoredImage(item="undecodable", sha="undecodable", reason="not an image")])
     write_row(store, "runs", 0)
     assert prune(store, keep=1).rows == {"image_index": ("sha", {"vanished": 1})}
     assert sorted(store.thumbnails(shas)) == sorted(shas[:-1])

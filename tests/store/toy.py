@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from capim.store import Block, Corpus, Embeddings, EmbeddingStore, EncoderSpec, SetKey
-from capim.store.schema import CAPTIONS, IMAGES, texts
+from capim.store.schema import CAPTIONS, IMAGES
 from capim.store.types import Modality
 from capim.store.upkeep.integrity import verify
 from capim.store.vectors import offsets_of
@@ -73,11 +73,7 @@ def make_block(
 ) -> Block:
     ords = np.asarray(ords, dtype=np.int32)
     return Block(
-        ords=ords,
-        ids=texts(corpus.items(modality)["id"].take(ords)),
-        embeddings=make_embeddings(ords, spec),
-        input_shas=["ab" * 16] * len(ords),
-        batch_id=batch_id,
+        ords=ords, embeddings=make_embeddings(ords, spec), input_shas=["ab" * 16] * len(ords), batch_id=batch_id
     )
 
 

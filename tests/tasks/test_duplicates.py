@@ -11,8 +11,8 @@ from PIL import Image
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.schema import texts
-from capim.store.types import Corpus, IndexedImage
+from capim.store.schema import StoredImage, texts
+from capim.store.types import Corpus
 from capim.tasks.analyses.duplicates import duplicates
 from capim.tasks.corpora.readers.labels import read_labels
 from tests.command import command
@@ -84,8 +84,9 @@ def test_pictures_of_another_size_and_compression_are_alike(tmp_path: Path) -> N
     store = random_store(tmp_path / "store", corpus, (ONE,))
     paths = [tmp_path / id_ for id_ in texts(corpus.images["id"])]
     shas = [str(sha) for sha in corpus.images["sha"].to_pylist()]
-    store.write_image_index(
-        IndexedImage(sha, 1, 1, path.read_bytes(), None) for sha, path in zip(shas, paths, strict=True)
+    store.write_images(
+        StoredImage(item=sha, sha=sha, width=1, height=1, thumbnail=path.read_bytes())
+        for sha, path in zip(shas, paths, strict=True)
     )
     pairs = [(row.image, row.other_image) for row in duplicates(store, [corpus], bits=4)]
     same = ["a/small.jpg", "a/whole.png", "b/compressed.jpg"]

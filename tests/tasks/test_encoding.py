@@ -15,7 +15,7 @@ from capim.flows.execution import named
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus, SetKey
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.encoders import entry_from, load_encoder, pipeline, resolve, spec_of
 from capim.tasks.encoding import EncodeSettings, EncodeWork, SetEncoder, encode_work
 from capim.tasks.references import CorpusRef

@@ -21,7 +21,7 @@ from capim.store.errors import WorkError
 from capim.store.schema import Batch
 from capim.store.types import Corpus, EncoderSpec, SetKey
 from capim.store.upkeep.removal import drop
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.encoders import load_encoder, resolve
 from capim.tasks.encoders.adapters.endpoint import PROBE_CAPTIONS, PROBE_IMAGE
 from capim.tasks.encoding import EncodedSet, EncodeSettings, SetEncoder

@@ -7,7 +7,6 @@ may lack its leading zeros. A name that fits several files is never guessed.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import unicodedata
@@ -29,7 +28,7 @@ _SHOWN = 5
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a name ends with the suffix of an image file, in any case."""
+    """True if a name ends with the suffix of an image file, in any case."""
     return name.lower().endswith(IMAGE_SUFFIXES)
 
 
@@ -90,16 +89,6 @@ class _ImageFiles:
         if outside is not None and not fits:
             raise outside
         return fits, True
-
-    def is_loop(self, file: str) -> bool:
-        """Whether a file of a folder is a link that leads back to itself."""
-        try:
-            for folder in self._folders:
-                if os.path.lexists(folder / file):
-                    (folder / file).stat()
-        except OSError as error:
-            return error.errno == errno.ELOOP
-        return False
 
     def _inside(self, name: str) -> str:
         """An absolute path below one of the folders as a path relative to it; any other name as it is."""
@@ -230,8 +219,7 @@ def locate_images(
 ) -> LocatedImages:
     """The images whose file is in one of the folders, with its name there as the key.
 
-    A name that is not a file's is compared as in :mod:`tasks.corpora.images.image_files`. A loop of links is left out,
-    as is an image that cannot be decoded.
+    A name that is not a file's is compared as in :mod:`tasks.corpora.images.image_files`.
 
     Args:
         rows: In corpus order; the key (or id) is the file name.
@@ -250,7 +238,6 @@ def locate_images(
     search, faults = _ImageFiles(folders), Faults(str(origin))
     located: list[ImageRow] = []
     skipped: list[SkippedRow] = []
-    unreadable: list[SkippedRow] = []
     first_of: dict[str, tuple[str, bool]] = {}  # file -> the first name that means it, and whether it has another
     for row in rows:
         name = row.key or row.id
@@ -260,9 +247,6 @@ def locate_images(
             raise RequestError(f"{origin}: {error!s:.300}") from error
         if not files:
             skipped.append(SkippedRow(row.id, f"no file {name}"))
-            continue
-        if guessed and len(files) == 1 and search.is_loop(files[0]):
-            unreadable.append(SkippedRow(row.id, f"{files[0]} is a link that leads to itself"))
             continue
         located.append(row._replace(key=files[0]))
         if len(files) > 1:
@@ -284,4 +268,4 @@ def locate_images(
         )
     if lines:
         raise RequestError(lines)
-    return LocatedImages(located, Folders(folders), [*skipped, *unreadable])
+    return LocatedImages(located, Folders(folders), skipped)

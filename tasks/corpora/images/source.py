@@ -29,7 +29,8 @@ import PIL
 from PIL import Image, features
 
 from capim.store.files import replacing
-from capim.store.types import HashedImage, ImageSource, digest16
+from capim.store.schema import StoredImage
+from capim.store.types import ImageSource, digest16
 from capim.tasks.corpora.images.decode import MAX_PIXELS, ImageFacts, UndecodableImage, decode_image, image_facts
 
 CACHE = Path("~/.cache/capim/images")
@@ -230,9 +231,9 @@ class ImageHashes:
     ``known`` is called when an image is first asked for whose source tells its state.
     """
 
-    def __init__(self, known: Callable[[], Mapping[str, HashedImage]] = dict) -> None:
+    def __init__(self, known: Callable[[], Mapping[str, StoredImage]] = dict) -> None:
         self._known = cache(known)
-        self._fresh: dict[str, HashedImage] = {}
+        self._fresh: dict[str, StoredImage] = {}
 
     def facts(self, source: ImageSource, key: str) -> ImageFacts:
         """Hash and size of an image of a source, from its bytes where they are not known.
@@ -247,10 +248,11 @@ class ImageHashes:
         place, state = described
         before = self._known().get(place)
         if before is None or before.state != state:
-            before = self._fresh[place] = HashedImage(place, state, *image_facts(source.read(key)))
+            facts = image_facts(source.read(key))
+            before = self._fresh[place] = StoredImage(item=place, state=state, **facts._asdict())
         return ImageFacts(before.sha, before.width, before.height)
 
-    def take_fresh(self) -> list[HashedImage]:
+    def take_fresh(self) -> list[StoredImage]:
         """Those that were not known, each once."""
         fresh, self._fresh = self._fresh, {}
         return [*fresh.values()]

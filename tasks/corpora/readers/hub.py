@@ -167,7 +167,7 @@ def load_split(
 
 
 def is_saved(folder: Path) -> bool:
-    """Whether a folder was written by ``save_to_disk`` of ``datasets``: one split, or several."""
+    """True if a folder was written by ``save_to_disk`` of ``datasets``: one split, or several."""
     return (folder / "dataset_dict.json").is_file() or all(
         (folder / name).is_file() for name in ("dataset_info.json", "state.json")
     )
@@ -292,7 +292,7 @@ def _hub_faults(dataset: str, where: str) -> Iterator[None]:
 
 
 def _holds_images(feature: object) -> bool:
-    """Whether a column holds images: as such, as raw structs with ``bytes``, or as bytes."""
+    """True if a column holds images: as such, as raw structs with ``bytes``, or as bytes."""
     if isinstance(feature, Mapping):
         return getattr(feature.get("bytes"), "dtype", "") in _BYTES
     return type(feature).__name__ == "Image" or getattr(feature, "dtype", "") in _BYTES

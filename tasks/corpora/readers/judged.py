@@ -500,7 +500,7 @@ class JudgedFiles(NamedTuple):
         return found
 
     def shared(self, subset: str) -> bool:
-        """Whether the documents of a subset may be those of others, as ``LAYOUTS`` has it."""
+        """True if the documents of a subset may be those of others, as ``LAYOUTS`` has it."""
         return _SHARED.format(subset=subset, table="queries") in self._names()
 
     def _names(self) -> list[str]:
@@ -552,7 +552,7 @@ class JudgedFiles(NamedTuple):
 
 
 def is_questions(file: Path) -> bool:
-    """Whether the rows of a table are a query and its page."""
+    """True if the rows of a table are a query and its page."""
     columns = columns_or_none(file)
     return columns is not None and question_columns(columns) is not None
 
@@ -580,7 +580,7 @@ def question_columns(
 
 
 def is_judged_folder(folder: Path) -> bool:
-    """Whether a folder holds queries and judgements under their usual names."""
+    """True if a folder holds queries and judgements under their usual names."""
     subset = JudgedFiles(str(folder), "test").subsets()[0]
     tables: tuple[TableName, ...] = ("queries", "judgements")
     return all(any(_files(folder, each) for each in _names_of(name, subset)) for name in tables)

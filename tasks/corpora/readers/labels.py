@@ -93,7 +93,7 @@ class _Shards(NamedTuple):
 
 
 def is_sharded(folder: Path) -> bool:
-    """Whether a folder holds CLIP_benchmark's names of classes and shards."""
+    """True if a folder holds CLIP_benchmark's names of classes and shards."""
     return (folder / _CLASSES).is_file() and any(_tars(folder))
 
 
@@ -125,13 +125,13 @@ def _shards(folder: Path) -> _Shards:
 
 
 def are_classes(folder: Path) -> bool:
-    """Whether a folder holds images in folders alone, two or more: its classes."""
+    """True if a folder holds images in folders alone, two or more: its classes."""
     within = [image.rpartition("/")[0] for image in images_below(folder)]
     return len(set(within)) > 1 and "" not in within
 
 
 def is_labelled(file: Path) -> bool:
-    """Whether a table has columns of images and of labels, and none of captions."""
+    """True if a table has columns of images and of labels, and none of captions."""
     columns = columns_or_none(file)
     return columns is not None and form_of(file.stem, columns) is None and None not in _columns(columns)
 

@@ -147,7 +147,7 @@ def _seen(file: Path, _mtime: int, _size: int) -> list[str] | RequestError:
 
 
 def is_coco(file: Path) -> bool:
-    """Whether a JSON file may be one of COCO's: an object with annotations, not one from names of images."""
+    """True if a JSON file may be one of COCO's: an object with annotations, not one from names of images."""
     if file.suffix.lower() != ".json" or not file.stat().st_size:
         return False
     with file.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as content:
@@ -162,7 +162,7 @@ def shards_in(folder: Path) -> list[Path]:
 
 
 def holds_images(file: Path) -> bool:
-    """Whether a Parquet file has a column of bytes, or of structs with bytes in them."""
+    """True if a Parquet file has a column of bytes, or of structs with bytes in them."""
     try:
         schema = pq.read_schema(file)
     except (pa.ArrowInvalid, OSError):
@@ -362,7 +362,7 @@ def _is_identifier(cell: str) -> bool:
 
 
 def _paired_quotes(file: Path, separator: str) -> bool:
-    """Whether a file has quotes, and every one of them opens, closes or is doubled as in a CSV file."""
+    """True if a file has quotes, and every one of them opens, closes or is doubled as in a CSV file."""
     with opened_text(file, "a table in UTF-8", newline="") as lines:
         if not any('"' in line for line in lines):
             return False

@@ -215,7 +215,7 @@ ADAPTERS = PluginTable("capim.adapters", _OWN, _of_package)
 
 
 def is_own_code(adapter: str) -> bool:
-    """Whether the adapter of a spec is a function that the user names, ``FILE.py:FUNCTION`` or ``MODULE:FUNCTION``.
+    """True if the adapter of a spec is a function that the user names, ``FILE.py:FUNCTION`` or ``MODULE:FUNCTION``.
 
     Examples:
         >>> [is_own_code(name) for name in ("my_package.models:load", "models/mine.py:load", "hf_dual", "mine.py")]

@@ -81,7 +81,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
 
 def runs_remote_code(meta: Any) -> bool:
-    """Whether the loader of a model lets transformers run Python code of its repository."""
+    """True if the loader of a model lets transformers run Python code of its repository."""
     return bool(meta.loader_kwargs.get("trust_remote_code")) or "trust_remote_code=True" in inspect.getsource(
         meta.loader
     )

@@ -153,7 +153,7 @@ def _tokenizer(spec: EncoderSpec, place: Path, name: str, text: Mapping[str, Any
 
 
 def _text_forward(model: Any) -> tuple[bool, Callable[..., Any]]:
-    """Whether captions may be padded to the longest of a batch only, and a text forward pass that accepts that."""
+    """True if captions may be padded to the longest of a batch only, and a text forward pass that takes these."""
     from open_clip.hf_model import HFTextEncoder
     from open_clip.model import CLIP
 

@@ -10,8 +10,8 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.check import corpus_facts
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.images.image_files import coco_id, coco_names
 from capim.tasks.corpora.readers.coco_captions import CATEGORIES_OF, SUPERCATEGORY_OF
 from capim.tasks.corpora.readers.karpathy import SIXTH_CAPTIONS, karpathy_test_annotation_ids, read_coco_karpathy

@@ -12,7 +12,7 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.readers.hub import load_split, read_hub
 from capim.tasks.corpora.readers.negatives import ARO_HUB, read_aro
 from tests.corpora import hub_copies, local_copies

@@ -16,9 +16,9 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA, open_corpus
+from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.check import check_corpus, corpus_facts, describe_change
-from capim.tasks.corpora.description import reader_call
+from capim.tasks.corpora.description import open_corpus, reader_call
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, SubsetCounts
 from capim.tasks.corpora.naming import list_corpora
 from capim.tasks.corpora.readers import hub

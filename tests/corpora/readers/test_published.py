@@ -15,8 +15,9 @@ from PIL import Image
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import CORPORA, CorpusEntry, open_corpus
+from capim.tasks.corpora import CORPORA, CorpusEntry
 from capim.tasks.corpora.check import check_corpus, corpus_facts
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.images.source import Crops, Folders, crop_key
 from capim.tasks.corpora.readers.translations import TRANSLATORS

@@ -15,7 +15,7 @@ from PIL import Image
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import open_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.images.source import RenderedImages
 from capim.tasks.corpora.readers import pages, shapes

@@ -12,8 +12,8 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.types import Corpus
-from capim.tasks.corpora import open_corpus
 from capim.tasks.corpora.check import check_corpus
+from capim.tasks.corpora.description import open_corpus
 from capim.tasks.corpora.readers.table import delimited_rows
 from tests.corpora.own_data import TWO, Put, files, refusal, texts
 

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from capim.store import EmbeddingStore
-from capim.store.types import IndexedImage
+from capim.store.schema import StoredImage
 from tests.reports.app.stores import NoServices, asked_store, asking
 from tests.reports.stand_in import StandIn, written
 
@@ -21,9 +21,9 @@ def served_store(hostile_store: StandIn, tmp_path_factory: pytest.TempPathFactor
     for outcomes in hostile_store.arrow.values():
         weights = pa.array([1.0] * len(outcomes))
         store.write_rows("outcomes", outcomes.set_column(outcomes.schema.get_field_index("weight"), "weight", weights))
-    store.write_image_index(
+    store.write_images(
         [
-            IndexedImage(sha=sha, width=1, height=1, thumbnail=made, reason=None)
+            StoredImage(item=sha, sha=sha, width=1, height=1, thumbnail=made)
             for sha, made in hostile_store.pictures.items()
         ]
     )

@@ -87,7 +87,7 @@ def asked_store(folder: Path) -> EmbeddingStore:
     """Twelve rendered scenes by two tiny models, and by one that draws several vectors for each item; evaluated."""
     corpus = read_shapes(n_scenes=12)
     store = random_store(folder / "store", corpus, [MANY])
-    index_images(corpus, known={}, sink=store.write_image_index)
+    index_images(corpus, known={}, sink=store.write_images)
     specs = [resolve(spec_of(name)) for name in (A, B)]
     for spec in specs:
         store.write_encoder(spec)
@@ -105,7 +105,7 @@ def labelled_store(folder: Path) -> EmbeddingStore:
         Image.new("RGB", (80, 60), (colour, 255 - colour, 9)).save(folder / "train" / file)
     corpus = read_labels(folder / "train")
     store = random_store(folder / "store", corpus, SPECS[:1])
-    index_images(corpus, known={}, sink=store.write_image_index)
+    index_images(corpus, known={}, sink=store.write_images)
     return store
 
 

@@ -206,11 +206,11 @@ def test_a_file_of_judgements_with_faults_names_the_line(tmp_path: Path) -> None
     file = tmp_path / "own.csv"
     with pytest.raises(RequestError, match=r"own\.csv"):
         read_judgements(file)
-    file.write_text("corpus,direction,query_id\n")
+    file.write_text("corpus,direction,query_id\nshapes,t2i,a\n")
     with pytest.raises(RequestError, match="no column item_id"):
         read_judgements(file)
     file.write_text("corpus,direction,query_id,item_id\nshapes,t2i,a,b\nshapes,sideways,a,b\n")
-    with pytest.raises(RequestError, match="line 3"):
+    with pytest.raises(RequestError, match="row 2"):
         read_judgements(file)
 
 
