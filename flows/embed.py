@@ -35,8 +35,8 @@ from capim.tasks import embed as encoding
 from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
 from capim.tasks.corpora.opened import OpenCorpora
+from capim.tasks.embed import Encoded, EncodeSettings, EncodeWork
 from capim.tasks.encoders import entry_named, entry_of
-from capim.tasks.encoding import Encoded, EncodeSettings, EncodeWork
 from capim.tasks.evaluate import find_evaluations
 from capim.tasks.prefects.names import PREFECT_API_URL, ObjectNotFound, run_deployment
 from capim.tasks.references import EmbedRef, EvaluationRef, Missing, encoder_name

@@ -40,7 +40,7 @@ from capim.store.schema import Run
 from capim.store.upkeep.removal import compact_store, discard_if_empty, plan_pruning
 from capim.store.upkeep.removal import prune as remove
 from capim.tasks.derive import Derived
-from capim.tasks.encoding import EncodedSet
+from capim.tasks.embed import EncodedSet
 from capim.tasks.hub.progress import Overall, track
 from capim.tasks.prefects.names import (
     PREFECT_API_URL,

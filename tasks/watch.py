@@ -24,9 +24,9 @@ from capim.store.types import Corpus, EncoderSpec, Modality
 from capim.tasks.analyses.vectors import chosen, stored_items
 from capim.tasks.corpora.images.decode import decode_image
 from capim.tasks.corpora.opened import OpenCorpora, store_at
+from capim.tasks.embed import device_for, hardware_of, held, probe_cosines
 from capim.tasks.encoders import Encoder, encode_captions, encode_images, load_encoder
 from capim.tasks.encoders.device import device_identity
-from capim.tasks.encoding import device_for, hardware_of, held, probe_cosines
 from capim.tasks.metrics import METRICS
 from capim.tasks.metrics.table import headline_of
 from capim.tasks.prefects.task import task

@@ -151,7 +151,7 @@ def times(seconds: dict[str, list[float]], ours: str, peer: str) -> float:
 
 def beside_the_bare_forward_pass(folder: Path, *, turns: int, n_images: int) -> list[Row]:
     """Throughput from files to a sealed set, as a share of the throughput of the forward pass alone."""
-    from capim.tasks.encoding import EncodeSettings, SetEncoder
+    from capim.tasks.embed import EncodeSettings, SetEncoder
 
     checkpoint = folder / "b16"
     write_clip(checkpoint, vision=(224, 16, 768, 12), text=(128, 2))

@@ -28,8 +28,8 @@ EVERY_SECONDS = 0.05
 STEPS = {
     "capim.tasks.corpora.opened:open_corpus": "reading the corpus",
     "capim.tasks.corpora.opened:index_images": "reading the corpus",
-    "capim.tasks.encoding:load_encoder": "loading the model",
-    "capim.tasks.encoding:SetEncoder.encode": "encoding",
+    "capim.tasks.embed:load_encoder": "loading the model",
+    "capim.tasks.embed:SetEncoder.encode": "encoding",
     "capim.tasks.ranking.evaluate:evaluate": "scoring",
     "capim.tasks.results.figures:result_rows": "intervals",
     "capim.tasks.results.figures:rsum_row": "intervals",

@@ -20,7 +20,7 @@ from tests.encoders.own_module import encoder_table, own_encoder
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPIM = str(Path(sys.executable).with_name("capim"))
-HOLDER = """import time; from capim.tasks.encoding import held
+HOLDER = """import time; from capim.tasks.embed import held
 with held('cpu:0'):
     print('held', flush=True); time.sleep(250)
 """

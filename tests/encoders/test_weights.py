@@ -22,10 +22,10 @@ from capim.store.errors import WorkError
 from capim.store.schema import Weights
 from capim.store.types import EncoderSpec
 from capim.store.upkeep.removal import drop
+from capim.tasks.embed import check_weights
 from capim.tasks.encoders import Encoder, load_encoder, resolve
 from capim.tasks.encoders.checkpoint import weight_files
 from capim.tasks.encoders.weights import MissingWeightsError, checksum_of, read_tensors, weights_of
-from capim.tasks.encoding import check_weights
 from tests.encoders.families.table import CASES
 
 _WHERE = tuple[int, str, str]  # a file by its number, a tower of it or nothing, a name

@@ -16,8 +16,8 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import Corpus, SetKey
 from capim.tasks.corpora.description import open_corpus
+from capim.tasks.embed import EncodeSettings, EncodeWork, SetEncoder, encode_work
 from capim.tasks.encoders import entry_from, load_encoder, pipeline, resolve, spec_of
-from capim.tasks.encoding import EncodeSettings, EncodeWork, SetEncoder, encode_work
 from capim.tasks.references import CorpusRef
 
 OWN = {"name": "own", "adapter": "hf_dual", "checkpoint": "package:tiny/clip", "dim": 64}
@@ -97,7 +97,7 @@ def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpu
         return forward(**inputs) * float("nan")
 
     encoder.forwards["caption"] = trouble
-    monkeypatch.setattr("capim.tasks.encoding.load_encoder", lambda *_, **__: encoder)
+    monkeypatch.setattr("capim.tasks.embed.load_encoder", lambda *_, **__: encoder)
     first = set_encoder(store, caption_batch=2)
     with pytest.raises(WorkError, match=message):
         first.encode(corpus, "caption")

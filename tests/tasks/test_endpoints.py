@@ -22,9 +22,9 @@ from capim.store.schema import Batch
 from capim.store.types import Corpus, EncoderSpec, SetKey
 from capim.store.upkeep.removal import drop
 from capim.tasks.corpora.description import open_corpus
+from capim.tasks.embed import EncodedSet, EncodeSettings, SetEncoder
 from capim.tasks.encoders import load_encoder, resolve
 from capim.tasks.encoders.adapters.endpoint import PROBE_CAPTIONS, PROBE_IMAGE
-from capim.tasks.encoding import EncodedSet, EncodeSettings, SetEncoder
 from capim.tasks.reference.changes import WatchRule
 from capim.tasks.watch import changed_probes
 from tests.encoders.endpoint_stub import Stub, endpoint, spec_of
@@ -35,7 +35,7 @@ ENCODE = """
 import json, sys
 from capim.store import EmbeddingStore
 from capim.store.types import EncoderSpec
-from capim.tasks.encoding import EncodeSettings, SetEncoder
+from capim.tasks.embed import EncodeSettings, SetEncoder
 store = EmbeddingStore.open(sys.argv[1])
 settings = EncodeSettings(device="cpu", caption_batch=4)
 SetEncoder(EncoderSpec.from_json(sys.argv[2]), store, settings, "killed").encode(store.corpus("few"), "caption")

@@ -28,8 +28,8 @@ from capim.store.types import Corpus, EncoderSpec
 from capim.tasks.corpora.readers.labels import read_labels
 from capim.tasks.corpora.readers.shapes import read_shapes
 from capim.tasks.corpora.subset import index_images
+from capim.tasks.embed import EncodeSettings, SetEncoder
 from capim.tasks.encoders import resolve, spec_of
-from capim.tasks.encoding import EncodeSettings, SetEncoder
 from capim.tasks.references import EvaluationRef
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import OTHER, SPECS, random_store, scored
