@@ -20,8 +20,9 @@ from capim.tasks.results.imported.sources import Source
 
 
 def _title(config: RunConfig, rows: list[ImportRow], **_: object) -> str:
-    names = {side: tuple(dict.fromkeys(getattr(row, side) for row in rows)) for side in ("encoder", "corpus")}
-    return replace(config, encoders=names["encoder"], corpora=names["corpus"]).title
+    encoders = tuple(dict.fromkeys(row.encoder for row in rows))
+    corpora = tuple(dict.fromkeys(row.corpus for row in rows))
+    return replace(config, encoders=encoders, corpora=corpora).title
 
 
 @run_flow("import", hours=24, title=_title)

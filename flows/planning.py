@@ -215,7 +215,7 @@ class _Planning:
             part = Part(step="evaluate", what="outcomes", corpus=corpus, encoder=encoder, to_do=n)
             seconds, reason = (None, NEW_INPUT) if n else (0.0, "")
             self.parts.append(replace(part, stored=len(scored.protocols) - n, seconds=seconds, reason=reason))
-            todo = {each.subject["protocol"] for each in self._figures(scored)}
+            todo = {each.subject.protocol for each in self._figures(scored)}
             new += [
                 OfEvaluation(**asdict(scored.sets), protocol=protocol, evaluation=evaluation)
                 for protocol, evaluation in scored.evaluations.items()
@@ -323,6 +323,6 @@ class _Planning:
         """Return kind and metric or analysis (empty: any) -> mean seconds of one derivation."""
         measured = defaultdict[tuple[str, str], list[float]](list)
         for row in self._earlier.entries:
-            measured[row.kind, name_in(json.loads(row.identity)["subject"])].append(row.seconds)
+            measured[row.kind, name_in(row.subject)].append(row.seconds)
             measured[row.kind, ""].append(row.seconds)
         return {kind: float(np.mean(seconds)) for kind, seconds in measured.items()}

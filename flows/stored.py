@@ -76,7 +76,7 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
         wanted["corpus"] = [
             name if name in dropped or "*" in name else corpus_in(store, name).name for name in wanted["corpus"]
         ]
-    return names_with_rows(store, table, wanted)
+    return names_with_rows(store, table, **wanted)
 
 
 def in_order(results: Iterable[Result]) -> list[ShownResult]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from capim.store.errors import RequestError, plain, shortened, unknown, without_credentials
 from capim.store.files import write_csv, write_json
+from capim.store.schema import FIGURE
 from capim.tasks.hub.progress import DOWNLOADED, QUIET_SECONDS, Overall, Progress, clock, listening
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, object]
 
 _NAMED = 8  # columns without room that are named
-RESULT_COLUMNS = (
-    "encoder", "corpus", "protocol", "metric", "value", "ci_low", "ci_high", "n_queries", "n_clusters", "tie_share",
-)  # fmt: skip
+RESULT_COLUMNS = ("encoder", *FIGURE, "value", "ci_low", "ci_high", "n_queries", "n_clusters", "tie_share")
 
 
 def cell(value: object) -> str:

@@ -33,6 +33,7 @@ from capim.reports.sections import (
 )
 from capim.store import EmbeddingStore
 from capim.store.plugins import Plugin, PluginTable
+from capim.store.schema import FIGURE
 
 log = logging.getLogger(__name__)
 
@@ -119,8 +120,8 @@ def _named(names: list[str], counted: Callable[[int], str]) -> str:
 STORED = ("results", "comparisons", "rankings", "slices", "runs")  # tables of ``ReportData`` in ``results.json``
 LONG = ("results", "comparisons", "slices")  # tables with a CSV: a row per figure
 IN_CSV = frozenset({
-    "encoder", "encoder_a", "encoder_b", "corpus", "protocol", "metric", "lower_is_better", "family", "analysis",
-    "feature", "level_name", "value", "difference", "ci_low", "ci_high", "interval_method", "level", "n_queries",
+    "encoder", "encoder_a", "encoder_b", *FIGURE, "lower_is_better", "family", "analysis", "feature", "level_name",
+    "value", "difference", "ci_low", "ci_high", "interval_method", "level", "n_queries",
     "n_clusters", "chance", "p_adjusted", "margin",
 })  # fmt: skip
 """Columns of these CSVs, in the order of the row types."""

@@ -395,7 +395,7 @@ def matching(name: str, known: Sequence[str]) -> list[str]:
     return [one for one in known if fnmatchcase(one, name) and ("+" in name or "+" not in one)]
 
 
-def names_with_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def names_with_rows(store: EmbeddingStore, table: str, **wanted: Sequence[str]) -> dict[str, list[str]]:
     """For each column the stored texts that the wanted names or shell patterns (``t2i/*``) mean.
 
     Columns without a wanted name are left out; an empty table has every name.

@@ -6,8 +6,9 @@ A row type is a dataclass: its fields are the columns of its table, and the only
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -388,6 +389,33 @@ class Slice(OfProtocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a derivation is of; None where that does not tell it apart from others of its kind."""
+
+    corpus: str | None = None  # fingerprint
+    protocol: str | None = None
+    metric: str | None = None
+    encoder: str | None = None
+    analysis: str | None = None
+    facts: str | None = None  # JSON: what a metric of a package or file says of itself
+
+    @classmethod
+    def of(cls, identity: Mapping[str, Any]) -> Subject:
+        """Return the subject in the identity of an entry of the ledger."""
+        return cls(**{each.name: identity["subject"].get(each.name) for each in fields(cls)})
+
+    @property
+    def figure(self) -> tuple[str, str]:
+        """The protocol and the metric of a result."""
+        return self.protocol or "", self.metric or ""
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The parts that are given, by name."""
+        return {name: part for name, part in vars(self).items() if part is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
     """An entry of the ledger: one thing that was made from the store."""
 
@@ -401,6 +429,11 @@ class LedgerEntry:
     seconds: float
     run: str
     created: datetime
+
+    @property
+    def subject(self) -> Subject:
+        """What it is of."""
+        return Subject.of(json.loads(self.identity))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from capim.reports.rows.standing import chance_of, counted_once, not_counted, with_chance
 from capim.store import EmbeddingStore
-from capim.store.schema import Comparison, Ranking, Result
+from capim.store.schema import Comparison, Ranking, Result, Subject
 from capim.store.types import Corpus
 from capim.tasks.derive import Derivation, Derived, Made, Work, derive, one_by_one
 from capim.tasks.hub.progress import track
@@ -79,7 +79,7 @@ def comparisons(
     wanted = [
         Derivation(
             kind="comparison",
-            subject={"corpus": corpus.fingerprint, "protocol": protocol, "metric": metric.name},
+            subject=Subject(corpus=corpus.fingerprint, protocol=protocol, metric=metric.name),
             inputs=[
                 *inputs_of(evaluations, [protocol]),
                 *metric.inputs(e.evaluations[protocol] for e in evaluations if protocol in e.evaluations),
@@ -94,8 +94,8 @@ def comparisons(
 
     def compute(todo: Sequence[Derivation]) -> Iterator[Made]:
         """Comparisons under one protocol after the other: its outcomes are in memory at a time."""
-        for protocol, group in groupby(enumerate(todo), lambda each: each[1].subject["protocol"]):
-            places = {each.subject["metric"]: at for at, each in group}
+        for protocol, group in groupby(enumerate(todo), lambda each: each[1].subject.protocol):
+            places = {each.subject.metric: at for at, each in group}
             ids = {
                 encoder_key(e.sets.encoder, e.sets.encoder_fingerprint): e.evaluations[protocol]
                 for e in evaluations
@@ -130,7 +130,7 @@ def combined(
     languages = [protocol for protocol in protocols if protocol.is_of_language]
     comparison = Derivation(
         kind="comparison",
-        subject={"corpus": corpus.fingerprint, "protocol": "", "metric": ""},  # figures over several of both
+        subject=Subject(corpus=corpus.fingerprint, protocol="", metric=""),  # figures over several of both
         inputs=inputs_of(evaluations, [protocol.id for protocol in (*directions, *languages)]),
         settings=resampling.used(tested=True)
         | {"margin": resampling.margin, "headline": sorted(map(list, planned_figures(protocols)))},
@@ -204,7 +204,7 @@ def ranking(
         evaluated = sorted({protocol for each in evaluations for protocol in each.evaluations})
         of_suite = Derivation(
             kind="ranking",
-            subject={},
+            subject=Subject(),
             inputs=inputs_of(evaluations, evaluated),
             settings=resampling.used(tested=True) | {"at_chance": at_chance_of(store, evaluations)},
             version=", ".join(["3", *(f"{metric.name} {metric.version}" for metric in METRICS.values())]),

@@ -204,9 +204,9 @@ def _drop_without_value(
     """Drop the stored rows of encoders to which the metric does not apply any more under these protocols."""
     known = {(each.sets.encoder_fingerprint, protocol) for each in having for protocol in each.evaluations}
     encoders, one = [each.sets.encoder_fingerprint for each in evaluations], ("encoder_fingerprint",)
-    of_metric = {"corpus_fingerprint": [corpus.fingerprint], "protocol": protocols, "metric": [metric.name]}
+    of_metric = partial(store.all, corpus_fingerprint=[corpus.fingerprint], protocol=protocols, metric=[metric.name])
     for row_type, sides in ((Result, one), (Replicates, one), (Slice, one), (Comparison, PAIR)):
-        rows: list[Any] = store.all(row_type, **of_metric, **dict.fromkeys(sides, encoders))
+        rows: list[Any] = of_metric(row_type, **dict.fromkeys(sides, encoders))
         [key, *_] = TABLES[TABLE_OF[row_type]].key
         stale = [
             getattr(row, key) for row in rows if not all((getattr(row, side), row.protocol) in known for side in sides)

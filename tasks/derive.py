@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from capim.store import EmbeddingStore
-from capim.store.schema import TABLES, LedgerEntry, Published, Run, Slice
+from capim.store.schema import TABLES, LedgerEntry, Published, Run, Slice, Subject
 from capim.store.types import canonical_json, digest16
 from capim.tasks.statistics import VERSION
 from capim.tasks.statistics.draws import Resampling
@@ -30,14 +30,14 @@ class Derivation:
 
     Attributes:
         kind: What it is: ``result``, ``comparison``, ``ranking``, ``analysis`` …
-        subject: What it is of, by column: corpus, protocol, name …
+        subject: What it is of.
         inputs: Keys and ids of all that it is made from, in the order that it depends on.
         settings: Of the run, all that change it.
         version: Of the code that makes it, beside that of the statistics.
     """
 
     kind: str
-    subject: Mapping[str, str]
+    subject: Subject
     inputs: Sequence[str]
     settings: Mapping[str, Any]
     version: str
@@ -46,7 +46,7 @@ class Derivation:
     def identity(self) -> str:
         """All that the key is a digest of, as JSON."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return canonical_json({**named, "statistics": VERSION})
+        return canonical_json({**named, "subject": self.subject.named, "statistics": VERSION})
 
     @cached_property
     def key(self) -> str:

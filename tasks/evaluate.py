@@ -224,11 +224,12 @@ def find_evaluations(
     rows = stored_corpora(corpora, store.corpora(), sample=sample, seed=seed, uri=store.uri)
     states = {row.fingerprint: row.name for row in store.encoders()}
     named = [encoder_name(e) for e in encoders]
-    wanted = {"corpus": [row.name for row in rows], "encoder": [states.get(name, name) for name in named]}
-    chosen = names_with_rows(store, "results", {**wanted, "protocol": protocols})
+    names = [states.get(name, name) for name in named]
+    of_corpora = [row.name for row in rows]
+    chosen = names_with_rows(store, "results", corpus=of_corpora, encoder=names, protocol=protocols)
     present = [row.fingerprint for row in store.corpora()]  # others were dropped
     found = States.asked(evaluated_rows(store, **chosen, corpus_fingerprint=present), [*corpora, *named])
-    newest = newest_evaluations(found, **wanted)
+    newest = newest_evaluations(found, corpus=of_corpora, encoder=names)
     if not newest:
         raise RequestError(
             f"the store {store.uri} has no results of these encoders and corpora; run `capim evaluate` first"

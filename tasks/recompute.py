@@ -21,7 +21,7 @@ from capim.store.errors import RequestError, WorkError
 from capim.store.ledger import DERIVED_ROWS, OF_THE_RUN
 from capim.store.row_types import table_of
 from capim.store.rows import delete
-from capim.store.schema import TABLES, LedgerEntry, Result
+from capim.store.schema import TABLES, LedgerEntry, Result, Subject
 from capim.store.types import canonical_json
 from capim.store.upkeep.integrity import StoreCheck
 from capim.tasks.compare import combined, comparisons, ranking
@@ -99,7 +99,8 @@ def recompute(store: EmbeddingStore) -> Iterator[StoreCheck]:
 def _derivation(identity: str) -> Derivation:
     """Return the derivation that the ledger has this identity of."""
     stored = json.loads(identity)
-    return Derivation(**{each.name: stored[each.name] for each in fields(Derivation)})
+    named = {each.name: stored[each.name] for each in fields(Derivation)}
+    return Derivation(**named | {"subject": Subject.of(stored)})
 
 
 def _together(derivation: Derivation, row: Any) -> tuple[str, ...]:
@@ -107,7 +108,7 @@ def _together(derivation: Derivation, row: Any) -> tuple[str, ...]:
     kind, settings = derivation.kind, canonical_json(asdict(_resampling(derivation)))
     if kind == "result":
         return kind, settings, row.encoder_fingerprint, row.corpus_fingerprint
-    return kind, settings, derivation.subject.get("protocol", ""), canonical_json(derivation.inputs)
+    return kind, settings, derivation.subject.protocol or "", canonical_json(derivation.inputs)
 
 
 def _compared(
@@ -167,11 +168,11 @@ def _over_encoders(memory: _InMemory, group: Sequence[Derivation]) -> None:
     if first.kind == "ranking":
         work = ranking(memory, evaluations, resampling)
     elif first.kind == "analysis":
-        names = [each.subject["analysis"] for each in group]
+        names = [each.subject.analysis or "" for each in group]
         work = analyses_of(memory, corpus_of(memory, evaluations), evaluations, names, resampling)
         again = [each for each in work.wanted if each.kind == "analysis"]  # a measurement is another one each time
         work = replace(work, wanted=again)
-    elif protocol := first.subject["protocol"]:
+    elif protocol := first.subject.protocol:
         work = comparisons(memory, corpus_of(memory, evaluations), evaluations, [protocol], resampling)
     else:
         work = combined(memory, corpus_of(memory, evaluations), evaluations, resampling)
@@ -180,7 +181,7 @@ def _over_encoders(memory: _InMemory, group: Sequence[Derivation]) -> None:
 
 def _gate(memory: _InMemory, group: Sequence[Derivation]) -> None:
     """Compare all current results on a corpus with published figures again; its inputs are digests."""
-    corpus = memory.corpus(group[0].subject["corpus"])
+    corpus = memory.corpus(group[0].subject.corpus or "")
     rows = memory.current(Result, corpus_fingerprint=corpus.fingerprint)
     alone = [row for row in rows if not Protocol.of(row.protocol).is_combined]
     evaluations = _evaluations(memory, [row.evaluation for row in alone])

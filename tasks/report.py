@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from capim.reports.rows.report_data import goodness
 from capim.reports.rows.snapshot import first_screen, results_of
 from capim.store import EmbeddingStore
 from capim.store.current import newest_rows
-from capim.store.schema import Batch, Result, Slice
+from capim.store.schema import Batch, Result, Slice, Subject
 from capim.store.types import Corpus, EncoderSpec, canonical_json, digest16
 from capim.tasks.analyses.analysis import R1, AnalysisInput, slice_rows
 from capim.tasks.analyses.table import ANALYSES, HARDWARE, Analysis, applying, slices_of
@@ -95,13 +95,13 @@ def analyses_of(
     wanted = [
         Derivation(
             kind="measurement" if analysis.measures else "analysis",
-            subject={
-                "analysis": analysis.name,
-                "corpus": corpus.fingerprint,
-                "protocol": protocol.id,
-                "encoder": "" if analysis.looks_at_all else group[0].sets.encoder,
-                **({} if metric is None else {"metric": metric.name}),
-            },
+            subject=Subject(
+                analysis=analysis.name,
+                corpus=corpus.fingerprint,
+                protocol=protocol.id,
+                encoder="" if analysis.looks_at_all else group[0].sets.encoder,
+                metric=None if metric is None else metric.name,
+            ),
             inputs=[
                 *inputs_of(group, [protocol.id]),
                 *(metric.inputs(e.evaluations[protocol.id] for e in group) if metric else ()),
@@ -138,14 +138,14 @@ def analyses_of(
         )
 
     def rows_of(each: Derivation) -> list[Slice]:
-        data, encoder = whole(each.subject["protocol"]), each.subject["encoder"]
+        data, encoder = whole(each.subject.protocol or ""), each.subject.encoder
         if encoder:
             data = replace(data, outcomes={encoder: data.outcomes[encoder]})
-        slices = slices_of(ANALYSES[each.subject["analysis"]], data)
+        slices = slices_of(ANALYSES[each.subject.analysis or ""], data)
         rows = slice_rows(slices, corpus=corpus, protocol=data.protocol.id, fingerprints=fingerprints, run=run)
         return rows if metric is None else [replace(row, metric_version=str(metric.version)) for row in rows]
 
-    compute = one_by_one(rows_of, by=lambda each: each.subject["protocol"])
+    compute = one_by_one(rows_of, by=lambda each: each.subject.protocol)
     return Work(table="slices", wanted=wanted, compute=compute)
 
 
@@ -190,7 +190,7 @@ def gate_of(
 
     figures = [canonical_json(gated(row)) for row in results]
     inputs = [digest16(figures), digest16([canonical_json(each._asdict()) for each in references])]
-    subject = {"analysis": ANALYSIS, "corpus": corpus.fingerprint}
+    subject = Subject(analysis=ANALYSIS, corpus=corpus.fingerprint)
     gate = Derivation(kind="gate", subject=subject, inputs=inputs, settings={}, version="1")
     return Work(table="slices", wanted=[gate], compute=one_by_one(rows))
 
@@ -199,7 +199,7 @@ def devices_of(store: EmbeddingStore, corpus: Corpus, run: str = "") -> Work:
     """Return the comparison of how fast encoders were on several devices."""
     batches = store.all(Batch, corpus=corpus.name)
     inputs = [digest16(sorted(batch.batch_id for batch in batches))]
-    subject = {"analysis": HARDWARE, "corpus": corpus.fingerprint}
+    subject = Subject(analysis=HARDWARE, corpus=corpus.fingerprint)
     devices = Derivation(kind="devices", subject=subject, inputs=inputs, settings={}, version="1")
 
     def rows(_: Derivation) -> list[Slice]:
@@ -273,7 +273,7 @@ def page_of(store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping
 def _show_report(page: str, store: EmbeddingStore, run: str, reports_url: str | None) -> None:
     """Show the leaderboard and the report as artifacts."""
     about = "the planned figures of every corpus, best first, in percent with 95 % intervals"
-    show_table(artifact_key("leaderboard", store.uri), leaderboard(store), about)
+    show_table(artifact_key("leaderboard", store.uri), [place._asdict() for place in leaderboard(store)], about)
     place = f"reports/{run}/report.html"
     link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"
     answer = next(iter(results_of(page).get("answer", ())), "")
@@ -281,8 +281,20 @@ def _show_report(page: str, store: EmbeddingStore, run: str, reports_url: str | 
     create_markdown_artifact(markdown=begins, key=artifact_key("report", store.uri), description=answer)
 
 
-def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
-    """The current value of every planned figure but RSUM, by corpus and encoder, best first."""
+class Place(NamedTuple):
+    """A line of the leaderboard: numbers in percent."""
+
+    corpus: str
+    protocol: str
+    metric: str
+    encoder: str
+    percent: str
+    interval: str
+    queries: int
+
+
+def leaderboard(store: EmbeddingStore) -> list[Place]:
+    """Return the current value of every planned figure but RSUM, by corpus and encoder, best first."""
     rows = [row for row in store.current(Result) if row.value is not None]
     planned = {
         fingerprint: planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}
@@ -291,14 +303,14 @@ def leaderboard(store: EmbeddingStore) -> list[dict[str, Any]]:
     found = [row for row in rows if (row.protocol, row.metric) in planned[row.corpus_fingerprint]]
     ordered = sorted(found, key=lambda row: (row.corpus, row.protocol, row.metric, -goodness(row)))
     return [
-        {
-            "corpus": row.corpus,
-            "protocol": row.protocol,
-            "metric": row.metric,
-            "encoder": row.encoder,
-            "percent": percent(row.value, 2),
-            "interval": percent_range(row.ci_low, row.ci_high, 2),
-            "queries": row.n_queries,
-        }
+        Place(
+            row.corpus,
+            row.protocol,
+            row.metric,
+            row.encoder,
+            percent=percent(row.value, 2),
+            interval=percent_range(row.ci_low, row.ci_high, 2),
+            queries=row.n_queries,
+        )
         for row in ordered
     ]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from capim.store import EmbeddingStore
 from capim.store.ledger import OUTCOMES_KIND
-from capim.store.schema import Batch, LedgerEntry, Result
+from capim.store.schema import Batch, LedgerEntry, Result, Subject
 from capim.tasks.derive import Derivation
 
 NEW_INPUT = "new input"
@@ -86,13 +86,14 @@ class Earlier:
 
     def about(self, identity: Identity) -> tuple[str, str, str, str]:
         """Return kind, corpus and encoder by name, and the figure: the protocol, metric or analysis."""
-        kind, subject = identity["kind"], identity["subject"]
+        kind, subject = identity["kind"], Subject.of(identity)
         first = next(iter(identity["inputs"]), "").partition(" ")[0]
-        corpus, encoder = self._evaluations.get(first, ("", "")) if "corpus" not in subject else ("", "")
-        if "corpus" in subject:
-            corpus = self._corpora.get(subject["corpus"], subject["corpus"])
-        encoder = subject.get("encoder", encoder if kind in ("result", "replicates") else "")
-        figure = ", ".join(value for name, value in subject.items() if value and name not in ("corpus", "encoder"))
+        corpus, encoder = self._evaluations.get(first, ("", "")) if subject.corpus is None else ("", "")
+        if subject.corpus is not None:
+            corpus = self._corpora.get(subject.corpus, subject.corpus)
+        of_encoder = encoder if kind in ("result", "replicates") else ""
+        encoder = of_encoder if subject.encoder is None else subject.encoder
+        figure = ", ".join(filter(None, (subject.analysis, subject.facts, subject.metric, subject.protocol)))
         return kind, corpus, encoder, figure
 
     def differences(self, now: Identity) -> list[tuple[str, str]]:
@@ -110,7 +111,7 @@ class Earlier:
             old, new = (_shown(each["settings"].get(name)) for each in (then, now))
             if old != new:
                 found.append(("other setting", f"{name}: {old} -> {new}"))
-        code = name_in(now["subject"]) or kind
+        code = name_in(Subject.of(now)) or kind
         for name in _VERSIONS:
             if then[name] != now[name]:
                 found.append(("newer code", f"{code if name == 'version' else name}: {then[name]} -> {now[name]}"))
@@ -122,9 +123,9 @@ class Earlier:
         return ", ".join(dict.fromkeys(reason for differences in found for reason, _ in differences))
 
 
-def name_in(subject: Mapping[str, str]) -> str:
+def name_in(subject: Subject) -> str:
     """Return the name of the metric or analysis in the subject of a derivation; empty if it has none."""
-    return subject.get("metric") or subject.get("analysis") or ""
+    return subject.metric or subject.analysis or ""
 
 
 def _input_differences(before: Iterable[str], after: Iterable[str], figure: str) -> Iterator[str]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from textwrap import shorten
@@ -222,7 +221,7 @@ def _changes(state: State, old: str, new: str) -> _Changes:
 def _runs(store: EmbeddingStore) -> list[tuple[str, str, bool]]:
     """Every run, newest first: in words, and whether it evaluated, so that it made results or found them stored."""
     results = store.all(LedgerEntry, kind="result")
-    protocols = {row.key: json.loads(row.identity)["subject"]["protocol"] for row in results}
+    protocols = {row.key: row.subject.protocol or "" for row in results}
     made, used = grouped(results, lambda row: row.run), {each.run: each.keys for each in store.runs()}
     found = []
     for row in sorted(store.all(Run), key=lambda row: (row.started, row.run), reverse=True):

@@ -195,7 +195,7 @@ def select(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
     ranks_sql = ",\n         ".join(ranks)
     several = evaluated.protocol.is_combined
     sql = f"""WITH o AS (
-  SELECT {"protocol" if several else "? AS protocol"}, query_id, any_value(query_ord) AS query_ord,
+  SELECT {"" if several else "? AS "}protocol, query_id, any_value(query_ord) AS query_ord,
          any_value(cluster) AS cluster,
          {ranks_sql}
   FROM outcome_states

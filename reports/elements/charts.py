@@ -28,7 +28,7 @@ from capim.reports.elements.page import Chart, Table
 from capim.reports.rows.report_data import ends
 from capim.store.errors import RequestError
 from capim.store.files import json_value
-from capim.store.schema import Result, Slice
+from capim.store.schema import FIGURE, Result, Slice
 
 # Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
 # and with four more hues that stay apart from it under deuteranopia and protanopia.
@@ -204,7 +204,7 @@ def script() -> str:
     return bundle
 
 
-_NAMES = ("encoder", "encoder_a", "encoder_b", "corpus", "protocol", "metric")
+_NAMES = ("encoder", "encoder_a", "encoder_b", *FIGURE)
 
 
 def interval_chart(rows: Sequence[Mapping[Any, Any]], *, title: str = "") -> alt.LayerChart:

@@ -149,7 +149,7 @@ def state_after(store: EmbeddingStore, run: str) -> Snapshot:
     keys, stored = store.keys_of(run), store.counts("results", "derived")
     known = store.all(LedgerEntry, kind="result")
     gone = [row for row in known if row.key not in stored and (row.run == run or row.key in keys)]
-    removed = [json.loads(row.identity)["subject"]["protocol"] for row in gone for _ in range(row.n_rows)]
+    removed = [row.subject.protocol or "" for row in gone for _ in range(row.n_rows)]
     runs = sorted(store.all(Run), key=lambda row: row.started)
     encoders = {row.encoder: row.encoder_fingerprint for row in current}  # each is read once, not for every row
     return Snapshot(

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from capim.reports.format import count, listing
 from capim.reports.rows.report_data import R1, Detail, ReportData, ShownResult, goodness, reversed_comparison
 from capim.store.current import compared_encoders, figure_of, grouped
-from capim.store.schema import Comparison, Ranking, Result
+from capim.store.schema import FIGURE, Comparison, Ranking, Result
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure, beside_chance, headline_of, planned_figures
@@ -34,8 +34,7 @@ MEASURES = (  # of a language, in the order of COCO-SM's tables, with rank-biase
     *((direction, metric) for metric in (NDCG, RBO) for direction in ("t2i", "i2t")),
 )
 PAIR_COLUMNS = (
-    "corpus", "protocol", "metric", "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state",
-    "n_queries", "family",
+    *FIGURE, "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state", "n_queries", "family",
 )  # fmt: skip
 SHARED = ("shared_low", "shared_high")  # columns from which a budget of several figures takes its ends
 _SHOWN = 6  # names in one line

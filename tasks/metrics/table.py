@@ -90,10 +90,10 @@ def facts_of(metric: str) -> MetricFacts | None:
     return MetricFacts(name=metric, **known.columns())
 
 
-def stored_facts(metric: Metric) -> dict[str, str]:
-    """Return the facts that the ledger has about a metric; none about one of capim's, which are in the table."""
+def stored_facts(metric: Metric) -> str | None:
+    """Return the facts that the ledger has about a metric, as JSON; None for one of capim's, which are in the table."""
     is_own = METRICS.package(metric.name) == OWN and not metric.of_user
-    return {} if is_own else {"facts": canonical_json(metric.columns())}
+    return None if is_own else canonical_json(metric.columns())
 
 
 def metrics_of(outcomes: Outcomes, metrics: Iterable[Metric] | None = None) -> list[Metric]:

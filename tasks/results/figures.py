@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from capim.store.schema import Replicates, Result
+from capim.store.schema import Replicates, Result, Subject
 from capim.tasks.derive import Derivation, Made, Work, derive, one_by_one
 from capim.tasks.metrics import METRICS, Metric, metrics_of, version_of
 from capim.tasks.metrics.retrieval import RECALLS
@@ -78,7 +78,7 @@ def figures_of(
     def several(protocols: Sequence[Protocol], protocol: str, *names: str) -> Derivation:
         return Derivation(
             kind="result",
-            subject={"protocol": protocol, "metric": ", ".join(names)},
+            subject=Subject(protocol=protocol, metric=", ".join(names)),
             inputs=[scored.evaluations[one.id] for one in protocols],
             settings=resampling.used(),
             version="; ".join(str(version_of(name)) for name in names),
@@ -87,7 +87,7 @@ def figures_of(
     of_one = [
         Derivation(
             kind="result",
-            subject={"protocol": protocol.id, "metric": metric.name, **stored_facts(metric)},
+            subject=Subject(protocol=protocol.id, metric=metric.name, facts=stored_facts(metric)),
             inputs=[scored.evaluations[protocol.id], *metric.inputs([scored.evaluations[protocol.id]])],
             settings=resampling.used(by_draws=callable(metric.reduce)),
             version=str(metric.version),
@@ -101,7 +101,7 @@ def figures_of(
         for kind, protocols in joint.items()
     ]
     settings = resampling.used(by_draws=True)
-    making.results.update({(each.subject["protocol"], each.subject["metric"]): each for each in of_one})
+    making.results.update({each.subject.figure: each for each in of_one})
     draws = [replace(each, kind="replicates", settings=settings) for each in of_one] if keep_replicates else []
     return making, [
         Work(table="results", wanted=of_one, compute=partial(making.metrics, outcomes or making.read)),
@@ -138,7 +138,7 @@ class _Making:
         self, outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]], todo: Sequence[Derivation]
     ) -> Iterator[Made]:
         """Figures of one protocol each, those whose outcomes come together in one pass over the draws."""
-        places = {(each.subject["protocol"], each.subject["metric"]): at for at, each in enumerate(todo)}
+        places = {each.subject.figure: at for at, each in enumerate(todo)}
         lacking = {protocol for protocol, _ in places}
         for together in outcomes([each for each in self.scored.protocols if each.id in lacking]):
             for each in together:
@@ -154,7 +154,7 @@ class _Making:
 
     def over_several(self, each: Derivation) -> list[Result]:
         """RSUM, or the means over languages; no rows where imported ranks leave a recall open."""
-        kind: Kind = "sum" if each.subject["protocol"] == RSUM.protocol else "mean"
+        kind: Kind = "sum" if each.subject.protocol == RSUM.protocol else "mean"
         scored, protocols = self.scored, self.joint[kind]
         source = self._source(scored.joint_evaluation(protocols))
         if kind == "mean":
@@ -171,7 +171,7 @@ class _Making:
 
     def replicates(self, each: Derivation) -> list[Replicates]:
         """Every draw of a figure; they name the row of the figure."""
-        figure = each.subject["protocol"], each.subject["metric"]
+        figure = each.subject.figure
         [protocol] = [one for one in self.scored.protocols if one.id == figure[0]]
         evaluated = self._evaluated(self.scored.read(protocol), {figure})
         result = self.results[figure].row_key(result_key(evaluated.source, *figure))

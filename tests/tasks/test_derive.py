@@ -11,7 +11,7 @@ import pytest
 
 from capim.store import EmbeddingStore
 from capim.store.rows import delete
-from capim.store.schema import LedgerEntry, Slice
+from capim.store.schema import LedgerEntry, Slice, Subject
 from capim.tasks import compare
 from capim.tasks.derive import Compute, Derivation, Derived, Work, derive, one_by_one, page_key, stored_rows
 from capim.tasks.metrics.table import METRICS
@@ -71,12 +71,12 @@ def test_the_reason_is_the_input_the_setting_or_the_code_that_differs_from_the_n
 
 
 def derivation(name: str, **settings: object) -> Derivation:
-    return Derivation(kind="analysis", subject={"name": name}, inputs=[], settings=settings, version="1")
+    return Derivation(kind="analysis", subject=Subject(analysis=name), inputs=[], settings=settings, version="1")
 
 
 def slices_of(each: Derivation) -> list[Slice]:
     """Two rows of an analysis."""
-    return [row_of(Slice, analysis=each.subject["name"], slice=own) for own in ("first", "second")]
+    return [row_of(Slice, analysis=str(each.subject.analysis), slice=own) for own in ("first", "second")]
 
 
 def work(wanted: Sequence[Derivation], compute: Compute) -> Work:
@@ -93,7 +93,7 @@ def test_what_the_store_has_whole_is_not_made_again(empty: EmbeddingStore) -> No
     steps: list[float] = []
 
     def compute(each: Derivation) -> list[Slice]:
-        asked.append(each.subject["name"])
+        asked.append(str(each.subject.analysis))
         return slices_of(each)
 
     a, b, c = map(derivation, "abc")
@@ -125,7 +125,7 @@ def test_what_the_store_has_in_part_is_made_again(empty: EmbeddingStore) -> None
 
 def test_neighbours_of_one_group_are_one_commit_and_what_gives_nothing_is_left_out(empty: EmbeddingStore) -> None:
     todo = [derivation(name) for name in ("a1", "a2", "b1", "a3")]
-    commits = one_by_one(slices_of, by=lambda each: each.subject["name"][0])(todo)
+    commits = one_by_one(slices_of, by=lambda each: str(each.subject.analysis)[0])(todo)
     assert [list(made) for made in commits] == [[0, 1], [2], [3]]
     steps: list[float] = []
 
