@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from capim.store.schema import OfStates
 from capim.store.types import Modality, SetKey, digest16
-from capim.tasks.corpora.naming import CorpusToRead
 
 if TYPE_CHECKING:
     from capim.store import EmbeddingStore
@@ -54,6 +53,8 @@ class CorpusRef:
 
     def read(self, opened: OpenCorpora, store: EmbeddingStore) -> Corpus:
         """Return the corpus, with a source for its image bytes."""
+        from capim.tasks.corpora.naming import CorpusToRead  # with readers, and what decodes images
+
         return opened.get(store, CorpusToRead(self.what, self.sample, self.seed), self.name, self.fingerprint)
 
     @property
