@@ -667,8 +667,10 @@ def _check_format(connection: Connection, *, create: bool) -> None:
     """
     try:
         written = written_format(connection)
-        if written is None and connection.names():
-            raise WorkError(f"table {MARKED!r} is missing")
+        if written is None and (names := connection.names()):
+            written = written_format(connection)  # which another process may have made in between
+            if written is None and MARKED not in names:
+                raise WorkError(f"table {MARKED!r} is missing")
     except WorkError as fault:
         folder = connection.folder(MARKED)
         if folder is None or not folder.parent.is_dir():
