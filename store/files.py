@@ -274,19 +274,21 @@ class Judgement(NamedTuple):
 
 
 def read_judgements(path: Path) -> list[Judgement]:
-    """The judgements of a file, each once.
+    """Return the judgements of a file, each once; none where it has a heading alone, its last line taken out by hand.
 
     Raises:
         RequestError: The file cannot be read, or lacks a column; names the row.
     """
+    existing_file(path)
     found = []
-    for number, row in enumerate(read_row_file(path), start=1):
-        if missing := [name for name in Judgement._fields if name not in row]:
-            raise RequestError(f"{path}: no column {', '.join(missing)}; expected {', '.join(Judgement._fields)}")
-        judgement = Judgement(*(row[name] or "" for name in Judgement._fields))
-        if not all(judgement) or judgement.direction not in ("t2i", "i2t"):
-            raise RequestError(f"{path}: row {number}: expected a corpus, t2i or i2t, and two ids")
-        found.append(judgement)
+    with reading(path):
+        for number, row in enumerate(_read(path), start=1):
+            if missing := [name for name in Judgement._fields if name not in row]:
+                raise RequestError(f"{path}: no column {', '.join(missing)}; expected {', '.join(Judgement._fields)}")
+            judgement = Judgement(*(row[name] or "" for name in Judgement._fields))
+            if not all(judgement) or judgement.direction not in ("t2i", "i2t"):
+                raise RequestError(f"{path}: row {number}: expected a corpus, t2i or i2t, and two ids")
+            found.append(judgement)
     return list(dict.fromkeys(found))
 
 

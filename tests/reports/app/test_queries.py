@@ -212,6 +212,8 @@ def test_a_file_of_judgements_with_faults_names_the_line(tmp_path: Path) -> None
     file.write_text("corpus,direction,query_id,item_id\nshapes,t2i,a,b\nshapes,sideways,a,b\n")
     with pytest.raises(RequestError, match="row 2"):
         read_judgements(file)
+    file.write_text("corpus,direction,query_id,item_id\n")  # the last judgement was deleted by hand
+    assert read_judgements(file) == []
 
 
 def test_the_five_queries_of_an_image_are_listed_each_with_a_page_of_its_own(asked: EmbeddingStore) -> None:
