@@ -197,12 +197,7 @@ def call(task: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 def call_each(task: Task[P, R], calls: Sequence[Mapping[str, Any]]) -> list[R]:
     """Run a task once per set of arguments: on the task runner inside a flow run, else one after the other."""
-    done = []
-    with track(task.name, total=len(calls), unit="tasks", step=True) as advance:
-        for finish in [_begun(task, arguments) for arguments in calls]:
-            done.append(finish())
-            advance(1)
-    return done
+    return _each(task, calls, lambda finish: finish())
 
 
 def map_collecting_failures(
@@ -212,16 +207,23 @@ def map_collecting_failures(
 
     ``in_turn`` runs one after the other on every task runner.
     """
-    done: list[R | Exception] = []
+    return _each(task, calls, attempt, in_turn=in_turn)
+
+
+def _each(
+    task: Task[P, R], calls: Sequence[Mapping[str, Any]], end: Callable[[Callable[[], R]], T], *, in_turn: bool = False
+) -> list[T]:
+    """Begin all calls, then return what ``end`` makes of each; it takes the function that waits for the result."""
+    done: list[T] = []
     with track(task.name, total=len(calls), unit="tasks", step=True) as advance:
         for finish in [_begun(task, arguments, in_turn=in_turn) for arguments in calls]:
-            done.append(attempt(finish))
+            done.append(end(finish))
             if len(done) < len(calls) or not all(isinstance(one, Exception) for one in done):
                 advance(1)  # else nothing is said to be done
     return done
 
 
-def _begun(task: Task[P, R], arguments: Mapping[str, Any], *, in_turn: bool = False) -> Callable[[], R]:
+def _begun(task: Task[P, R], arguments: Mapping[str, Any], *, in_turn: bool) -> Callable[[], R]:
     """Hand a task to the task runner and return the function that waits for it; without a runner, one that runs it."""
     context = FlowRunContext.get()
     # the pool's only thread would hear of neither a cancel, nor the time limit, nor Ctrl-C
