@@ -164,8 +164,9 @@ def facts_of_metrics(source: EmbeddingStore, results: Iterable[Result]) -> dict[
     found = {name: facts_of(name) for name in made_by}
     others = [key for name, facts in found.items() if facts is None and (key := made_by[name])]
     for entry in source.all(LedgerEntry, key=others) if others else ():
-        name = entry.subject.metric or ""
-        found[name] = MetricFacts(name=name, **json.loads(entry.subject.facts or '{"title": ""}'))
+        subject = entry.subject
+        name = subject.metric or ""
+        found[name] = MetricFacts(name=name, **json.loads(subject.facts or '{"title": ""}'))
     return {name: facts or MetricFacts(name=name, title=name) for name, facts in found.items()}
 
 

@@ -75,9 +75,10 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Slice]) -> Table:
     """The rows of one analysis, protocol and metric."""
     analysis, protocol, metric = rows[0].analysis, rows[0].protocol, rows[0].metric
     names, label = encoder_order(data, corpus, protocol, metric, rows), data.metric(metric).label
+    details = {r.slice: detail_of(r) for r in rows}
 
     def change(r: Slice) -> Cell:
-        own = detail_of(r)
+        own = details[r.slice]
         note = show.percent_range(own.get("change_low"), own.get("change_high"))
         return value(own.get("change"), show.points(own.get("change")), note=note, unit=UNITS[show.points])
 
@@ -85,22 +86,24 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Slice]) -> Table:
         return measures(heading, lambda r: detail_of(r).get(key), text, explain=explain)
 
     def queries(r: Slice) -> Cell:
-        every = detail_of(r).get("n_all_queries", r.n_queries)
+        every = details[r.slice].get("n_all_queries", r.n_queries)
         sampled = f" of {show.number(every, 0)}" if every > r.n_queries else ""
         return Cell(text=show.number(r.n_queries, 0) + sampled, sort=str(r.n_queries))
 
-    columns = [numbers("change", change)] if any(detail_of(r).get("change") is not None for r in rows) else []
+    columns = [numbers("change", change)] if any(details[r.slice].get("change") is not None for r in rows) else []
     for key, heading in SHARES.items():
-        if any(detail_of(r).get(key) for r in rows):
+        if any(details[r.slice].get(key) for r in rows):
             columns.append(detail(key, heading, show.percent, "Percent"))
     whole = partial(show.number, decimals=0)
     for key, heading in COSTS.items():
-        if key != "x" and any(key in detail_of(r) for r in rows):
+        if key != "x" and any(key in details[r.slice] for r in rows):
             columns.append(detail(key, heading, whole if key == "depth" else show.significant))
-    fitted = {_label(r): on for r in rows if (on := detail_of(r).get("fitted_on"))}
+    fitted = {_label(r): on for r in rows if (on := details[r.slice].get("fitted_on"))}
     notes = [f"A sample of the queries: {text}." for text in {queries(r).text: None for r in rows} if " of " in text]
     notes += [f"Fitted on {next(iter(fitted.values()))}: {', '.join(fitted)}."] if fitted else []
-    notes += [TIMED] if any("bytes_per_item" in detail_of(r) and r.seconds_per_query is not None for r in rows) else []
+    notes += (
+        [TIMED] if any("bytes_per_item" in details[r.slice] and r.seconds_per_query is not None for r in rows) else []
+    )
     title = headings("ablations").get(analysis, analysis.replace("-", " ").capitalize()) + of_package(rows)
     return pivot(
         anchor("ablation", analysis, corpus, protocol, metric),
