@@ -113,8 +113,10 @@ def consistency(
         item_of: int32: the reference item of every item.
     """
     outcomes, theirs = own.outcomes, reference.outcomes
-    lists = Lists(np.asarray(outcomes.top_ords), np.asarray(outcomes.top_scores))
-    others = Lists(np.asarray(theirs.top_ords), np.asarray(theirs.top_scores) / reference.scale[:, None])
+    if outcomes.top_ords is None or outcomes.top_scores is None or theirs.top_ords is None or theirs.top_scores is None:
+        raise ValueError(f"protocol {outcomes.protocol.id!r}: no lists to compare with the reference language")
+    lists = Lists(outcomes.top_ords, outcomes.top_scores)
+    others = Lists(theirs.top_ords, theirs.top_scores / reference.scale[:, None])
     cut_off = np.flatnonzero(_cut_off(outcomes, lists.scores) | _cut_off(theirs, others.scores)[query_of])
 
     def measures(start: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
