@@ -669,7 +669,7 @@ def _check_format(connection: Connection, *, create: bool) -> None:
         written = written_format(connection)
         if written is None and (names := connection.names()):
             written = written_format(connection)  # which another process may have made in between
-            if written is None and MARKED not in names:
+            if written is None and not (create and names == [MARKED]):  # or may be making now
                 raise WorkError(f"table {MARKED!r} is missing")
     except WorkError as fault:
         folder = connection.folder(MARKED)

@@ -5,12 +5,38 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache, wraps
 from pathlib import Path
+from typing import Any
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
 WORKSPACE = "s3://capim/work"
+
+
+@cache
+def atomic_writes() -> None:
+    """Let moto store one object at a time, from now on.
+
+    S3 refuses all but one of the writers that create the same key, on which Lance's commits rest. moto 5.2.5 looks for
+    the key and stores it in two steps: two of six writers at once succeeded with 5 of 150 keys.
+    """
+    from moto.s3.responses import S3Response
+
+    one_at_a_time = threading.RLock()
+
+    def locked(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def alone(*arguments: Any, **named: Any) -> Any:
+            with one_at_a_time:
+                return method(*arguments, **named)
+
+        return alone
+
+    for name in ("_key_response_put", "_key_response_post"):
+        setattr(S3Response, name, locked(getattr(S3Response, name)))
 
 
 @contextmanager
@@ -19,6 +45,7 @@ def bucket() -> Iterator[dict[str, str]]:
     import boto3
     from moto.server import ThreadedMotoServer
 
+    atomic_writes()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

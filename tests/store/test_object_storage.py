@@ -12,6 +12,7 @@ from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import Connection
 from capim.store.upkeep.inventory import info
 from capim.store.upkeep.removal import compact_store, drop
+from tests.deployments.object_storage import atomic_writes
 from tests.store.test_crashes import start, wait_for
 from tests.store.toy import fill, make_corpus, make_embeddings, make_spec, states
 
@@ -19,6 +20,7 @@ from tests.store.toy import fill, make_corpus, make_embeddings, make_spec, state
 @pytest.fixture(scope="module")
 def endpoint():
     server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    atomic_writes()
     server.start()
     host, port = server.get_host_and_port()
     yield f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
