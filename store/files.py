@@ -13,14 +13,14 @@ from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 from urllib.parse import unquote, urlencode, urlsplit
 from zipfile import BadZipFile
 
 import pyarrow as pa
 import pyarrow.fs
 
-from capim.store.errors import RequestError, WorkError, csv_text, text_of_csv, unknown
+from capim.store.errors import RequestError, WorkError, csv_text, unknown
 
 NOT_ITS_FORMAT = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError
 """What libraries and our own code raise for a file that holds something else than its suffix says."""
@@ -138,7 +138,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 SUFFIXES = (".parquet", ".csv", ".json")
-READ_SUFFIXES = (*SUFFIXES, ".tsv", ".jsonl")
 
 
 def write_row_file(path: Path, rows: pa.Table) -> None:
@@ -156,56 +155,6 @@ def write_row_file(path: Path, rows: pa.Table) -> None:
         else:
             with temporary.open("w", newline="", encoding="utf-8") as file:
                 write_csv(rows.to_pylist(), rows.column_names, file)
-
-
-def read_row_file(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file, in the format of its suffix.
-
-    Cells of .csv and .tsv are texts, None where they are empty. A JSON object of objects is read as rows that hold
-    their key as ``query``; what else is in it (a summary) is left out.
-
-    Raises:
-        RequestError: There is no such file, it does not have the format of its suffix, or it holds no row.
-    """
-    if path.suffix not in READ_SUFFIXES:
-        raise RequestError(unknown(f"{path}: suffix", path.suffix, READ_SUFFIXES))
-    existing_file(path)
-    with reading(path):
-        rows = list(_read(path))
-    if not rows:
-        raise RequestError(f"{path}: no rows in it")
-    return rows
-
-
-def _read(path: Path) -> Iterator[dict[str, Any]]:
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        yield from pq.read_table(path).to_pylist()
-        return
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        if path.suffix == ".json":
-            contents = json.load(file)
-            if isinstance(contents, dict):
-                contents = [{"query": key, **row} for key, row in contents.items() if isinstance(row, dict)]
-            yield from _objects(path, contents)
-        elif path.suffix == ".jsonl":
-            yield from _objects(path, [json.loads(line) for line in file if line.strip()])
-        else:
-            for number, row in enumerate(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")):
-                if None in row or None in row.values():
-                    raise RequestError(f"{path}: row {number + 1} has more or fewer cells than the header")
-                yield {text_of_csv(name): text_of_csv(cell) if cell != "" else None for name, cell in row.items()}
-
-
-def _objects(path: Path, contents: object) -> Iterator[dict[str, Any]]:
-    """The items of an array, each of them an object."""
-    if not isinstance(contents, list):
-        raise RequestError(f"{path}: expected an array of objects, or an object of objects, one per row")
-    for number, row in enumerate(contents):
-        if not isinstance(row, dict):
-            raise RequestError(f"{path}: row {number + 1} holds {type(row).__name__}, expected an object")
-        yield row
 
 
 def write_json(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
@@ -256,53 +205,3 @@ def _cell(value: object) -> object:
     if isinstance(value, str):
         return csv_text(value)
     return value.isoformat() if isinstance(value, datetime) else value
-
-
-# --- A user's own judgements: pairs of a query and an item that belong together, in a CSV file beside the store.
-#
-# Columns: ``corpus``, ``direction`` (``t2i``: the query is a caption; ``i2t``: an image), ``query_id``, ``item_id``.
-# The file is the user's: pages add lines to it, ``capim evaluate --judgements`` reads it, and it may be edited by hand.
-
-
-class Judgement(NamedTuple):
-    """An item that is right for a query although the corpus does not say so."""
-
-    corpus: str
-    direction: str
-    query_id: str
-    item_id: str
-
-
-def read_judgements(path: Path) -> list[Judgement]:
-    """Return the judgements of a file, each once; none where it has a heading alone, its last line taken out by hand.
-
-    Raises:
-        RequestError: The file cannot be read, or lacks a column; names the row.
-    """
-    existing_file(path)
-    found = []
-    with reading(path):
-        for number, row in enumerate(_read(path), start=1):
-            if missing := [name for name in Judgement._fields if name not in row]:
-                raise RequestError(f"{path}: no column {', '.join(missing)}; expected {', '.join(Judgement._fields)}")
-            judgement = Judgement(*(row[name] or "" for name in Judgement._fields))
-            if not all(judgement) or judgement.direction not in ("t2i", "i2t"):
-                raise RequestError(f"{path}: row {number}: expected a corpus, t2i or i2t, and two ids")
-            found.append(judgement)
-    return list(dict.fromkeys(found))
-
-
-def add_judgement(path: Path, judgement: Judgement) -> None:
-    """Adds a line to the file, which is made with its heading if there is none.
-
-    Raises:
-        WorkError: The file cannot be written.
-    """
-    try:
-        with path.open("a", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            if not file.tell():
-                writer.writerow(Judgement._fields)
-            writer.writerow(map(csv_text, judgement))
-    except OSError as fault:
-        raise WorkError(f"the judgement was not kept: {path} cannot be written ({fault})") from fault

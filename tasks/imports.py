@@ -14,6 +14,7 @@ from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, noted
 from capim.store.schema import Import, Result, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
+from capim.store.tables import uncompressed
 from capim.store.types import Corpus, EncoderSpec, Storage
 from capim.store.upkeep.removal import drop_evaluations
 from capim.store.vectors import rounding_text
@@ -193,7 +194,7 @@ def _judged_runs(
     subject = _with_these(store, new) or new
     names = [identity.encoder or tag_of(Path(path)) for path in runs]
     if len({*names}) < len(names) and not identity.encoder:
-        names = [re.sub(r"[^A-Za-z0-9._-]+", "-", Path(path).stem) for path in runs]
+        names = [re.sub(r"[^A-Za-z0-9._-]+", "-", uncompressed(Path(path)).stem) for path in runs]
     if len({*names}) < len(names):
         raise RequestError(
             f"{len(runs)} runs have {len({*names})} names ({', '.join(names)}); import them one at a time"

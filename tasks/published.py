@@ -7,8 +7,6 @@ protocol differs from ours.
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,6 +17,7 @@ from capim.reports.exports.other_tools import DATASETS, NAMES, RETRIEVAL, WINOGR
 from capim.store.errors import RequestError
 from capim.store.files import NOT_ITS_FORMAT
 from capim.store.schema import Published, Result
+from capim.store.tables import open_table, read_json, suffix_of
 from capim.store.types import digest16
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.metrics import METRICS
@@ -48,7 +47,7 @@ def read_published(path: Path, source: str = "") -> list[Published]:
     rows: list[Published] = []
     for file in files:
         try:
-            rows += _of_json(json.loads(file.read_text("utf-8-sig")), file) if file.suffix == ".json" else _of_csv(file)
+            rows += _of_json(read_json(file), file) if suffix_of(file) == ".json" else _of_csv(file)
         except NOT_ITS_FORMAT as fault:
             if isinstance(fault, RequestError):
                 raise
@@ -90,9 +89,7 @@ def _row(
 
 
 def _of_csv(path: Path) -> Iterator[Published]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
-    for row in rows:
+    for row in open_table(path, headless=False).rows:
         cells = {name.strip().lower(): cell for name, cell in row.items() if name and cell not in (None, "")}
         model = next((cells[name] for name in MODELS if name in cells), "")
         dataset = cells.get("dataset") or cells.get("task") or cells.get("corpus") or ""

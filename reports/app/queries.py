@@ -39,10 +39,10 @@ from capim.reports.rows.gallery import RankedList, SelectedQuery, relevant_docum
 from capim.reports.sections.failures import case_of
 from capim.store.current import grouped
 from capim.store.errors import RequestError, unknown
-from capim.store.files import Judgement, add_judgement
 from capim.store.row_types import rows_in
 from capim.store.schema import AMBIGUOUS, CAUSES, Outcome, is_found, is_missed, texts
 from capim.store.vectors import Explanation
+from capim.tasks.metrics.judgements import Judgement, add_judgement
 from capim.tasks.protocols import Protocol, language_name
 
 TOP = 10  # of the list of an encoder

@@ -27,10 +27,10 @@ from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import Conclusion, conclusions
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.files import read_judgements
 from capim.store.sql import TableCache, version_of
 from capim.store.types import Found, digest16
 from capim.store.vectors import Explanation
+from capim.tasks.metrics.judgements import read_judgements
 from capim.tasks.protocols import Protocol, with_outcomes
 
 T = TypeVar("T")

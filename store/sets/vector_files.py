@@ -5,7 +5,6 @@ Nothing that is pickled is read, because reading it would run its code: :data:`R
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError, is_number, text_of_csv, unknown
 from capim.store.files import NOT_ITS_FORMAT, existing_file, is_vector
 from capim.store.sets.matching import USUAL, plain_name
+from capim.store.tables import read_json, read_json_lines, records
 from capim.store.types import Modality
 from capim.store.vectors import offsets_of
 
@@ -252,8 +252,7 @@ def _stacked(name: str, each: Sequence[NDArray[Any]]) -> dict[str, NDArray[Any]]
 
 
 def _read_csv(path: Path) -> Contents:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
+    rows = [*records(path)]
     if not rows:
         raise ValueError("the file is empty")
     counted = [cell for cell in rows[0] if is_number(cell)]  # pandas counts components that have no names
@@ -300,8 +299,7 @@ def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> li
 
 def _read_json(path: Path) -> Contents:
     """Rows with a list of numbers: objects in an array, in lines, in ``data`` or ``samples``; or id -> list."""
-    with path.open(encoding="utf-8-sig") as file:
-        rows = [json.loads(line) for line in file if line.strip()] if path.suffix == ".jsonl" else json.load(file)
+    rows: Any = [*read_json_lines(path)] if path.suffix == ".jsonl" else read_json(path)
     if isinstance(rows, dict) and rows and all(map(is_vector, rows.values())):
         return Contents({"embeddings": _matrix(list(rows.values()))}, {"ids": list(rows)})
     if isinstance(rows, dict):
@@ -312,7 +310,7 @@ def _read_json(path: Path) -> Contents:
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise ValueError("expected rows with an id and a list of numbers")
     names = dict.fromkeys(chain.from_iterable(rows))
-    cells = {name: [row.get(name) for row in rows] for name in names}
+    cells: dict[str, list[Any]] = {name: [row.get(name) for row in rows] for name in names}
     lists = {name: column for name, column in cells.items() if all(map(is_vector, column))}
     real = {name: column for name, column in lists.items() if not _are_whole(column)}
     ids = {name: column for name, column in cells.items() if not any(isinstance(one, list | dict) for one in column)}

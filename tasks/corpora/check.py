@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, LABEL
 from capim.store.sets.columns_read import told
+from capim.store.tables import is_image_name
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.tasks.corpora.description import reader_call
 from capim.tasks.corpora.files import some
-from capim.tasks.corpora.images.image_files import Missing, is_image_name
+from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.layouts import Recognised, toml_lines
 from capim.tasks.corpora.subset import index_images
 from capim.tasks.protocols import MAIN, Protocol

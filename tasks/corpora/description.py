@@ -45,6 +45,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.plugins import OWN
+from capim.store.tables import SUFFIXES
 from capim.store.types import Corpus, name_fault
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.files import corpus_name
@@ -52,7 +53,6 @@ from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
 from capim.tasks.corpora.readers.judged import task_reader
 from capim.tasks.corpora.readers.published import UNPUBLISHED, table_reader
-from capim.tasks.corpora.readers.table import SUFFIXES
 from capim.tasks.corpora.subset import sample_corpus, sample_suffix
 
 # pydantic's error type -> what was expected, where its own message is not in the words of a TOML file

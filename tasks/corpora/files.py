@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Any, TextIO
+from typing import Any
 
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
+from capim.store.tables import SUFFIXES, uncompressed
 
 _LISTED = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
-_SUFFIXES = {".toml", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".txt", ".token", ".parquet", ".tar"}
+_SUFFIXES = {".toml", ".tar", *SUFFIXES}
 
 
 def some(items: Sequence[str], most: int = 5) -> str:
@@ -109,52 +108,10 @@ def corpus_name(path: Path) -> str:
         >>> corpus_name(Path("data/my photos (2024).toml"))
         'my-photos-2024'
     """
-    stem = path.stem if path.suffix.lower() in _SUFFIXES else path.name
+    plain = uncompressed(path)
+    stem = plain.stem if plain.suffix.lower() in _SUFFIXES else path.name
     words = "".join(c if c.isascii() and (c.isalnum() or c in "._") else " " for c in stem).split()
     return "-".join(words).lstrip("._-") or "corpus"
-
-
-@contextmanager
-def opened_text(file: Path, what: str = "UTF-8 text", *, newline: str | None = None) -> Iterator[TextIO]:
-    """A file of the user; what is read from it raises ``RequestError`` if it cannot be read or is not UTF-8."""
-    try:
-        with file.open(encoding="utf-8-sig", newline=newline) as stream:
-            yield stream
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{file}: not {what} (byte {error.start}); save it as UTF-8") from error
-    except OSError as error:
-        raise RequestError(f"{file}: cannot be read ({error.strerror})") from error
-
-
-def read_text(file: Path) -> str:
-    """The text of a UTF-8 file; raises ``RequestError`` if it cannot be read or is not UTF-8."""
-    with opened_text(file) as stream:
-        return stream.read()
-
-
-def read_json(file: Path) -> Any:
-    """The contents of a JSON file; raises ``RequestError`` with line and column if it is not JSON."""
-    try:
-        return json.loads(read_text(file))
-    except json.JSONDecodeError as error:
-        raise RequestError(f"{file}: not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
-    except RecursionError as error:
-        raise RequestError(f"{file}: its lists and objects are nested too deeply for the JSON reader") from error
-
-
-def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
-    """One object per line, without the empty lines; raises ``RequestError`` with the line that is not an object."""
-    with opened_text(file) as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise RequestError(f"{file}: line {number} is not JSON: {error.msg}") from error
-            if not isinstance(row, dict):
-                raise RequestError(f"{file}: line {number} holds {type(row).__name__}, expected an object")
-            yield row
 
 
 def field(entry: object, key: str, kind: type | UnionType, where: object) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError
+from capim.store.tables import SUFFIXES, open_table, suffix_of, uncompressed
 from capim.tasks.corpora import OWN_CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.images.image_files import images_below, without_image_suffix
@@ -61,7 +62,7 @@ def recognise_folder(folder: Path) -> Recognised:
 
 def recognise_file(path: Path) -> Recognised | None:
     """The corpus of one file; None if its suffix is that of no captions file."""
-    suffix = path.suffix.lower()
+    suffix = suffix_of(path)
     if suffix == ".tar":
         return _as("webdataset", "one tar shard", root=path.parent, shards=path.name, name=corpus_name(path))
     for reader in CAPTIONS_FILES:
@@ -71,7 +72,7 @@ def recognise_file(path: Path) -> Recognised | None:
     if table.is_coco(path):
         named: Content = {**beside, "name": corpus_name(path)} if beside else {}
         return _as("coco-captions", "captions in COCO's format", root=path.parent, captions=path, **named)
-    if suffix not in table.SUFFIXES:
+    if suffix not in SUFFIXES:
         return None
     found = _table(path, path)
     return found._replace(content={**found.content, **beside}) if found.content["reader"] == "table" else found
@@ -172,7 +173,8 @@ def _splits(folder: Path) -> Recognised | None:
     tables = {
         sub.name: file
         for sub in _folders(folder)
-        if (file := table.named_table(sub)) is not None and (file.stem == "metadata" or sub.name in _SPLITS)
+        if (file := table.named_table(sub)) is not None
+        and (uncompressed(file).stem == "metadata" or sub.name in _SPLITS)
     }
     if not tables:
         return None
@@ -213,10 +215,10 @@ def _table(file: Path, path: Path) -> Recognised:
 
 def _hints(folder: Path) -> Iterator[str]:
     """What is in a folder that was not recognised, and what would make it a corpus."""
-    tables = [file for file in table.tables_in(folder) if file.suffix.lower() != ".txt"]
+    tables = [file for file in table.tables_in(folder) if suffix_of(file) != ".txt"]
     for file in tables:
         try:
-            columns, rows = table.table_rows(file)
+            columns, rows = open_table(file)
         except RequestError as error:
             yield from error.faults
             continue
@@ -235,9 +237,7 @@ def _hints(folder: Path) -> Iterator[str]:
         where = f" in the folders {shown}" if folders else ""
         other = sorted(file.name for file in folder.glob("*.*") if file.suffix.lower() in _NOT_READ)
         unread = (
-            f" ({', '.join(other[:_SHOWN])}: not read; save it as a table of {', '.join(table.SUFFIXES)})"
-            if other
-            else ""
+            f" ({', '.join(other[:_SHOWN])}: not read; save it as a table of {', '.join(SUFFIXES)})" if other else ""
         )
         yield (
             f"folder {folder} has {len(images):,} images{where}, and no captions{unread}: write captions.csv with the "

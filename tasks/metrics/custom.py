@@ -42,11 +42,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, did_you_mean
-from capim.store.files import read_judgements
 from capim.store.plugins import loaded_module, shown_path, what_failed
 from capim.store.schema import is_found, texts
 from capim.store.types import Corpus, digest16
 from capim.store.vectors import positions_within
+from capim.tasks.metrics.judgements import read_judgements
 from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, checked_values, decided
 from capim.tasks.protocols import Direction, Protocol
 from capim.tasks.ranking.outcomes import Outcomes, stored_attributes

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.files import read_row_file, write_row_file
+from capim.store.files import write_row_file
 from capim.store.schema import is_missed, texts
+from capim.store.tables import read_row_file
 from capim.store.types import Corpus, Modality, digest16
 from capim.tasks.metrics import Metric
 from capim.tasks.metrics.custom import QueryOutcomes, own_metric

@@ -22,9 +22,11 @@ from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import escape_markdown
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.store.errors import text_of_csv
-from capim.store.files import Judgement, add_judgement, read_judgements, read_row_file, write_row_file
+from capim.store.files import write_row_file
 from capim.store.sets import vector_files
 from capim.store.sets.vector_files import read_npz
+from capim.store.tables import read_row_file
+from capim.tasks.metrics.judgements import Judgement, add_judgement, read_judgements
 from tests.store.toy import make_corpus
 
 VECTORS = np.ones((20, 4), np.float32)

@@ -302,11 +302,11 @@ def test_all_faults_of_a_table_are_named_together() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "query,rank\na-0,1,2\n", "row 1 has more or fewer cells than the header"),
+        ("a.csv", "query,rank\na-0,1,2\n", "row 1: expected 2 cells as in the header, got 3"),
         ("a.csv", "query,rank\n", "no rows in it"),
         ("a.json", "[1]", "row 1 holds int, expected an object"),
-        ("a.json", "{", "cannot be read as .json"),
-        ("a.jsonl", "[]", "row 1 holds list, expected an object"),
+        ("a.json", "{", "not JSON at line 1, column 2"),
+        ("a.jsonl", "[]", "line 1 holds list, expected an object"),
         ("a.parquet", "no", "cannot be read as .parquet"),
         ("a.txt", "no", "suffix '.txt' is unknown"),
     ],

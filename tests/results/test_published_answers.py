@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capim.store.files import read_row_file
+from capim.store.tables import read_row_file
 from capim.store.types import Corpus
 from capim.tasks.corpora.readers.published import table_reader
 from capim.tasks.corpora.readers.quadruples import read_bivlc

@@ -16,20 +16,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, nearest
+from capim.store.tables import is_image_name
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow, build_corpus
 from capim.tasks.corpora.files import require_folder, some
 from capim.tasks.corpora.images.source import Folders, path_in
 
 Missing: TypeAlias = Literal["error", "skip"]
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 _COCO = re.compile(r"^(?:.*/)?(?:COCO_(?:train|val|test)\d{4}_)?(\d{12})\.jpg$")
 _SHOWN = 5
-
-
-def is_image_name(name: str) -> bool:
-    """True if a name ends with the suffix of an image file, in any case."""
-    return name.lower().endswith(IMAGE_SUFFIXES)
 
 
 def without_image_suffix(name: str) -> str:

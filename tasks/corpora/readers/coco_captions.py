@@ -10,6 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from capim.store.errors import RequestError
+from capim.store.tables import read_json
 from capim.store.types import Corpus
 from capim.tasks.corpora import files
 from capim.tasks.corpora.build import CaptionRow, ImageRow
@@ -61,7 +62,7 @@ def read_coco_captions(
     )
     objects = read_objects(boxes_file) if boxes_file is not None else {}
 
-    content = files.read_json(captions_file)
+    content = read_json(captions_file)
     of_image: defaultdict[str, list[CaptionRow]] = defaultdict(list)
     for position, entry in enumerate(files.field(content, "annotations", list, captions_file)):
         where = f"{captions_file}: annotation {position}"
@@ -86,7 +87,7 @@ def read_objects(file: Path) -> dict[str, list[str]]:
 
     In a boxes file, a listed image without a box has an empty list.
     """
-    content = files.read_json(file)
+    content = read_json(file)
     if isinstance(content, list):
         placed = [(f"{file}: entry {n}", entry) for n, entry in enumerate(content)]
         return {

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, did_you_mean, is_number, nearest, noted
 from capim.store.sets.columns_read import CAPTIONS, GRADES, NEGATIVE, SPLITS, TONGUES, telling
+from capim.store.tables import is_image_name
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow
 from capim.tasks.corpora.files import choose_split, some, unlisted
-from capim.tasks.corpora.images.image_files import Missing, is_image_name, locate_images
+from capim.tasks.corpora.images.image_files import Missing, locate_images
 
 if TYPE_CHECKING:
     from capim.tasks.corpora.readers.hub import HubSplit

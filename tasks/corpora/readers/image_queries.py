@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from capim.store.errors import RequestError
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
+from capim.store.tables import open_table, read_json
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
-from capim.tasks.corpora.files import corpus_name, read_json, require_file, said
+from capim.tasks.corpora.files import corpus_name, require_file, said
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
-from capim.tasks.corpora.readers.table import table_rows
 
 _GRADES = {"easy": 2, "hard": 1, "junk": 0}
 _NONE = (("none", "an image", None),)  # a corpus has texts: this one is no query, and no item of a gallery
@@ -87,7 +87,7 @@ def _read(path: Path) -> _Asked:
     content = _unpickled(path) if path.suffix == ".pkl" else read_json(path) if path.suffix == ".json" else None
     if isinstance(content, dict) and {"imlist", "qimlist", "gnd"} <= content.keys():
         return _landmarks(content)
-    rows: list[Mapping[str, Any]] = [*(table_rows(path)[1] if content is None else content)]
+    rows: list[Mapping[str, Any]] = [*(open_table(path)[1] if content is None else content)]
     known = set(rows[0]) if rows and isinstance(rows[0], Mapping) else set()
     if {"image1", "image2", "score"} <= known:
         return _rated(rows)

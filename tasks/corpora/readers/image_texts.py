@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from capim.store.errors import RequestError
+from capim.store.tables import read_text
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow
-from capim.tasks.corpora.files import corpus_name, read_text, require_folder
+from capim.tasks.corpora.files import corpus_name, require_folder
 from capim.tasks.corpora.images import image_files
 
 Lines: TypeAlias = Literal["one", "each"]

@@ -19,18 +19,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import JUDGED
 from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, telling
+from capim.store.tables import SUFFIXES, open_table, read_json, read_text, suffix_of, uncompressed
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
-from capim.tasks.corpora.files import (
-    choose_split,
-    corpus_name,
-    read_json,
-    read_text,
-    require_folder,
-    require_known,
-    said,
-    some,
-)
+from capim.tasks.corpora.files import choose_split, corpus_name, require_folder, require_known, said, some
 from capim.tasks.corpora.images.image_files import (
     LocatedImages,
     Missing,
@@ -41,14 +33,7 @@ from capim.tasks.corpora.images.image_files import (
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, JudgedTask, SubsetCounts
 from capim.tasks.corpora.readers.forms import JUDGED_TABLES, TableRows, form_of, usual_column
 from capim.tasks.corpora.readers.hub import configs_of, load_split
-from capim.tasks.corpora.readers.table import (
-    SUFFIXES,
-    columns_or_none,
-    holds_images,
-    shards_in,
-    table_columns,
-    table_rows,
-)
+from capim.tasks.corpora.readers.table import columns_or_none, holds_images, shards_in, table_columns
 from capim.tasks.protocols import MAIN_OF_JUDGED
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
@@ -431,7 +416,7 @@ class JudgedFiles(NamedTuple):
                 has = some(table_columns(path), 20)
                 raise RequestError(f"{path}: expected a folder, or a table with columns query and image; it has {has}")
             if not holds_images(path):
-                return self._asked(TableRows(str(path), *table_rows(path)), found)
+                return self._asked(TableRows(str(path), *open_table(path)), found)
         else:
             names = self._names()
             if any(_SUBSET.fullmatch(name) or name in _QUERIES for name in names):
@@ -520,10 +505,10 @@ class JudgedFiles(NamedTuple):
     def _read(self, name: TableName, file: Path) -> TableRows:
         if name == "judgements" and (trec := _trec_rows(file)) is not None:
             return TableRows(str(file), _GRADES, trec)
-        if file.suffix == ".json" and (objects := _of_objects(name, file)):
+        if suffix_of(file) == ".json" and (objects := _of_objects(name, file)):
             available = list(dict.fromkeys(chain.from_iterable(objects)))
             return self._by_role(name, TableRows(str(file), available, objects))
-        available, rows = table_rows(file)
+        available, rows = open_table(file)
         usual = chain.from_iterable(JUDGED_TABLES[name].columns.values())
         if name == "queries" and len(available) == 2 and usual_column(tuple(usual), available) is None:
             first = dict(zip(("id", "query"), available, strict=True))  # ids and texts without a header
@@ -598,13 +583,14 @@ def _files(folder: Path, name: str) -> dict[str, list[Path]]:
 
     A file without a split, ``name.jsonl`` or ``name``, is under an empty name.
     """
-    for file in (*(folder / f"{name}{suffix}" for suffix in SUFFIXES), folder / name):
+    suffixes = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES), "")
+    for file in (folder / f"{name}{suffix}" for suffix in suffixes):
         if file.is_file():
             return {"": [file]}
     by_split: dict[str, list[Path]] = {}
     for file in sorted((folder / name).glob("*")):
-        if file.suffix.lower() in SUFFIXES:
-            by_split.setdefault(re.split(r"-\d+-of-\d+", file.stem)[0], []).append(file)
+        if suffix_of(file) in SUFFIXES:
+            by_split.setdefault(re.split(r"-\d+-of-\d+", uncompressed(file).stem)[0], []).append(file)
     return by_split
 
 

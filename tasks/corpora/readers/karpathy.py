@@ -33,10 +33,11 @@ import numpy as np
 
 from capim.store.errors import RequestError
 from capim.store.files import reading
+from capim.store.tables import opened_text, read_json
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
-from capim.tasks.corpora.files import field, opened_text, read_json, require_file, require_match, texts_in
+from capim.tasks.corpora.files import field, require_file, require_match, texts_in
 from capim.tasks.corpora.images.image_files import Missing, coco_id, image_id_of
 from capim.tasks.corpora.images.source import CACHE, Downloads, Zipped
 from capim.tasks.corpora.readers.coco_captions import read_objects

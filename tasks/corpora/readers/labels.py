@@ -14,14 +14,15 @@ from typing import NamedTuple
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import LABEL
 from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, telling
+from capim.store.tables import open_table, read_json, read_text, uncompressed
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
-from capim.tasks.corpora.files import corpus_name, read_json, read_text, require_folder, unlisted
+from capim.tasks.corpora.files import corpus_name, require_folder, unlisted
 from capim.tasks.corpora.images.image_files import LocatedImages, Missing, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
 from capim.tasks.corpora.readers.forms import USUAL_NAMES, form_of, usual_column
 from capim.tasks.corpora.readers.image_texts import lines_of
-from capim.tasks.corpora.readers.table import columns_or_none, is_coco, table_rows
+from capim.tasks.corpora.readers.table import columns_or_none, is_coco
 from capim.tasks.corpora.readers.webdataset import TarShards, samples_of
 
 PROMPTS: Mapping[str, Mapping[str, str | list[str]]] = tomllib.loads(
@@ -133,7 +134,7 @@ def are_classes(folder: Path) -> bool:
 def is_labelled(file: Path) -> bool:
     """True if a table has columns of images and of labels, and none of captions."""
     columns = columns_or_none(file)
-    return columns is not None and form_of(file.stem, columns) is None and None not in _columns(columns)
+    return columns is not None and form_of(uncompressed(file).stem, columns) is None and None not in _columns(columns)
 
 
 def _columns(available: Sequence[str]) -> tuple[str | None, str | None]:
@@ -157,7 +158,7 @@ def _labels(path: Path) -> dict[str, list[str]]:
                 f"first {strange[0]!r}; add them there, or leave their annotations out"
             )
         return {name_of[image]: categories for image, categories in objects.items()}
-    available, rows = table_rows(path)
+    available, rows = open_table(path)
     image, label = _columns(available)
     if image is None or label is None:
         lacks = "image" if image is None else "label"

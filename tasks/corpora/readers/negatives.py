@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from capim.store.errors import RequestError
+from capim.store.tables import rows_with
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA, files
 from capim.tasks.corpora.build import ImageRow
@@ -33,7 +34,6 @@ from capim.tasks.corpora.readers.published import (
     rows_of,
     translations,
 )
-from capim.tasks.corpora.readers.table import rows_with
 
 Part: TypeAlias = Literal["relation", "attribution", "coco-order", "flickr-order"]
 ARO_HUB: dict[Part, str] = {

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
 from capim.store.errors import RequestError
+from capim.store.tables import read_json, read_json_lines
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA, CorpusEntry, files
 from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRow, RelevanceRow
@@ -301,9 +302,9 @@ def rows_of(source: Path | HubSplit) -> Iterator[Row]:
     if isinstance(source, HubSplit):
         yield from ((f"{source.name}: row {n}", n, row) for n, row in enumerate(source.rows()))
     elif source.suffix != ".json":
-        yield from ((f"{source}: line {n}", n, row) for n, row in enumerate(files.read_json_lines(source), start=1))
+        yield from ((f"{source}: line {n}", n, row) for n, row in enumerate(read_json_lines(source), start=1))
     else:
-        content = files.read_json(source)
+        content = read_json(source)
         if not isinstance(content, dict | list):
             raise RequestError(f"{source}: expected a list of items, got {type(content).__name__}")
         items = content.items() if isinstance(content, dict) else enumerate(content)

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from capim.store.errors import RequestError
+from capim.store.tables import read_json, rows_with
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA, files
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.readers.hub import HubSplit, load_split
 from capim.tasks.corpora.readers.published import QuadrupleItem, published_corpus, quadruples, rows_of
-from capim.tasks.corpora.readers.table import rows_with
 
 UNTAGGED = "No Tag"
 _BIVLC = ("caption", "negative_caption", "type", "subtype")
@@ -62,7 +62,7 @@ def read_winoground(
         folder = files.require_folder(root, "winoground folder")
         source = files.require_match(folder, "examples.jsonl", "data/examples.jsonl")
         images = images or files.folder_in(source.parent, "images") or folder
-    assigned = None if tags is None else files.read_json(tags_file := files.require_file(tags, "tags file"))
+    assigned = None if tags is None else read_json(tags_file := files.require_file(tags, "tags file"))
     if assigned is not None and not (
         isinstance(assigned, dict) and all(isinstance(each, list) for each in assigned.values())
     ):

@@ -16,11 +16,11 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from capim.store.errors import RequestError
+from capim.store.tables import read_json, read_json_lines, read_text
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA, files
 from capim.tasks.corpora.build import ImageRow
@@ -64,7 +64,7 @@ def read_coco_sm(
     hint = "download from github.com/unum-cloud/coco-sm/meta"
     paths = files.require_files(folder, [f"{system}.json" for system in translators], hint=hint)
     for system, file in zip(translators, paths, strict=True):
-        content = files.read_json(file)
+        content = read_json(file)
         for language in languages:
             found = []
             for number, entry in enumerate(files.field(content, language, list, file)):
@@ -83,11 +83,11 @@ def _check_against_lists(folder: Path, names: Sequence[str], captions: Sequence[
     """Compare the captions with ``excluded.txt`` and ``id_mapping.json``, if these files exist."""
     faults = []
     if (folder / "excluded.txt").is_file():
-        excluded = set(files.read_text(folder / "excluded.txt").split())
+        excluded = set(read_text(folder / "excluded.txt").split())
         if listed := [name for name in names if name in excluded]:
             faults.append(f"{folder}: lists {', '.join(listed[:3])}, which excluded.txt leaves out")
     if (file := folder / "id_mapping.json").is_file():
-        mapping = files.field(files.read_json(file), "image2text", dict, file)
+        mapping = files.field(read_json(file), "image2text", dict, file)
         if len(mapping) != len(names):
             faults.append(f"{folder}: expected {len(mapping)} images as in {file.name}, got {len(names)}")
         else:
@@ -135,7 +135,7 @@ def read_crossmodal3600(
         hint = "it is in captions.zip at https://google.github.io/crossmodal-3600/"
         folder = files.require_folder(root, "crossmodal3600 folder")
         file = files.require_match(folder, "captions.jsonl", "*/captions.jsonl", hint=hint)
-        entries = list(files.read_json_lines(file))
+        entries = list(read_json_lines(file))
         ids = [files.field(entry, "image/key", str, f"{file}: line {i + 1}") for i, entry in enumerate(entries)]
         rows = [ImageRow(identifier, f"{identifier}.jpg") for identifier in ids]
         for language in languages:
@@ -168,7 +168,7 @@ def read_xtd10(
     for language in languages:
         name = f"test_1kcaptions_{_XTD10_CODE.get(language, language)}.txt"
         paths[language] = files.require_match(folder, name, *(f"{part}/{name}" for part in ("XTD10", "MIC", "STAIR")))
-    contents = _line_translations(files.read_text(listed).splitlines(), paths)
+    contents = _line_translations(read_text(listed).splitlines(), paths)
     return published_corpus("xtd10", contents, images=images, missing=missing)
 
 
@@ -193,7 +193,7 @@ def read_multi30k(
     folder = files.require_folder(root, "multi30k folder")
     base = files.folder_in(folder, "data/task1") or folder
     listed = files.require_match(base, f"image_splits/{split}.txt", f"{split}.txt")
-    names = [line.split("#")[0].strip() for line in files.read_text(listed).splitlines()]
+    names = [line.split("#")[0].strip() for line in read_text(listed).splitlines()]
     paths = {}
     for language in languages:
         patterns = (f"raw/{split}.{language}.gz", f"raw/{split}.{language}", f"{split}.{language}")
@@ -207,11 +207,7 @@ def _line_translations(image_names: Sequence[str], paths: Mapping[str, Path]) ->
     rows = [ImageRow(image_id_of(image), image) for image in image_names]
     captions = []
     for language, file in paths.items():
-        try:
-            text = gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else files.read_text(file)
-        except (OSError, EOFError, UnicodeDecodeError) as error:
-            raise RequestError(f"{file}: cannot be read ({error})") from error
-        texts = text.removesuffix("\n").split("\n")  # not splitlines, which also splits at other separators
+        texts = read_text(file).removesuffix("\n").split("\n")  # not splitlines, which also splits at other separators
         if len(texts) != len(rows):
             raise RequestError(f"{file}: expected {len(rows)} captions in {language!r}, got {len(texts)}")
         captions += [Translation(row.id, [text], language) for row, text in zip(rows, texts, strict=True)]
@@ -237,5 +233,5 @@ def read_urban1k(root: str | Path, *, images: str | Path | None = None, missing:
         )
     images = images or files.folder_in(folder, "image")
     rows = [ImageRow(file.stem, f"{file.stem}.jpg") for file in paths]
-    texts = [Translation(file.stem, [files.read_text(file).strip().partition("\n")[0].strip()]) for file in paths]
+    texts = [Translation(file.stem, [read_text(file).strip().partition("\n")[0].strip()]) for file in paths]
     return published_corpus("urban1k", translations(rows, texts), images=images, missing=missing)

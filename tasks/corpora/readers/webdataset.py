@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from capim.store.errors import RequestError
+from capim.store.tables import IMAGE_SUFFIXES
 from capim.store.types import Corpus
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, SkippedRow
 from capim.tasks.corpora.files import corpus_name, require_folder, texts_in
 from capim.tasks.corpora.images.decode import image_facts
-from capim.tasks.corpora.images.image_files import IMAGE_SUFFIXES, LocatedImages
+from capim.tasks.corpora.images.image_files import LocatedImages
 from capim.tasks.corpora.images.source import path_in
 from capim.tasks.corpora.readers.hub import files_of
 from capim.tasks.corpora.readers.image_texts import Lines, lines_of, refuse_several

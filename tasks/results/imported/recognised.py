@@ -6,7 +6,6 @@ refused with the way that leads here.
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import re
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, is_number
-from capim.store.files import READ_SUFFIXES, is_vector, reading
+from capim.store.files import is_vector, reading
 from capim.store.sets.vector_files import REFUSED, read_contents, side_of
+from capim.store.tables import DELIMITED, NAMED, open_table, opened_text, read_json, suffix_of
 
 What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published"]
 WORDS: Mapping[What, str] = {
@@ -86,12 +86,12 @@ def _of_folder(folder: Path) -> Iterator[Recognised]:
         yield Recognised("published", folder)
     elif files and all(file.suffix == ".npy" and re.search(r"\d", file.stem) for file in files):
         yield Recognised("vectors", folder, side_of(folder.name))
-    elif any(file.suffix in READ_SUFFIXES for file in files):
+    elif any(suffix_of(file) in NAMED for file in files):
         yield Recognised("outcomes", folder)
     else:
         raise RequestError(
             f"{folder}: nothing in it is known: no *_rank_index.npy, img_emb/, qrels, "
-            f"results of MTEB, or tables ({', '.join(READ_SUFFIXES)}); name a file in it"
+            f"results of MTEB, or tables ({', '.join(NAMED)}); name a file in it"
         )
 
 
@@ -100,11 +100,12 @@ def _of_file(path: Path) -> list[Recognised]:
         raise RequestError(f"{path}: one of several hit lists; give their folder, {path.parent}")
     if path.suffix in (".npy", ".npz", ".safetensors", ".pt", ".pth"):
         return _of_arrays(path)
-    if path.suffix in _RUNS or path.suffix == ".qrels":
-        return [Recognised("qrels" if path.suffix == ".qrels" else "run", path)]
-    if path.suffix == ".json":
-        return [_of_json(path, json.loads(path.read_text(encoding="utf-8-sig")))]
-    if path.suffix in READ_SUFFIXES or path.suffix == ".parq":
+    suffix = suffix_of(path)
+    if suffix in _RUNS or suffix == ".qrels":
+        return [Recognised("qrels" if suffix == ".qrels" else "run", path)]
+    if suffix == ".json":
+        return [_of_json(path, read_json(path))]
+    if suffix in NAMED:
         header, cells = _header(path)
         if header and (what := _of_columns(path, header, cells)) is not None:
             return [what]
@@ -185,7 +186,7 @@ def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) 
     if n > 3 or any(map(is_vector, cells)) or any(str(cell).startswith("[") for cell in cells):
         is_matrix = n > 3 and (_SCORES.search(path.stem.lower()) or not _are_components(of_numbers))
         return Recognised("scores", path) if is_matrix else Recognised("vectors", path, side_of(path.stem))
-    return Recognised("outcomes", path) if path.suffix in READ_SUFFIXES and len(names) > 1 else None
+    return Recognised("outcomes", path) if suffix_of(path) in NAMED and len(names) > 1 else None
 
 
 def _are_components(columns: Sequence[str]) -> bool:
@@ -199,7 +200,7 @@ def _are_components(columns: Sequence[str]) -> bool:
 
 
 def _of_lines(path: Path) -> Recognised:
-    with path.open(encoding="utf-8-sig", errors="replace") as lines:
+    with opened_text(path) as lines:
         words = next((line.split() for line in lines if line.strip()), [])
     if len(words) == 6 and is_number(words[4]):
         return Recognised("run", path)
@@ -207,24 +208,21 @@ def _of_lines(path: Path) -> Recognised:
         return Recognised("run" if len(words) == 3 and not _QRELS.search(path.stem.lower()) else "qrels", path)
     raise RequestError(
         f"{path}: not known; its first line has {len(words)} words. A run has 6 (query Q0 item rank score tag), qrels "
-        "have 4; tables have a header and a suffix among " + ", ".join(READ_SUFFIXES)
+        "have 4; tables have a header and a suffix among " + ", ".join(NAMED)
     )
 
 
 def _header(path: Path) -> tuple[list[str], list[Any]]:
     """Return the names of the columns of a table, and the cells of its first row."""
-    from capim.tasks.results.imported.runs import first_row
-
-    if path.suffix not in (".csv", ".tsv"):
-        if (first := first_row(path)) is None:
-            raise RequestError(f"{path}: no rows in it")
-        return list(first), list(first.values())
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
-        header, cells = next(rows, []), next(rows, [])
-    if path.suffix == ".tsv" and len(header) in (3, 4) and is_number(header[-1]):
-        return [], []  # lines of a run or qrels
-    return header, cells
+    if suffix_of(path) == ".tsv":
+        with opened_text(path) as lines:
+            words = next(lines, "").split("\t")
+        if len(words) in (3, 4) and is_number(words[-1]):
+            return [], []  # lines of a run or qrels
+    columns, rows = open_table(path, headless=False)
+    if (first := next(rows, None)) is None and suffix_of(path) not in DELIMITED:
+        raise RequestError(f"{path}: no rows in it")
+    return columns, [*(first or {}).values()]
 
 
 def _is_published(loaded: Mapping[str, Any]) -> bool:

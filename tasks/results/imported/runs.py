@@ -14,7 +14,6 @@ ones by id, descending; an item that is not listed, and a query without a list, 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,13 +27,24 @@ import numpy as np
 import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
-from capim.store.files import existing_file, read_row_file, reading
+from capim.store.files import existing_file
 from capim.store.schema import JUDGED, TOP, UNLISTED, texts
 from capim.store.sets.columns_read import NO_OPTION, SPLITS, telling
 from capim.store.sets.matching import Items, key_of, left_out_of
+from capim.store.tables import (
+    DELIMITED,
+    JSON_LINES,
+    NAMED,
+    open_table,
+    opened_text,
+    read_json,
+    read_json_lines,
+    read_row_file,
+    suffix_of,
+    uncompressed,
+)
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
-from capim.tasks.corpora.files import read_json_lines
 from capim.tasks.protocols import JUDGED_QUERIES, MAIN_OF_JUDGED, TREC_EVAL, Protocol
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
@@ -54,7 +64,6 @@ GRADE = ("score", "grade", "relevance", "rel", "label", "judgement")
 _LISTED = (
     "retrieved", "retrieved_ids", "ranking", "ranked", "results", "top_k", "docs", "doc_ids", "items", "image_ids",
 )  # fmt: skip
-_TABLES = (".csv", ".tsv", ".parquet", ".parq", ".jsonl")
 UNJUDGED = "no document is judged relevant to this query"
 
 
@@ -82,8 +91,8 @@ def read_run(path: Path) -> Run:
 
 def tag_of(path: Path) -> str:
     """Return the name of the system that a run in TREC's format was made by: its last column; else that of the file."""
-    tag = path.stem
-    if path.suffix not in (*_TABLES, ".json"):
+    tag = uncompressed(path).stem
+    if suffix_of(path) not in NAMED:
         words = next((line.split() for line in _lines(path) if line.strip()), [])
         tag = words[5] if len(words) == 6 else tag
     return re.sub(r"[^A-Za-z0-9._-]+", "-", tag)
@@ -104,14 +113,14 @@ def read_qrels(path: Path) -> Qrels:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with existing_file(path).open(encoding="utf-8-sig", errors="replace") as lines:
+    with opened_text(existing_file(path)) as lines:
         yield from lines
 
 
 def _lists(path: Path, form: _Form) -> Run:
     """Query -> item -> number, of lines, a table or JSON."""
     existing_file(path)
-    if path.suffix == ".json":
+    if suffix_of(path) == ".json":
         return _numbered(path, _of_json(path), form)
     if list_columns(first_row(path)) is not None:
         return _numbered(path, _lists_of(path, read_row_file(path)), form)
@@ -136,16 +145,12 @@ def _lists(path: Path, form: _Form) -> Run:
     return found
 
 
-def first_row(path: Path) -> dict[str, Any] | None:
+def first_row(path: Path) -> Mapping[str, Any] | None:
     """Return the first row of a table with cells that may be lists; None of any other file, and of an empty one."""
-    if path.suffix == ".jsonl":
-        return next(read_json_lines(path), None)
-    if path.suffix in (".parquet", ".parq"):
-        import pyarrow.parquet as pq
-
-        with reading(path):
-            return next((row for batch in pq.ParquetFile(path).iter_batches(1) for row in batch.to_pylist()), None)
-    return None
+    suffix = suffix_of(path)
+    if suffix not in NAMED or suffix in DELIMITED:
+        return None
+    return next(read_json_lines(path) if suffix in JSON_LINES else iter(open_table(path).rows), None)
 
 
 def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, object, bool]]:
@@ -175,8 +180,8 @@ def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, obje
 
 def _is_table(path: Path, form: _Form) -> bool:
     """True if a file is a table: by its suffix, and if that is one of lines, too, by the names in its first line."""
-    if path.suffix not in _TABLES or path.suffix in (".parquet", ".parq", ".jsonl"):
-        return path.suffix in _TABLES
+    if suffix_of(path) not in NAMED or suffix_of(path) not in DELIMITED:
+        return suffix_of(path) in NAMED
     first = next((line for line in _lines(path) if line.strip()), "")
     cells = {cell.strip().strip('"') for cell in re.split(r"[\t,]", first)}
     return bool(cells & {*QUERY}) and bool(cells & {*form.columns, "rank"})
@@ -184,8 +189,7 @@ def _is_table(path: Path, form: _Form) -> bool:
 
 def _of_json(path: Path) -> dict[str, Any]:
     """Query -> item -> number, or query -> items, at whatever depth; several such objects (subsets) are one."""
-    with reading(path):
-        loaded = json.loads(path.read_text(encoding="utf-8-sig"))
+    loaded = read_json(path)
     if isinstance(loaded, list) and loaded and list_columns(loaded[0]) is not None:
         return _lists_of(path, loaded)
     lists = list(json_lists(loaded))

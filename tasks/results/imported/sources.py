@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, noted
-from capim.store.files import READ_SUFFIXES, existing_file, read_row_file, reading
+from capim.store.files import existing_file, reading
 from capim.store.row_types import columns_of, rows_in
 from capim.store.rows import in_order
 from capim.store.schema import OfProtocol, OfStates, Outcome
@@ -34,6 +34,7 @@ from capim.store.sets.columns_read import telling
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import mapped, read_contents
+from capim.store.tables import NAMED, read_row_file, suffix_of
 from capim.store.types import OF_OUTCOMES, Corpus, EncoderSpec, SetKey, digest16
 from capim.tasks.corpora.files import some
 from capim.tasks.ranking.maxsim_products import score_table
@@ -83,7 +84,7 @@ def described_corpus(
     """A corpus as the user named it; the description of it if it is not stored and the file of outcomes holds it."""
     wanted = CORPUS_COLUMNS.get(corpus) if isinstance(corpus, str) and corpus not in stored else None
     path = Path(source.path)
-    if wanted is None or source.kind != "outcomes" or path.suffix != ".csv" or not path.is_file():
+    if wanted is None or source.kind != "outcomes" or suffix_of(path) != ".csv" or not path.is_file():
         return corpus
     [first, *_] = read_row_file(path)
     return {"reader": corpus, "root": str(path)} if set(wanted) <= set(first) else corpus
@@ -111,9 +112,9 @@ def outcomes_of_source(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
 
 
 def _of_tables(path: Path, corpus: Corpus, source: Source) -> FoundRows:
-    files = sorted(file for file in path.iterdir() if file.suffix in READ_SUFFIXES) if path.is_dir() else [path]
+    files = sorted(file for file in path.iterdir() if suffix_of(file) in NAMED) if path.is_dir() else [path]
     if not files:
-        raise RequestError(f"{path}: no hit lists (MODEL_ir1_rank_index.npy) and no {', '.join(READ_SUFFIXES)} in it")
+        raise RequestError(f"{path}: no hit lists (MODEL_ir1_rank_index.npy) and no {', '.join(NAMED)} in it")
     try:
         rows: list[Row] = []
         for file in files:

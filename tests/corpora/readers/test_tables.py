@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from capim.store.errors import RequestError
+from capim.store.tables import open_table
 from capim.store.types import Corpus
 from capim.tasks.corpora.check import check_corpus
 from capim.tasks.corpora.description import open_corpus
-from capim.tasks.corpora.readers.table import delimited_rows
 from tests.corpora.own_data import TWO, Put, files, refusal, texts
 
 
@@ -122,7 +123,7 @@ CELLS = '{"image": {"bytes": "x"}, "caption": "a"}\n{"image": "a.png", "caption"
         ("t.jsonl", "{nope\n", "line 1 is not JSON"),
         ("t.jsonl", CELLS, "rows whose image is neither text nor number: row 1 (dict)"),
         ("t.jsonl", CELLS, "a list of texts, or of objects with a text: row 2 (7), row 3 ([])"),
-        ("t.xlsx", "", "a table (.csv, .tsv, .jsonl, .ndjson, .json, .parquet, .txt, .token), got .xlsx"),
+        ("t.xlsx", "", "a table (.csv, .tsv, .jsonl, .ndjson, .json, .parquet, .parq, .arrow, .feather, .txt, .token)"),
     ],
 )
 def test_what_is_wrong_in_a_table_is_named(
@@ -212,7 +213,7 @@ def test_ids_of_captions_in_the_column_id_are_not_taken_for_ids_of_images(put: P
 
 def rows(file: Path, content: str | bytes) -> list[tuple[str, ...]]:
     file.write_bytes(content.encode() if isinstance(content, str) else content)
-    columns, found = delimited_rows(file)
+    columns, found = open_table(file)
     return [tuple(str(row.get(column)) for column in columns) for row in found]
 
 
@@ -239,7 +240,7 @@ def numbered(separator: str, *broken: int) -> str:
         ('image,caption\na,b\nc,"d" e\n', "line 3: a quote is opened here"),
         ("image| number| comment\na.jpg| 0| red\nb.jpg| 4   blue\n", "row 2: expected 3 cells as in the header, got 2"),
         ("image,caption\na,caf\xe9\n".encode("latin-1"), "not a table in UTF-8"),
-        ("image,caption\na,b\n".encode("utf-16"), "save it as UTF-8"),
+        ("image,caption\na,b\n".encode("utf-16-le"), "not a table in UTF-8 (it has zero bytes); save it as UTF-8"),
     ],
 )
 def test_no_quote_or_encoding_makes_a_table_smaller_without_an_error(
@@ -289,6 +290,42 @@ def test_quotes_and_headers_are_read_as_they_are_meant(
     tmp_path: Path, suffix: str, content: str, expected: list[tuple[str, str]]
 ) -> None:
     assert rows(tmp_path / f"t.{suffix}", content) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", "image,caption\na.jpg,été\n".encode("utf-16")),
+        ("t.csv", '"sep=;"\r\nimage;caption\r\na.jpg;été\r\n'),
+        ("t.csv.gz", gzip.compress("image,caption\na.jpg,été\n".encode())),
+        ("t.JSON.gz", gzip.compress('[{"image": "a.jpg", "caption": "été"}]'.encode())),
+    ],
+    ids=["UTF-16 with its mark", "Excel's line", "compressed", "compressed JSON"],
+)
+def test_tables_are_read_as_excel_and_archives_write_them(tmp_path: Path, name: str, content: str | bytes) -> None:
+    assert rows(tmp_path / name, content) == [("a.jpg", "été")]
+
+
+def test_arrow_files_and_streams_are_tables(tmp_path: Path) -> None:
+    table = pa.table({"image": ["a.jpg", "b.jpg"], "caption": ["one", "two"]})
+    for name, writer in (("file.arrow", pa.ipc.new_file), ("stream.arrow", pa.ipc.new_stream)):
+        with writer(str(tmp_path / name), table.schema) as out:
+            out.write_table(table, max_chunksize=1)
+        assert [*open_table(tmp_path / name).rows] == table.to_pylist()
+    (tmp_path / "t.feather").write_bytes(b"no")
+    with pytest.raises(RequestError, match="not an Arrow file"):
+        open_table(tmp_path / "t.feather")
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "last"),
+    [("t.csv", "image,caption\n" + "a.jpg,one,two\n" * 30, "row 20"), ("t.jsonl", "[1]\n" * 30, "line 20")],
+)
+def test_every_row_that_cannot_be_read_is_told(tmp_path: Path, name: str, lines: str, last: str) -> None:
+    told = fault(tmp_path / name, lines).splitlines()
+    assert sum("expected" in line for line in told) == 20
+    assert last in told[-2]
+    assert "10 more rows cannot be read" in told[-1]
 
 
 def test_a_file_of_three_columns_without_a_header_is_refused(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from capim.reports.app.queries import languages_of
 from capim.reports.app.state import EvaluatedTask, State
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError
-from capim.store.files import Judgement, read_judgements
 from capim.store.schema import texts
+from capim.tasks.metrics.judgements import Judgement, read_judgements
 from capim.tasks.protocols import Protocol
 from tests.random_store import SPECS
 from tests.reports.app.stores import NoServices, asking, csv_of, evaluate, labelled_store, missed_and_found
