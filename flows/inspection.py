@@ -239,7 +239,7 @@ def check(
         name: a model or a corpus
         suite: suite file (TOML) that describes the model
         device: device that runs the model (default: cpu)
-        missing: skip leaves out images of a corpus that have no file, and shows the lines to write into corpus.toml
+        missing: skip leaves out images without a file and rows without a caption; shows the lines for corpus.toml
     """
     kind = _kind_of(name, {encoder_name(each) for each in config.encoders})
     of_model = {

@@ -23,7 +23,7 @@ CAPTIONS = "captions, right or wrong ones"
 NO_OPTION = "no option reads it: keep in the file only the rows that should count"
 NEGATIVE = re.compile(r"neg|foil|false|wrong|incorrect|distract", re.IGNORECASE)
 """In names of columns of wrong captions."""
-_SPLIT = re.compile(r"(re|mini)?(train|val|dev|test|eval)\w{0,8}", re.IGNORECASE)
+SPLIT = re.compile(r"(re|mini)?(train|val|dev|test|eval)\w{0,8}", re.IGNORECASE)
 _CODE, _NAME = re.compile(r"[a-z]{2,3}([-_]\w{2,8})*", re.IGNORECASE), re.compile(r"[^\W\d_]{4,12}( \(?[^\W\d_]+\)?)?")
 _MOST = 64  # different cells of a column that are kept, and rows that are compared
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -39,6 +39,11 @@ def told() -> Iterator[Collection[str]]:
         yield lines
     finally:
         _TOLD.reset(token)
+
+
+def tell(line: str) -> None:
+    """Tell a line to whoever collects what was read."""
+    _TOLD.get({})[line] = None
 
 
 def telling(
@@ -95,7 +100,7 @@ def _kind(column: str, cells: list[str], rows: list[Row], read: Names, language:
     """What a column looks like by its different cells and the first rows; empty if it looks like nothing of note."""
     texts = [(text, row) for row in rows if (text := _text(row.get(column)))]
     several, numbers = len(cells) > 1, [float(cell) for cell in cells if is_number(cell)]
-    if several and all(map(_SPLIT.fullmatch, cells)):
+    if several and all(map(SPLIT.fullmatch, cells)):
         return SPLITS
     if len(numbers) == len(cells):  # whole numbers that count rows, or the rows of each item, are no grades
         counted = all(float(one[0]) in (float(before[0]) + 1, numbers[0]) for before, one in pairwise(texts))

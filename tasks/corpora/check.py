@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from langcodes import Language
 
 from capim.store.errors import RequestError
-from capim.store.schema import JUDGED, LABEL
+from capim.store.schema import JUDGED, LABEL, texts
 from capim.store.sets.columns_read import told
 from capim.store.tables import is_image_name
 from capim.store.types import MODALITIES, Corpus, Modality
@@ -33,6 +35,7 @@ _SHOWN_CHANGES = 3
 _Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 _JUDGED = ("judgements", "fewest relevant per query", "most relevant per query")
 _CODE = re.compile(r"n?[0-9]+")
+_BCP_47 = re.compile(r"[a-z]{2,3}([-_]\w{2,8})*", re.IGNORECASE)
 _LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
 
 
@@ -65,7 +68,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
     own = captions.filter(pc.is_valid(captions["image_id"]))
     per_part = own.group_by(["image_id", "language", "translator"], use_threads=False).aggregate([([], "count_all")])
     most = per_part.group_by("image_id", use_threads=False).aggregate([("count_all", "max")])
-    texts = own.filter(pc.is_valid(own["text"])).select(["text", "language", "translator"])
+    said = own.filter(pc.is_valid(own["text"])).select(["text", "language", "translator"])
     blank = pc.equal(pc.utf8_trim_whitespace(captions["text"]), pa.scalar(""))
     positives = corpus.relevance.filter(pc.field("grade") > 0)
     queries = (
@@ -87,8 +90,8 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
         "translators": _counts(captions["translator"].to_pylist()),
         "undescribed": images.num_rows - most.num_rows,
         "duplicate images": images.num_rows - images["sha"].null_count - pc.count_distinct(images["sha"]).as_py(),
-        "duplicate captions": texts.num_rows
-        - texts.group_by(texts.column_names, use_threads=False).aggregate([]).num_rows,
+        "duplicate captions": said.num_rows
+        - said.group_by(said.column_names, use_threads=False).aggregate([]).num_rows,
         "empty captions": captions.filter(blank).num_rows,
         "annotated": images.num_rows - images["objects"].null_count,
         "without bytes": images["sha"].null_count,
@@ -224,6 +227,7 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
         (complete.captions.num_rows - usable.captions.num_rows, "captions are left out with their images"),
         (facts["duplicate images"], f"images have the same bytes as another image: {tie}"),
         (facts["duplicate captions"], f"captions repeat another caption of the same language: {tie}"),
+        (_n_repeated(complete) if facts["judged"] else 0, "queries have the text of an earlier query"),
         (facts["empty captions"], "captions are empty"),
         (
             0 if facts["quadruples"] or facts["judged"] or facts["labels"] else facts["undescribed"],
@@ -245,12 +249,56 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
     if renamed:
         name, file = renamed[0]
         lines.append(f"{len(renamed):,} images are files with another name, the first {name!r}: {file!r}")
+    lines += _language_warnings(complete)
     if usable.languages_reference not in facts["languages"] and len(facts["languages"]) > 1:
         lines.append(f"no captions in the reference language {usable.languages_reference!r}: no cross-lingual metrics")
     if (n_languages := len({language for language, _ in usable.parts})) > 1:
         main = Protocol.of(MAIN[0]).on(usable).captions
         takes = f"{', '.join(MAIN)} and RSUM take the {main}" if main else f"there is no {', '.join(MAIN)} and RSUM"
         lines.append(f"captions in {n_languages} languages: planned are the means, t2i/*/* and i2t/*/*; {takes}")
+    return lines
+
+
+def _code_of(language: str) -> str | None:
+    """The code of a language by its code or English name; None where nothing is known by it."""
+    try:
+        found = Language.get(language) if _BCP_47.fullmatch(language) else Language.find(language)
+    except (LookupError, ValueError):
+        return None
+    return str(found) if found.is_valid() else None
+
+
+def _n_repeated(corpus: Corpus) -> int:
+    """Queries of judged documents with the text and language of an earlier one."""
+    asked = corpus.captions.select(["text", "language"])
+    return int(asked.num_rows - asked.group_by(asked.column_names, use_threads=False).aggregate([]).num_rows)
+
+
+_SCRIPTS = {  # of ISO 15924 -> first words of the names of its letters in Unicode
+    "Latn": ("LATIN",), "Cyrl": ("CYRILLIC",), "Grek": ("GREEK",), "Arab": ("ARABIC",), "Hebr": ("HEBREW",),
+    "Deva": ("DEVANAGARI",), "Beng": ("BENGALI",), "Thai": ("THAI",), "Hans": ("CJK",), "Hant": ("CJK",),
+    "Jpan": ("CJK", "HIRAGANA", "KATAKANA"), "Kore": ("HANGUL", "CJK"),
+}  # fmt: skip
+_LOOKED_AT = 200  # captions of a language whose letters are counted
+
+
+def _language_warnings(corpus: Corpus) -> list[str]:
+    """Languages that are no code, and captions in letters of another script than that of their language."""
+    lines = []
+    for language in sorted({*texts(corpus.captions["language"])}):
+        code = _code_of(language)
+        if code is None or code != language:
+            meant = f"{code!r}, under which other corpora have it" if code else "one of BCP 47, such as 'de'"
+            lines.append(f"language {language!r} is not a usual code; write {meant}")
+        script = Language.get(code).maximize().script if code else None
+        own = corpus.captions.filter(pc.field("language") == language)["text"].drop_null()[:_LOOKED_AT]
+        letters = Counter(unicodedata.name(c, "").partition(" ")[0] for c in "".join(texts(own)) if c.isalpha())
+        if script in _SCRIPTS and letters and 2 * sum(letters[name] for name in _SCRIPTS[script]) < letters.total():
+            most = letters.most_common(1)[0][0].title().replace("Cjk", "CJK")
+            lines.append(
+                f"captions in {language!r} are written in {most} letters: give their "
+                'language in a column, or with language = "…"'
+            )
     return lines
 
 

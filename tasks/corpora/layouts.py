@@ -69,6 +69,8 @@ def recognise_file(path: Path) -> Recognised | None:
         if path.name in OWN_CORPORA[reader].files:
             return _as(reader, f"the corpus {reader}, by the name {path.name}", root=path)
     beside: Content = {"images": str(path.parent.parent)} if path.parent.name == "annotations" else {}
+    if table.is_coco(path, of="category_id") and not table.is_coco(path, of="caption"):
+        return _as("labels", "labelled images, by COCO's boxes (docs/labels.md)", root=path, name=corpus_name(path))
     if table.is_coco(path):
         named: Content = {**beside, "name": corpus_name(path)} if beside else {}
         return _as("coco-captions", "captions in COCO's format", root=path.parent, captions=path, **named)
@@ -135,6 +137,11 @@ def _coco(folder: Path) -> Recognised | None:
     if not files:
         every = (file for pattern in ("*.json", "annotations/*.json") for file in folder.glob(pattern))
         files = sorted(file for file in every if table.is_coco(file) and not file.stem.startswith(_NOT_CAPTIONS))
+    boxes = [file for file in files if table.is_coco(file, of="category_id") and not table.is_coco(file, of="caption")]
+    if len(files) == len(boxes) == 1:
+        how = f"labelled images, by COCO's boxes in {_at(boxes[0], folder)} (docs/labels.md)"
+        return _as("labels", how, root=boxes[0], name=corpus_name(folder))
+    files = [file for file in files if file not in boxes]
     if len(files) > 1:
         names = ", ".join(_at(file, folder) for file in files)
         raise RequestError(

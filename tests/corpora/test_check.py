@@ -188,3 +188,81 @@ def test_a_check_says_that_prompts_call_classes_by_their_numbers(tmp_path: Path)
     assert any(line.startswith(expected) for line in check_corpus(tmp_path).warnings)
     named = {"reader": "labels", "root": str(tmp_path / "labels.csv"), "classes": {"0": "cat", "1": "dog"}}
     assert check_corpus(named).warnings == ()
+
+
+def warned(folder: Path, content: str, name: str = "captions.csv", **description: str) -> str:
+    """The warnings of a check of a table beside two images."""
+    write(folder, {"a.png": None, "b.png": None, name: content})
+    described = {"reader": "table", "root": str(folder / name), **description} if description else folder / name
+    checked = check_corpus(described)
+    assert checked.ok, checked.faults
+    return "\n".join((*checked.columns, *checked.warnings))
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("一只猫,en", "captions in 'en' are written in CJK letters: give their language in a column"),
+        ("кошка,de", "captions in 'de' are written in Cyrillic letters"),
+        ("a cat,English", "language 'English' is not a usual code; write 'en', under which other corpora have it"),
+        ("a cat,EN", "language 'EN' is not a usual code; write 'en'"),
+        ("a cat,cz", "language 'cz' is not a usual code; write one of BCP 47, such as 'de'"),
+    ],
+)
+def test_a_check_warns_of_languages_that_do_not_look_like_their_code(tmp_path: Path, row: str, expected: str) -> None:
+    assert expected in warned(tmp_path, f"image,caption,language\na.png,{row}\n")
+
+
+@pytest.mark.parametrize(
+    "row", ["猫,zh", "ねこ,ja", "고양이,ko", "кошка,ru", "a cat,en", "gato,pt-BR", "pusa,fil", "7,en"]
+)
+def test_a_check_warns_of_no_language_that_looks_like_its_code(tmp_path: Path, row: str) -> None:
+    said = warned(tmp_path, f"image,caption,language\na.png,{row}\n")
+    assert "letters" not in said
+    assert "usual code" not in said
+
+
+def test_a_check_names_images_that_are_in_no_row(tmp_path: Path) -> None:
+    assert "1 images of the folder are in no row, first 'b.png'" in warned(tmp_path, "image,caption\na.png,red\n")
+    assert "in no row" not in warned(tmp_path, "image,caption\na.png,red\nb.png,blue\n")
+
+
+def test_rows_without_a_caption_are_left_out_on_request_and_told(tmp_path: Path) -> None:
+    said = warned(tmp_path, "image,caption\na.png,red\nb.png,\n,blue\n", missing="skip")
+    assert "caption row2 is left out: no caption in it" in said
+    assert "caption row3 is left out: no image in it" in said
+
+
+def test_labels_of_several_classes_in_one_cell_are_cut_on_request(tmp_path: Path) -> None:
+    table = "image,label\na.png,red\nb.png,blue\nc.png,red|blue\n"
+    write(tmp_path, {"c.png": png("red")})
+    assert "1 labels look like several others, first 'red|blue'; cut them with separator = \"|\"" in warned(
+        tmp_path, table, "labels.csv"
+    )
+    corpus = open_corpus({"reader": "labels", "root": str(tmp_path / "labels.csv"), "separator": "|"})
+    assert corpus.relevance["item_id"].to_pylist() == ["red#0", "blue#0", "red#0", "blue#0"]
+
+
+def test_labels_may_have_columns_of_any_name(tmp_path: Path) -> None:
+    write(tmp_path, {"a.png": None, "b.png": None, "meta.csv": "image_id,dx\na.png,nv\nb.png,mel\n"})
+    own = {"reader": "labels", "root": str(tmp_path / "meta.csv")}
+    assert 'no column for label; it has image_id, dx; name it with columns.label = "…"' in check_corpus(own).faults[0]
+    assert open_corpus({**own, "columns": {"label": "dx"}}).relevance["item_id"].to_pylist() == ["nv#0", "mel#0"]
+
+
+def test_boxes_in_cocos_format_are_labels_under_any_name(tmp_path: Path) -> None:
+    boxes = {
+        "images": [{"id": n, "file_name": f"{n}.png"} for n in (1, 2)],
+        "categories": [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}],
+        "annotations": [{"id": n, "image_id": n, "category_id": n, "bbox": [0, 0, 1, 1]} for n in (1, 2)],
+    }
+    write(tmp_path, {"1.png": None, "2.png": None, "_annotations.coco.json": json.dumps(boxes)})
+    for what in (tmp_path, tmp_path / "_annotations.coco.json"):
+        checked = check_corpus(what)
+        assert checked.facts["classes"] == 2, checked.faults
+        assert "labelled images, by COCO's boxes" in checked.recognised
+
+
+def test_folders_that_are_called_as_splits_are_no_classes(tmp_path: Path) -> None:
+    write(tmp_path, {"train2014/1.png": None, "val2014/2.png": None})
+    assert any("in the folders train2014, val2014, and no captions" in fault for fault in check_corpus(tmp_path).faults)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, nearest
+from capim.store.sets.columns_read import tell
 from capim.store.tables import is_image_name
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow, build_corpus
@@ -119,7 +120,7 @@ class _ImageFiles:
         return None if close is None else alike[close]
 
     @cached_property
-    def _files(self) -> list[str]:
+    def files(self) -> list[str]:
         """Every image file once, relative to the first of the folders that it is below."""
         by_path: dict[Path, str] = {}
         for folder in self._folders:
@@ -138,7 +139,7 @@ class _ImageFiles:
     def _by_last_part(self, fold: Callable[[str], str]) -> dict[str, list[tuple[str, str]]]:
         """Last part of a folded path -> the folded paths with it, and their files."""
         groups: dict[str, list[tuple[str, str]]] = {}
-        for file in self._files:
+        for file in self.files:
             groups.setdefault((place := fold(file)).rpartition("/")[2], []).append((place, file))
         return groups
 
@@ -204,9 +205,16 @@ class LocatedImages(NamedTuple):
     source: ImageSource | None
     skipped: list[SkippedRow]
 
+    def tell_unnamed(self, where: object) -> None:
+        """Warn of image files below the folders that are none of these images."""
+        folders = self.source.roots if isinstance(self.source, Folders) else ()
+        named = {row.key for row in self.rows}
+        if unnamed := [file for file in _ImageFiles(folders).files if file not in named]:
+            tell(f"warning: {where}: {len(unnamed):,} images of the folder are in no row, first {unnamed[0]!r}")
+
     def corpus(self, name: str, captions: Iterable[CaptionRow], **more: Any) -> Corpus:
         """The corpus of these images; see :func:`tasks.corpora.build.build_corpus`."""
-        return build_corpus(name, self.rows, captions, source=self.source, skipped=self.skipped, **more)
+        return build_corpus(name, self.rows, captions, source=self.source, **{"skipped": self.skipped, **more})
 
 
 def locate_images(

@@ -24,7 +24,7 @@ from capim.store.errors import RequestError, did_you_mean, is_number, nearest, n
 from capim.store.sets.columns_read import CAPTIONS, GRADES, NEGATIVE, SPLITS, TONGUES, telling
 from capim.store.tables import is_image_name
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
 from capim.tasks.corpora.files import choose_split, some, unlisted
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 
@@ -304,7 +304,7 @@ def corpus_of_rows(
     faults, rows = Faults(read.where), iter(read.rows)
     first = list(islice(rows, 1))
     column_of = columns_of_roles(options, read.available, read.where, *first)
-    table = _Rows(options, column_of, faults)
+    table = _Rows(options, column_of, faults, skips=missing == "skip")
     roles = {*read.made, *chain.from_iterable(names for role, names in column_of.items() if role != "split")}
     of_file = [each for name in read.available if name in roles for each in read.made.get(name, (name,))]
     others = [name for name in read.available if name not in roles]
@@ -328,9 +328,11 @@ def corpus_of_rows(
             located = read.source.locate([*table.images.values()], missing=missing, where=read.where, what="rows")
     if lines:
         raise RequestError(lines)
+    located.tell_unnamed(read.where)
     return located.corpus(
         name,
         table.captions,
+        skipped=[*located.skipped, *table.skipped],
         pairs=table.pairs,
         quadruples=table.quadruples,
         licence=licence,
@@ -342,8 +344,11 @@ def corpus_of_rows(
 class _Rows:
     """What the rows of a table hold, collected row by row, and their faults."""
 
-    def __init__(self, options: RowOptions, column_of: Mapping[str, Sequence[str]], faults: Faults) -> None:
-        self.options, self.column_of, self.faults = options, column_of, faults
+    def __init__(
+        self, options: RowOptions, column_of: Mapping[str, Sequence[str]], faults: Faults, *, skips: bool
+    ) -> None:
+        self.options, self.column_of, self.faults, self.skips = options, column_of, faults, skips
+        self.skipped: list[SkippedRow] = []
         self.images: dict[str, ImageRow] = {}
         self.captions: list[CaptionRow] = []
         self.pairs: list[PairRow] = []
@@ -356,6 +361,10 @@ class _Rows:
             role: [None if isinstance(cell, str) and not cell.strip() else cell for cell in map(row.get, columns)]
             for role, columns in self.column_of.items()
         }
+        required = (role for role in FORMS[self.options.form].required if role in self.cells)
+        if self.skips and (lacking := [role for role in required if not any(map(_is_given, self.cells[role]))]):
+            self.skipped.append(SkippedRow(f"row{number}", f"no {' and no '.join(lacking)} in it", "caption"))
+            return
         one = {role: cells[0] for role, cells in self.cells.items()}
         item, caption = (f"row{number}" if one.get(role) is None else str(one[role]) for role in ("id", "caption_id"))
         language = str(one.get("language") or self.options.language)
@@ -421,6 +430,10 @@ class _Rows:
         if len(texts) > 1:
             self.faults.add(f"rows with several texts as {role}", self.at)
         return texts[0] if texts else ""
+
+
+def _is_given(cell: object) -> bool:
+    return cell is not None and cell != []
 
 
 def _said(one: object) -> object:

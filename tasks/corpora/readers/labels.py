@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from capim.store.errors import RequestError, did_you_mean
 from capim.store.schema import LABEL
-from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, telling
+from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLIT, SPLITS, tell, telling
 from capim.store.tables import open_table, read_json, read_text, uncompressed
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
-from capim.tasks.corpora.files import corpus_name, require_folder, unlisted
+from capim.tasks.corpora.files import corpus_name, require_folder, require_known, unlisted
 from capim.tasks.corpora.images.image_files import LocatedImages, Missing, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
 from capim.tasks.corpora.readers.forms import USUAL_NAMES, form_of, usual_column
@@ -38,6 +38,8 @@ def read_labels(
     images: str | Path | None = None,
     prompts: str | Sequence[str] | None = None,
     classes: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    separator: str | None = None,
     language: str = "en",
     missing: Missing = "error",
     name: str | None = None,
@@ -53,6 +55,8 @@ def read_labels(
         prompts: Texts in which ``{}`` is the class, or the name of a list of ``prompts.toml``; by default ``photo``,
             of CLIP_benchmark's shards their ``zeroshot_classification_templates.txt``.
         classes: Label -> how the prompts name it (``{"n02084071": "dog"}``); by default the label, ``_`` as a blank.
+        columns: Column of the ``image`` and of the ``label`` of a table, where they have no usual names.
+        separator: Between several labels in one cell of a table.
         language: Of the prompts.
         missing: With ``skip``, images without a file are left out, and listed.
 
@@ -62,7 +66,8 @@ def read_labels(
     """
     path, faults = Path(root).expanduser().absolute(), Faults(str(root))
     shards = _shards(path) if is_sharded(path) else None
-    labels = _labels(path) if shards is None else shards.labels
+    require_known(root, "columns", columns or {}, ("image", "label"))
+    labels = _labels(path, columns or {}, separator) if shards is None else shards.labels
     classes = {**(shards.names if shards else {}), **(classes or {})}
     texts = _prompts(prompts or _templates(path) or "photo")
     known = sorted({label for of_image in labels.values() for label in of_image})
@@ -79,6 +84,8 @@ def read_labels(
         located = locate_images([ImageRow(image) for image in labels], folder, missing=missing, origin=path)
     else:
         located = LocatedImages(shards.images, TarShards(path), shards.skipped)
+    if path.is_file():
+        located.tell_unnamed(path)
     said = prompts_of(known, texts, classes, language)
     true = (RelevanceRow(LABEL, "i2t", row.id, f"{label}#0") for row in located.rows for label in labels[row.id])
     return located.corpus(name or corpus_name(path), said, relevance=true, licence=licence, origin=str(path))
@@ -126,9 +133,9 @@ def _shards(folder: Path) -> _Shards:
 
 
 def are_classes(folder: Path) -> bool:
-    """True if a folder holds images in folders alone, two or more: its classes."""
+    """True if a folder holds images in folders alone, two or more that are not called as splits are: its classes."""
     within = [image.rpartition("/")[0] for image in images_below(folder)]
-    return len(set(within)) > 1 and "" not in within
+    return len(set(within)) > 1 and "" not in within and not all(map(SPLIT.fullmatch, within))
 
 
 def is_labelled(file: Path) -> bool:
@@ -142,7 +149,7 @@ def _columns(available: Sequence[str]) -> tuple[str | None, str | None]:
     return usual_column(USUAL_NAMES["image"], available), usual_column(USUAL_NAMES["label"], available)
 
 
-def _labels(path: Path) -> dict[str, list[str]]:
+def _labels(path: Path, columns: Mapping[str, str], separator: str | None) -> dict[str, list[str]]:
     """Image -> its labels."""
     if path.is_dir():
         found = {image: [Path(image).parent.name] for image in images_below(require_folder(path, "folder of classes"))}
@@ -159,17 +166,33 @@ def _labels(path: Path) -> dict[str, list[str]]:
             )
         return {name_of[image]: categories for image, categories in objects.items()}
     available, rows = open_table(path)
-    image, label = _columns(available)
-    if image is None or label is None:
-        lacks = "image" if image is None else "label"
-        raise RequestError(f"{path}: no column for {lacks}; it has {', '.join(available)}; call one {lacks!r}")
-    found = {}
+    column_of = {**dict(zip(("image", "label"), _columns(available), strict=True)), **columns}
+    for role, column in column_of.items():
+        if column not in available:
+            lacks = f"no column for {role}" if column is None else f"no column {column!r} for {role}"
+            has = f"it has {', '.join(available)}"
+            raise RequestError(f'{path}: {lacks}; {has}; name it with columns.{role} = "…"')
+    image, label = str(column_of["image"]), str(column_of["label"])
+    of_image: dict[str, list[str]] = {}
     ways: Mapping[str, str] = {GRADES: NO_OPTION, SPLITS: NO_OPTION}
     for row in telling(path, (image, label), available, rows, ways):
         cell = unlisted(row[label])
-        for each in cell if isinstance(cell, list) else [cell]:
-            found.setdefault(str(row[image]), []).append(str(each))
-    return {image: list(dict.fromkeys(of_image)) for image, of_image in found.items()}
+        cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
+        of_image.setdefault(str(row[image]), []).extend(str(each).strip() if separator else str(each) for each in cells)
+    _tell_of_several(path, of_image)
+    return {name: list(dict.fromkeys(labels)) for name, labels in of_image.items()}
+
+
+def _tell_of_several(path: Path, labels: Mapping[str, Sequence[str]]) -> None:
+    """Warn of labels that look like several others in one cell: ``Cardiomegaly|Emphysema``."""
+    known = {label for of_image in labels.values() for label in of_image}
+    for separator in "|;,/":
+        parted = {label: {*map(str.strip, label.split(separator))} for label in sorted(known) if separator in label}
+        if several := [label for label, parts in parted.items() if len(parts) > 1 and parts <= known]:
+            tell(
+                f"warning: {path}: {len(several)} labels look like several others, first {several[0]!r}; cut them with "
+                f'separator = "{separator}"'
+            )
 
 
 def _prompts(prompts: str | Sequence[str]) -> list[str]:

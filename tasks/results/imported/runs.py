@@ -395,7 +395,11 @@ def _faults(run: Run, task: RetrievalTask, corpus: Corpus) -> list[str]:
     stray = {item: query for query, scores in run.items() for item in scores if item not in items}
     if stray:
         item = next(iter(stray))
-        faults.append(f"{len(stray)} items are not in the gallery, first {item!r} in the list of {stray[item]!r}")
+        known = next(iter(items), "")
+        faults.append(
+            f"{len(stray)} items are not in the gallery, first {item!r} in the list of {stray[item]!r}; ids look like "
+            f"{known!r}"
+        )
     if len(task.galleries) > 1:
         faults.append("its queries search several galleries, one list each; name a protocol with one gallery")
     return faults
