@@ -9,9 +9,12 @@
 | .csv, .tsv | every numeric column, but for whole numbers among real ones | the others |
 | .json, .jsonl | the list of numbers in each row | the others |
 
-Which column holds ids is found by what it holds (:mod:`capim.store.sets.matching`). Files may also have ``offsets``,
-``norm``, ``n_tokens`` and ``truncated``. With ``offsets`` (shape (items + 1,)), or a list of lists in Parquet, the file
-is a multi-vector set: item ``i`` has rows ``offsets[i]:offsets[i + 1]``. ``norm`` is the norm before normalisation.
+Which column holds ids is found by what it holds (:mod:`capim.store.sets.matching`). Files may also have ``offsets``
+or ``lengths``, ``norm``, ``n_tokens`` and ``truncated``. With ``offsets`` (shape (items + 1,)), ``lengths`` (shape
+(items,)) or a list of lists in Parquet, the file is a multi-vector set: item ``i`` has rows
+``offsets[i]:offsets[i + 1]``. So is an array of three dimensions: vectors that its ``attention_mask`` leaves out, and
+without a mask zeros at the end of an item, are padding, which is counted and left out. ``norm`` is the norm before
+normalisation.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, csv_text, unknown
 from capim.store.files import existing_file, reading, replacing
 from capim.store.schema import texts
+from capim.store.sets.columns_read import tell
 from capim.store.sets.rows import StoredRows, joined
 from capim.store.sets.vector_files import COLUMN_TYPES, WHOLE, chosen_array, ids_beside, mapped, read_contents, side_of
 from capim.store.sets.writing import UNIT_TOLERANCE, Block
@@ -45,6 +49,7 @@ _OF_IDS = (
     pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal,
 )  # fmt: skip
 """Types of Parquet columns that may be ids: pandas makes whole numbers with gaps real, and texts categories."""
+_MASKS = ("attention_mask", "mask", "masks")  # arrays of shape (items, vectors): 0 for padding
 _GLANCE = 8  # items of a Parquet file that show its form
 
 
@@ -134,6 +139,8 @@ def open_embedding_file(path: Path, modality: Modality | None = None, n_items: i
             raise ValueError(f"no array {name!r}; it has {', '.join(arrays)}")
         name = name or chosen_array(arrays, modality, n_items)
         contents = _of_named(arrays, name)
+        if contents.offsets is not None and path.suffix != ".npy":
+            contents = _without_padding(path, contents, next((arrays[each] for each in _MASKS if each in arrays), None))
     n = len(contents)
     own = {key: cells for key, cells in columns.items() if len(cells) == n and side_of(key) in (None, modality)}
     strict = {key: cells for key, cells in columns.items() if key == "ids" or len(columns) == 1}
@@ -177,12 +184,41 @@ def _of_named(arrays: Mapping[str, NDArray[Any]], name: str) -> EmbeddingFile:
     }
     if flat := [column for column, cells in others.items() if cells.ndim != 1]:
         raise ValueError(f"expected one {flat[0]} per item, got shape {others[flat[0]].shape}")
-    offsets = others.pop("offsets", None)
+    lengths = others.pop("lengths", None)
+    offsets = others.pop("offsets", None if lengths is None else offsets_of(lengths))
     if values.ndim == 3 and offsets is None:
         if values.shape[1] != 1:
             offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
         values = values.reshape(-1, values.shape[2])
     return EmbeddingFile(values=values, offsets=offsets, columns=others)
+
+
+def _without_padding(path: Path, file: EmbeddingFile, mask: NDArray[Any] | None) -> EmbeddingFile:
+    """The vectors that are not padding, by the mask of the file; without one, zero vectors at the end of an item are.
+
+    An item of nothing but zeros stays, and is a fault of its own.
+
+    Raises:
+        ValueError: The mask has not one entry for each vector.
+    """
+    offsets = file.offsets
+    if offsets is None or offsets[0] != 0 or offsets[-1] != len(file.values) or (np.diff(offsets) < 0).any():
+        return file  # _refuse_faults says what is wrong
+    owners = np.repeat(np.arange(len(file)), np.diff(offsets))
+    if mask is not None and mask.size != len(file.values):
+        raise ValueError(
+            f"expected a mask with one entry for each of {len(file.values)} vectors, got shape {mask.shape}"
+        )
+    said = np.asarray((file.values if mask is None else mask.reshape(-1, 1)).any(axis=1))
+    last = np.full(len(file), -1)
+    np.maximum.at(last, owners[said], np.flatnonzero(said))
+    kept = said if mask is not None else (np.arange(len(said)) <= last[owners]) | (last[owners] < 0)
+    if kept.all():
+        return file
+    by = "the mask" if mask is not None else "zeros at the end of items"
+    tell(f"{path}: {(~kept).sum():,} of {len(kept):,} vectors are padding by {by}, left out")
+    counts = np.bincount(owners[kept], minlength=len(file))
+    return EmbeddingFile(values=file.values[kept], offsets=offsets_of(counts), columns=file.columns)
 
 
 def _open_parquet(path: Path, name: str, modality: Modality | None) -> EmbeddingParts:
@@ -230,7 +266,7 @@ def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:
     others: dict[str, Any] = {
         column: batch.column(column).to_numpy(zero_copy_only=False).astype(kind)
         for column, kind in COLUMN_TYPES.items()
-        if column in batch.schema.names and column != "offsets"
+        if column in batch.schema.names and column not in ("offsets", "lengths")
     }
     values = vectors.flatten().to_numpy(zero_copy_only=False).reshape(-1, int(widths[0]))
     return EmbeddingFile(values=values, offsets=offsets, columns=others)

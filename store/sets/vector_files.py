@@ -26,7 +26,13 @@ from capim.store.tables import read_json, read_json_lines, records
 from capim.store.types import Modality
 from capim.store.vectors import offsets_of
 
-COLUMN_TYPES = {"offsets": np.int64, "norm": np.float32, "n_tokens": np.int32, "truncated": np.bool_}
+COLUMN_TYPES = {
+    "offsets": np.int64,
+    "lengths": np.int64,
+    "norm": np.float32,
+    "n_tokens": np.int32,
+    "truncated": np.bool_,
+}
 VECTOR_NAMES = (
     "embedding", "embeddings", "vector", "vectors", "features", "feats", "emb", "embs", "embeds",
 )  # fmt: skip
@@ -62,6 +68,7 @@ WHOLE = (
 _WIDE = 4  # columns of real numbers, at least, among which whole numbers are not components
 _SMALL = 256 << 20  # bytes that are expanded whatever they were compressed to
 _MOST_TIMES = 50  # vectors compress to 4/5; only arrays that repeat one value shrink to less
+_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 _IDS = re.compile(r"(^|_)(ids?|names?|filenames?|paths?|keys?)$")
 _TAIL = re.compile(r"[._-]?(embeddings?|embeds?|embs?|features?|feats?|vectors?|vecs?)$")
 _BESIDE = re.compile(r"[._-]?(ids?|names?|files?|filenames?|file_names?|paths?|keys?|texts?|captions?)?$")
@@ -137,7 +144,12 @@ def _expanded(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
         read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
         shape, _, dtype = read(file)
         n_bytes = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and n_bytes != member.file_size - file.tell():
+        if dtype.hasobject:
+            raise ValueError(
+                f"array {member.filename!r} holds Python objects, and reading them runs code; save ids as text, with "
+                "ids.astype(str)"
+            )
+        if n_bytes != member.file_size - file.tell():
             raise ValueError(f"array {member.filename!r} holds other than the {n_bytes:,} bytes of its shape {shape}")
     return n_bytes
 
@@ -255,6 +267,7 @@ def _read_csv(path: Path) -> Contents:
     rows = [*records(path)]
     if not rows:
         raise ValueError("the file is empty")
+    rows = _with_points(rows)
     counted = [cell for cell in rows[0] if is_number(cell)]  # pandas counts components that have no names
     has_header = len(counted) > 1 and counted in ([str(n + at) for n in range(len(counted))] for at in (0, 1))
     has_header = has_header or not (is_number(rows[0][-1]) or rows[0][-1].startswith("["))
@@ -275,6 +288,15 @@ def _read_csv(path: Path) -> Contents:
             rest = rest[1:]  # pandas' index
         vectors = np.array([[float(row[at]) for at in numbers] for row in rows], dtype=np.float32)
     return Contents({"embeddings": vectors}, {header[at] or "id": [*map(text_of_csv, cells[at])] for at in rest})
+
+
+def _with_points(rows: list[list[str]]) -> list[list[str]]:
+    """The rows with points for decimal commas, in columns that have nothing else below the first row."""
+    below = rows[1:] or rows
+    commas = {at for at in range(len(rows[0])) if all(len(row) > at and _COMMA.fullmatch(row[at]) for row in below)}
+    if not commas:
+        return rows
+    return [[cell.replace(",", ".") if at in commas else cell for at, cell in enumerate(row)] for row in rows]
 
 
 def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[bool]:

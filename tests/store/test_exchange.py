@@ -13,9 +13,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from capim.store import EmbeddingStore, RequestError
 from capim.store.files import write_row_file
+from capim.store.sets.columns_read import told
 from capim.store.sets.embedding_files import export_embeddings, open_embedding_file
 from tests.imported import import_embeddings
 from tests.store.toy import fill, make_corpus, make_spec
@@ -88,6 +90,10 @@ IDS = np.array([f"i{position:05d}" for position in range(20)])
         (bad(GOOD, offsets=np.arange(20)), "offsets must increase from 0 to 20"),
         (lambda path: path.write_bytes(b"nonsense"), r"cannot be read as \.npz"),
         (lambda path: None, "no such file"),
+        (
+            bad(GOOD, ids=IDS.astype(object)),
+            r"array 'ids.npy' holds Python objects, .*; save ids as text, with ids.astype",
+        ),
         (
             lambda path: np.savez(path, a=GOOD, b=GOOD),
             r"expected an array named 'embeddings', got a \(20 x 8\), b \(20 x 8\)",
@@ -189,6 +195,52 @@ def test_an_npy_of_three_dimensions_has_one_or_several_vectors_for_each_item(oth
     stored = np.concatenate([rows.vectors.values for rows in other.stored_blocks(sealed.key, window=8)])
     tolerance = 0 if kind == "single" else 1e-3
     np.testing.assert_allclose(stored, values.reshape(-1, 8), atol=1e-6 + tolerance)
+
+
+COUNTS = np.arange(20) % 3 + 1
+PADDED = np.where(np.arange(4)[None, :, None] < COUNTS[:, None, None], 1.0, 0.0) * np.random.default_rng(3).random(
+    (20, 4, 8)
+)
+OWN = PADDED.reshape(-1, 8)[PADDED.reshape(-1, 8).any(axis=1)]
+
+
+def write_padded(path, form):
+    """Multi-vectors of 1, 2 or 3 vectors for each item, in a file of a form."""
+    if form == "a list of tensors":
+        torch.save([torch.from_numpy(each) for each in PADDED], path)
+    elif form == "a mask":  # what it leaves out need not be zero
+        mask = (np.arange(4) < COUNTS[:, None]).astype(np.int64)
+        np.savez(path, embeddings=PADDED + (1 - mask)[:, :, None], attention_mask=mask)
+    elif form == "zeros at the end":
+        np.savez(path, embeddings=PADDED)
+    else:
+        np.savez(path, embeddings=OWN, lengths=COUNTS)
+
+
+@pytest.mark.parametrize("form", ["a list of tensors", "a mask", "zeros at the end", "lengths"])
+def test_multi_vectors_may_be_padded_or_have_lengths(other, tmp_path, form):
+    path = tmp_path / ("images.pt" if form == "a list of tensors" else "images.npz")
+    write_padded(path, form)
+    with told() as lines:
+        import_embeddings(other, encoder="m", corpus="toy", images=path)
+    [sealed] = other.sealed_sets()
+    found = [rows.vectors for rows in other.stored_blocks(sealed.key, window=8)]
+    assert np.concatenate([np.diff(each.offsets) for each in found]).tolist() == COUNTS.tolist()
+    unit = OWN / np.linalg.norm(OWN, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.concatenate([each.values for each in found]), unit, atol=1e-3)
+    by = "the mask" if form == "a mask" else "zeros at the end of items"
+    assert any(f"41 of 80 vectors are padding by {by}, left out" in line for line in lines) == (form != "lengths")
+
+
+def test_decimal_commas_are_numbers(other, tmp_path):
+    lines = ["id;" + ";".join(f"c{at}" for at in range(8))]
+    lines += [
+        f"{name};" + ";".join(str(each).replace(".", ",") for each in row) for name, row in zip(IDS, UNIT, strict=True)
+    ]
+    (tmp_path / "images.csv").write_text("\n".join(lines))
+    import_embeddings(other, encoder="m", corpus="toy", images=tmp_path / "images.csv")
+    found = other.vectors(encoder="m", corpus="toy", modality="image").matrix
+    np.testing.assert_allclose(found, UNIT, atol=1e-6)
 
 
 def test_float16_is_stored_as_float32_if_its_vectors_do_not_have_unit_norm(other, tmp_path):
