@@ -26,18 +26,21 @@ from typing import Any, BinaryIO, NamedTuple, TextIO, TypeGuard, cast
 import pyarrow as pa
 
 from capim.store.errors import RequestError, text_of_csv, unknown
-from capim.store.files import existing_file
+from capim.store.files import existing_file, reading
 
 DELIMITED = (".csv", ".tsv", ".txt", ".token")
 JSON_LINES = (".jsonl", ".ndjson")
 PARQUET = (".parquet", ".parq")
 ARROW = (".arrow", ".feather")
-NAMED = (".csv", ".tsv", *JSON_LINES, ".json", *PARQUET, *ARROW)
+TYPED = (*JSON_LINES, ".json", *PARQUET, *ARROW)
+"""Suffixes of tables with cells that may be numbers or lists."""
+NAMED = (".csv", ".tsv", *TYPED)
 """Suffixes that say that a file is a table with named columns."""
 SUFFIXES = (*NAMED, ".txt", ".token")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 GLANCE = 100  # rows of JSON lines that are read to see their columns
 LISTED = 20  # faulty rows that are named
+_AT_ONCE = 1024  # rows of Parquet and Arrow, whose first one is often all that is asked for
 _SEPARATORS = ",\t|;"
 _QUOTING = ",;"  # separators of files whose cells may be quoted
 _EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
@@ -103,6 +106,11 @@ def glance(file: Path) -> list[str]:
     if suffix_of(file) in JSON_LINES:
         return _columns_of(islice(read_json_lines(file), GLANCE))
     return open_table(file).columns
+
+
+def first_row(file: Path) -> Mapping[str, Any] | None:
+    """Return the first row of a table with typed cells; None if it is empty. Reads little more than this row."""
+    return next(read_json_lines(file) if suffix_of(file) in JSON_LINES else iter(open_table(file).rows), None)
 
 
 def rows_with(file: Path, *columns: str) -> list[Mapping[str, Any]]:
@@ -193,15 +201,19 @@ def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
 def json_rows(file: Path, content: object, *, key: str = "") -> list[dict[str, Any]]:
     """Return the rows of JSON: a list of objects, the only such list in an object, or an object of objects.
 
-    An object from the names of image files may hold a caption or several in place of objects. The keys of an object of
-    objects are cells of the column ``key``, if one is named; what else is in it (a summary) is left out.
+    An object from the names of image files may hold a caption or several in place of objects. If a column ``key`` is
+    named, the keys of an object of objects are its cells, and what else is in the object (a summary) is left out.
     """
     if isinstance(content, dict) and any(map(is_image_name, content)):
         return [{"image": name, **(of if isinstance(of, dict) else {"caption": of})} for name, of in content.items()]
     if isinstance(content, dict):
         lists = list(filter(_are_objects, content.values()))
-        keyed = [{**({key: name} if key else {}), **row} for name, row in content.items() if isinstance(row, dict)]
-        content = lists[0] if len(lists) == 1 else keyed
+        if len(lists) == 1:
+            content = lists[0]
+        elif key:
+            content = [{key: name, **row} for name, row in content.items() if isinstance(row, dict)]
+        else:
+            content = list(content.values())
     if _are_objects(content):
         return content
     if key and isinstance(content, list) and content:
@@ -231,13 +243,20 @@ def _columnar(file: Path) -> Table:
             import pyarrow.parquet as pq
 
             parquet = pq.ParquetFile(file, pre_buffer=False)  # else what was read stays in memory until the end
-            schema, found = parquet.schema_arrow, parquet.iter_batches()
+            schema, found = parquet.schema_arrow, parquet.iter_batches(_AT_ONCE)
         else:
             schema, found = _arrow(file)
     except (pa.ArrowException, OSError) as error:
         kind = "a Parquet file" if suffix in PARQUET else "an Arrow file"
         raise RequestError(f"{file}: not {kind} ({error})") from error
-    return Table(schema.names, (row for batch in found for row in batch.to_pylist()))
+    return Table(schema.names, _rows_of(file, found))
+
+
+def _rows_of(file: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    with reading(file):
+        for batch in batches:
+            for start in range(0, batch.num_rows, _AT_ONCE):
+                yield from batch.slice(start, _AT_ONCE).to_pylist()
 
 
 def _arrow(file: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

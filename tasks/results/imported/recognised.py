@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, is_number
 from capim.store.files import is_vector, reading
 from capim.store.sets.vector_files import REFUSED, read_contents, side_of
-from capim.store.tables import DELIMITED, NAMED, open_table, opened_text, read_json, suffix_of
+from capim.store.tables import NAMED, TYPED, first_row, open_table, opened_text, read_json, suffix_of
 
 What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published"]
 WORDS: Mapping[What, str] = {
@@ -219,10 +219,12 @@ def _header(path: Path) -> tuple[list[str], list[Any]]:
             words = next(lines, "").split("\t")
         if len(words) in (3, 4) and is_number(words[-1]):
             return [], []  # lines of a run or qrels
+    if suffix_of(path) in TYPED:
+        if (first := first_row(path)) is None:
+            raise RequestError(f"{path}: no rows in it")
+        return list(first), list(first.values())
     columns, rows = open_table(path, headless=False)
-    if (first := next(rows, None)) is None and suffix_of(path) not in DELIMITED:
-        raise RequestError(f"{path}: no rows in it")
-    return columns, [*(first or {}).values()]
+    return columns, [*next(rows, {}).values()]
 
 
 def _is_published(loaded: Mapping[str, Any]) -> bool:

@@ -31,18 +31,7 @@ from capim.store.files import existing_file
 from capim.store.schema import JUDGED, TOP, UNLISTED, texts
 from capim.store.sets.columns_read import NO_OPTION, SPLITS, telling
 from capim.store.sets.matching import Items, key_of, left_out_of
-from capim.store.tables import (
-    DELIMITED,
-    JSON_LINES,
-    NAMED,
-    open_table,
-    opened_text,
-    read_json,
-    read_json_lines,
-    read_row_file,
-    suffix_of,
-    uncompressed,
-)
+from capim.store.tables import NAMED, TYPED, first_row, opened_text, read_json, read_row_file, suffix_of, uncompressed
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.protocols import JUDGED_QUERIES, MAIN_OF_JUDGED, TREC_EVAL, Protocol
@@ -122,7 +111,7 @@ def _lists(path: Path, form: _Form) -> Run:
     existing_file(path)
     if suffix_of(path) == ".json":
         return _numbered(path, _of_json(path), form)
-    if list_columns(first_row(path)) is not None:
+    if suffix_of(path) in TYPED and list_columns(first_row(path)) is not None:
         return _numbered(path, _lists_of(path, read_row_file(path)), form)
     faults: list[str] = []
     found: Run = {}
@@ -143,14 +132,6 @@ def _lists(path: Path, form: _Form) -> Run:
     if faults:
         raise RequestError(faults)
     return found
-
-
-def first_row(path: Path) -> Mapping[str, Any] | None:
-    """Return the first row of a table with cells that may be lists; None of any other file, and of an empty one."""
-    suffix = suffix_of(path)
-    if suffix not in NAMED or suffix in DELIMITED:
-        return None
-    return next(read_json_lines(path) if suffix in JSON_LINES else iter(open_table(path).rows), None)
 
 
 def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, object, bool]]:
@@ -180,7 +161,7 @@ def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, obje
 
 def _is_table(path: Path, form: _Form) -> bool:
     """True if a file is a table: by its suffix, and if that is one of lines, too, by the names in its first line."""
-    if suffix_of(path) not in NAMED or suffix_of(path) not in DELIMITED:
+    if suffix_of(path) not in (".csv", ".tsv"):
         return suffix_of(path) in NAMED
     first = next((line for line in _lines(path) if line.strip()), "")
     cells = {cell.strip().strip('"') for cell in re.split(r"[\t,]", first)}

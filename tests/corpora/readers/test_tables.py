@@ -317,6 +317,23 @@ def test_arrow_files_and_streams_are_tables(tmp_path: Path) -> None:
         open_table(tmp_path / "t.feather")
 
 
+def test_an_object_with_other_than_objects_is_no_table(tmp_path: Path) -> None:
+    """One of its rows would be left out without a word."""
+    assert "expected a list of objects" in fault(tmp_path / "t.json", '{"1": {"image": "a.jpg"}, "2": "b.jpg"}')
+
+
+def test_a_parquet_file_that_is_damaged_in_the_middle_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    pq.write_table(
+        pa.table({"image": [f"{n}.jpg" for n in range(9999)]}), file, compression="gzip", use_dictionary=False
+    )
+    content = bytearray(file.read_bytes())
+    content[1000:3000] = bytes(2000)
+    file.write_bytes(content)
+    with pytest.raises(RequestError, match=r"cannot be read as \.parquet"):
+        list(open_table(file).rows)
+
+
 @pytest.mark.parametrize(
     ("name", "lines", "last"),
     [("t.csv", "image,caption\n" + "a.jpg,one,two\n" * 30, "row 20"), ("t.jsonl", "[1]\n" * 30, "line 20")],
