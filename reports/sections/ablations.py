@@ -83,7 +83,7 @@ def _table(data: ReportData, corpus: str, rows: Sequence[Slice]) -> Table:
         return value(own.get("change"), show.points(own.get("change")), note=note, unit=UNITS[show.points])
 
     def detail(key: str, heading: str, text: Callable[[float | None], str], explain: str = "") -> ColumnOf[Slice]:
-        return measures(heading, lambda r: detail_of(r).get(key), text, explain=explain)
+        return measures(heading, lambda r: details[r.slice].get(key), text, explain=explain)
 
     def queries(r: Slice) -> Cell:
         every = details[r.slice].get("n_all_queries", r.n_queries)

@@ -74,15 +74,13 @@ def telling(
             if len(cells) < _MOST and (text := _text(row.get(column))):
                 cells[text] = None
         yield row
-    lines, others = _TOLD.get({}), f"; not read: {', '.join(unread)}" if unread else ""
-    lines[f"{where}: columns read: {', '.join(read)}{others}"] = None
+    others = f"; not read: {', '.join(unread)}" if unread else ""
+    tell(f"{where}: columns read: {', '.join(read)}{others}")
     for column, cells in unread.items():
         if (kind := _kind(column, [*cells], first, read, language)) in ways:
             value = next((cell for cell in cells if cell.casefold().startswith("test")), next(iter(cells)))
             looks = f"is not read, but looks like {kind} ({', '.join(f'{cell:.40}' for cell in islice(cells, 4))})"
-            lines[f"warning: {where}: column {column!r} {looks}; {ways[kind].format(column=column, value=value)}"] = (
-                None
-            )
+            tell(f"warning: {where}: column {column!r} {looks}; {ways[kind].format(column=column, value=value)}")
 
 
 def columns_of_match(by: str) -> set[str]:
@@ -127,12 +125,18 @@ def _alike(one: str, other: str) -> bool:
     return one != other and len(words) > 1 and 2 * len(words & others) >= max(len(words), len(others))
 
 
-def _language(cell: str) -> str | None:
-    """The code of a language by its code or English name; None for one without a code of two letters."""
+def language_code(text: str) -> str | None:
+    """The code of a language by its code or English name; None where nothing is known by it."""
     from langcodes import Language
 
     try:
-        found = Language.get(cell) if _CODE.fullmatch(cell) else Language.find(cell if _NAME.fullmatch(cell) else "")
+        found = Language.get(text) if _CODE.fullmatch(text) else Language.find(text)
     except (LookupError, ValueError):
         return None
-    return str(found) if found.is_valid() and len(found.language or "") == 2 else None
+    return str(found) if found.is_valid() else None
+
+
+def _language(cell: str) -> str | None:
+    """The code of a language, if it has two letters and the cell may be a code or an English name."""
+    code = language_code(cell) if _CODE.fullmatch(cell) or _NAME.fullmatch(cell) else None
+    return code if code and len(code.partition("-")[0]) == 2 else None

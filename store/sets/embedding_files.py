@@ -13,8 +13,8 @@ Which column holds ids is found by what it holds (:mod:`capim.store.sets.matchin
 or ``lengths``, ``norm``, ``n_tokens`` and ``truncated``. With ``offsets`` (shape (items + 1,)), ``lengths`` (shape
 (items,)) or a list of lists in Parquet, the file is a multi-vector set: item ``i`` has rows
 ``offsets[i]:offsets[i + 1]``. So is an array of three dimensions: vectors that its ``attention_mask`` leaves out, and
-without a mask zeros at the end of an item, are padding, which is counted and left out. ``norm`` is the norm before
-normalisation.
+without a mask zeros at the end of an item, are padding, which is counted and left out; of ``.npy`` and Parquet, which
+are read in parts, it is a fault. ``norm`` is the norm before normalisation.
 """
 
 from __future__ import annotations

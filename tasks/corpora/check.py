@@ -14,11 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from langcodes import Language
 
 from capim.store.errors import RequestError
 from capim.store.schema import JUDGED, LABEL, texts
-from capim.store.sets.columns_read import told
+from capim.store.sets.columns_read import language_code, told
 from capim.store.tables import is_image_name
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.tasks.corpora.description import reader_call
@@ -35,7 +34,6 @@ _SHOWN_CHANGES = 3
 _Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 _JUDGED = ("judgements", "fewest relevant per query", "most relevant per query")
 _CODE = re.compile(r"n?[0-9]+")
-_BCP_47 = re.compile(r"[a-z]{2,3}([-_]\w{2,8})*", re.IGNORECASE)
 _LACKS = {"image": "its images have no files", "caption": "its captions have no texts"}
 
 
@@ -90,8 +88,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
         "translators": _counts(captions["translator"].to_pylist()),
         "undescribed": images.num_rows - most.num_rows,
         "duplicate images": images.num_rows - images["sha"].null_count - pc.count_distinct(images["sha"]).as_py(),
-        "duplicate captions": said.num_rows
-        - said.group_by(said.column_names, use_threads=False).aggregate([]).num_rows,
+        "duplicate captions": _n_repeated(said),
         "empty captions": captions.filter(blank).num_rows,
         "annotated": images.num_rows - images["objects"].null_count,
         "without bytes": images["sha"].null_count,
@@ -104,6 +101,11 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
         "classes": len(captions["query_group"].unique()) if labels.num_rows else 0,
         "labels": labels.num_rows,
     }
+
+
+def _n_repeated(rows: pa.Table) -> int:
+    """How many rows are equal to an earlier one."""
+    return int(rows.num_rows - rows.group_by(rows.column_names, use_threads=False).aggregate([]).num_rows)
 
 
 def _counts(values: Iterable[Any]) -> dict[Any, int]:
@@ -227,7 +229,10 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
         (complete.captions.num_rows - usable.captions.num_rows, "captions are left out with their images"),
         (facts["duplicate images"], f"images have the same bytes as another image: {tie}"),
         (facts["duplicate captions"], f"captions repeat another caption of the same language: {tie}"),
-        (_n_repeated(complete) if facts["judged"] else 0, "queries have the text of an earlier query"),
+        (
+            _n_repeated(complete.captions.select(["text", "language"])) if facts["judged"] else 0,
+            "queries have the text of an earlier query",
+        ),
         (facts["empty captions"], "captions are empty"),
         (
             0 if facts["quadruples"] or facts["judged"] or facts["labels"] else facts["undescribed"],
@@ -259,21 +264,6 @@ def _warnings(complete: Corpus, usable: Corpus, facts: Mapping[str, Any]) -> lis
     return lines
 
 
-def _code_of(language: str) -> str | None:
-    """The code of a language by its code or English name; None where nothing is known by it."""
-    try:
-        found = Language.get(language) if _BCP_47.fullmatch(language) else Language.find(language)
-    except (LookupError, ValueError):
-        return None
-    return str(found) if found.is_valid() else None
-
-
-def _n_repeated(corpus: Corpus) -> int:
-    """Queries of judged documents with the text and language of an earlier one."""
-    asked = corpus.captions.select(["text", "language"])
-    return int(asked.num_rows - asked.group_by(asked.column_names, use_threads=False).aggregate([]).num_rows)
-
-
 _SCRIPTS = {  # of ISO 15924 -> first words of the names of its letters in Unicode
     "Latn": ("LATIN",), "Cyrl": ("CYRILLIC",), "Grek": ("GREEK",), "Arab": ("ARABIC",), "Hebr": ("HEBREW",),
     "Deva": ("DEVANAGARI",), "Beng": ("BENGALI",), "Thai": ("THAI",), "Hans": ("CJK",), "Hant": ("CJK",),
@@ -284,9 +274,11 @@ _LOOKED_AT = 200  # captions of a language whose letters are counted
 
 def _language_warnings(corpus: Corpus) -> list[str]:
     """Languages that are no code, and captions in letters of another script than that of their language."""
+    from langcodes import Language
+
     lines = []
     for language in sorted({*texts(corpus.captions["language"])}):
-        code = _code_of(language)
+        code = language_code(language)
         if code is None or code != language:
             meant = f"{code!r}, under which other corpora have it" if code else "one of BCP 47, such as 'de'"
             lines.append(f"language {language!r} is not a usual code; write {meant}")

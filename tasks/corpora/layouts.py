@@ -69,7 +69,7 @@ def recognise_file(path: Path) -> Recognised | None:
         if path.name in OWN_CORPORA[reader].files:
             return _as(reader, f"the corpus {reader}, by the name {path.name}", root=path)
     beside: Content = {"images": str(path.parent.parent)} if path.parent.name == "annotations" else {}
-    if table.is_coco(path, of="category_id") and not table.is_coco(path, of="caption"):
+    if table.is_boxes(path):
         return _as("labels", "labelled images, by COCO's boxes (docs/labels.md)", root=path, name=corpus_name(path))
     if table.is_coco(path):
         named: Content = {**beside, "name": corpus_name(path)} if beside else {}
@@ -137,7 +137,7 @@ def _coco(folder: Path) -> Recognised | None:
     if not files:
         every = (file for pattern in ("*.json", "annotations/*.json") for file in folder.glob(pattern))
         files = sorted(file for file in every if table.is_coco(file) and not file.stem.startswith(_NOT_CAPTIONS))
-    boxes = [file for file in files if table.is_coco(file, of="category_id") and not table.is_coco(file, of="caption")]
+    boxes = list(filter(table.is_boxes, files))
     if len(files) == len(boxes) == 1:
         how = f"labelled images, by COCO's boxes in {_at(boxes[0], folder)} (docs/labels.md)"
         return _as("labels", how, root=boxes[0], name=corpus_name(folder))

@@ -10,14 +10,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moto.server import ThreadedMotoServer
 
 CAPIM = str(Path(sys.executable).with_name("capim"))
 WORKSPACE = "s3://capim/work"
 
 
+def serve(port: int = 0) -> ThreadedMotoServer:
+    """Return moto's server, which answers on this port of the machine, or on a free one."""
+    from moto.server import ThreadedMotoServer
+
+    _write_atomically()
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    server.start()
+    return server
+
+
 @cache
-def atomic_writes() -> None:
+def _write_atomically() -> None:
     """Let moto store one object at a time, from now on.
 
     S3 refuses all but one of the writers that create the same key, on which Lance's commits rest. moto 5.2.5 looks for
@@ -43,11 +56,8 @@ def atomic_writes() -> None:
 def bucket() -> Iterator[dict[str, str]]:
     """An empty bucket ``capim``; gives what a process needs in its environment to reach it."""
     import boto3
-    from moto.server import ThreadedMotoServer
 
-    atomic_writes()
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    server = serve()
     host, port = server.get_host_and_port()
     reach = {
         "AWS_ACCESS_KEY_ID": "testing",

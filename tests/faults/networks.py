@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.deployments.object_storage import atomic_writes
+from tests.deployments.object_storage import serve
 from tests.faults.fault import NotTried, Scene, expect, faults
 from tests.faults.process import FIXED, LONGEST_SECONDS, Done, Failed
 
@@ -41,12 +41,8 @@ class Bucket:
 
     def up(self) -> None:
         """Answer, on the same port as before."""
-        from moto.server import ThreadedMotoServer
-
-        atomic_writes()
         logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line for every request
-        self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=self.port, verbose=False)
-        self.server.start()
+        self.server = serve(self.port)
         self.port = self.server.get_host_and_port()[1]
 
     def down(self) -> None:

@@ -12,18 +12,17 @@ from capim.store import EmbeddingStore, RequestError, WorkError
 from capim.store.connection import Connection
 from capim.store.upkeep.inventory import info
 from capim.store.upkeep.removal import compact_store, drop
-from tests.deployments.object_storage import atomic_writes
+from tests.deployments.object_storage import serve
 from tests.store.test_crashes import start, wait_for
 from tests.store.toy import fill, make_corpus, make_embeddings, make_spec, states
 
 
 @pytest.fixture(scope="module")
 def endpoint():
-    server = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
-    atomic_writes()
-    server.start()
+    pytest.importorskip("moto.server")
+    server = serve()
     host, port = server.get_host_and_port()
-    yield f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
+    yield f"http://{host}:{port}"
     server.stop()
 
 

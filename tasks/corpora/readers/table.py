@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -124,16 +123,22 @@ def _seen(file: Path, _mtime: int, _size: int) -> list[str] | RequestError:
         return error
 
 
-def is_coco(file: Path, *, of: Literal["caption", "category_id"] | None = None) -> bool:
-    """True if a JSON file may be one of COCO's: an object with annotations, not one from names of images.
+def is_coco(file: Path) -> bool:
+    """True if a JSON file may be one of COCO's: an object with annotations, not one from names of images."""
+    return _is_coco_with(file)
 
-    ``of``: whether these have captions, or boxes of a category.
-    """
+
+def is_boxes(file: Path) -> bool:
+    """True if a JSON file may be one of COCO's with boxes of categories and without captions."""
+    return _is_coco_with(file, b'"category_id"') and not _is_coco_with(file, b'"caption"')
+
+
+def _is_coco_with(file: Path, *keys: bytes) -> bool:
     if suffix_of(file) != ".json" or file.suffix.lower() == ".gz" or not file.stat().st_size:
         return False
     with file.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as content:
         start, *key = content[:1000].decode("utf-8-sig", errors="replace").split('"', 2)
-        annotated = all(content.find(f'"{key}"'.encode()) >= 0 for key in ("annotations", *([of] if of else [])))
+        annotated = all(content.find(key) >= 0 for key in (b'"annotations"', *keys))
     return annotated and start.strip() == "{" and not is_image_name(key[0])
 
 
