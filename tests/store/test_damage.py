@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from capim.store import EmbeddingStore, RequestError, WorkError
-from capim.store.connection import _session
+from capim.store.connection import _session, storage_faults
 from capim.store.ledger import KEYED_BY
 from capim.store.rows import delete, read_where
 from capim.store.schema import CORPUS_PARTS, texts
@@ -444,6 +444,13 @@ def is_named(workspace: Path, name: str, before: object) -> bool:
         assert any((check.what, check.state) == (what, "damaged") for check in verify(fresh(workspace)))
         return True
     return False
+
+
+def test_a_panic_that_arrow_hands_on_says_what_to_do() -> None:
+    """Of some flipped bits: the read is a stream of Arrow's, which gives the panic as a fault of its own."""
+    panic = 'Wrapped error: task 8 panicked with message "the offset + length of the sliced Buffer cannot exceed the …"'
+    with pytest.raises(WorkError, match="Run `capim store verify`"), storage_faults("reading table 'outcomes'"):
+        raise pa.ArrowInvalid(panic)
 
 
 @pytest.mark.slow  # the same commands after every change
