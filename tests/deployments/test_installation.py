@@ -198,8 +198,10 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
 
 
 def test_shards_of_one_command_overlap_on_two_workers_and_a_report_follows(
-    installation: Any, cpu_worker: None, own: Any, tmp_path: Path
+    installation: Any, cpu_worker: None, tmp_path: Path
 ) -> None:
+    """A shard takes 10 s, so that its process starts before the other has ended, on two busy processors too."""
+    own = own_encoder(tmp_path / "own", seconds=0.4)
     suite = suite_of(tmp_path / "suite.toml", own, "few", 8)
     report = installation.get("/deployments/name/benchmark/report-after-encode")
     quick = {"config": {**report["parameters"]["config"], "replicates": 200, "analyses": ["complexity"]}}

@@ -27,6 +27,23 @@ def text_forward_fn(model, texts, device, transform):
     return np.asarray(counts, dtype=np.float32) @ model
 """
 
+SLOWED = """
+
+import time
+
+_images, _texts = image_forward_fn, text_forward_fn
+
+
+def image_forward_fn(*given, **named):
+    time.sleep({seconds})
+    return _images(*given, **named)
+
+
+def text_forward_fn(*given, **named):
+    time.sleep({seconds})
+    return _texts(*given, **named)
+"""
+
 
 def write_module(folder: Path, head: str = "") -> Path:
     """``model.py``, which begins with ``head``, and its ``weights.npy``."""
@@ -41,10 +58,15 @@ def write_weights(folder: Path, *, seed: int) -> None:
     np.save(folder / "weights.npy", np.random.default_rng(seed).normal(size=(12, 8)).astype(np.float32))
 
 
-def own_encoder(folder: Path, *, seed: int = 0) -> dict[str, Any]:
-    """The table of an encoder that needs no model library, so that a process that encodes with it starts sooner."""
+def own_encoder(folder: Path, *, seed: int = 0, seconds: float = 0.0) -> dict[str, Any]:
+    """The table of an encoder that needs no model library, so that a process that encodes with it starts sooner.
+
+    A batch takes ``seconds`` more than it needs.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     file = write_module(folder)
+    if seconds:
+        file.write_text(file.read_text() + SLOWED.format(seconds=seconds))
     write_weights(folder, seed=seed)
     return {"name": folder.name, "adapter": "module", "checkpoint": str(file), "dim": 8}
 
