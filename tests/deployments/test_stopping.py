@@ -287,6 +287,7 @@ def test_a_run_is_interrupted_in_every_kind_of_step(
             raise
 
     monkeypatch.setattr(task, "fn", interrupted)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background of a shell ignores it
     shutil.copytree(before / "before", tmp_path / "workspace")
     with temporary_settings({PREFECT_API_URL: installation.api}):
         command(f"run {before / 'suite.toml'} --quiet", tmp_path / "workspace", code=130)
