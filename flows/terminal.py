@@ -145,6 +145,7 @@ class Form:
 
 
 TABLE = Form()
+PIPE_WIDTH = 120  # characters of a list in a pipe or a file, which may have 380
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,8 +176,8 @@ class Rows:
     def print(self, form: Form, out: TextIO | None = None) -> int:
         """Print the rows; return the exit code.
 
-        On a terminal a table is as wide as the terminal, and a line names the columns that found no room; elsewhere it
-        is as wide as it needs. No rows: JSON prints ``[]``, CSV its header from ``columns`` if given, and the reason is
+        On a terminal a table is as wide as the terminal, and a line names the columns that found no room. In a pipe a
+        table with ``keep`` has 120 characters, any other as many as it needs. No rows: JSON prints ``[]``, CSV its header from ``columns`` if given, and the reason is
         written to stderr; where none is known, a table writes ``no rows``.
 
         Raises:
@@ -204,7 +205,8 @@ class Rows:
         elif listed:
             if self.columns and not form.columns and not form.wide:
                 names = [name for name in self.columns if name in known]
-            _print_table(listed, names, None if form.wide else terminal_width(out), self.keep, out)
+            width = terminal_width(out) or (PIPE_WIDTH if self.keep and not form.columns else None)
+            _print_table(listed, names, None if form.wide else width, self.keep, out)
         if not listed and (self.none or form.table):
             sys.stderr.write(f"{self.none() if self.none else 'no rows'}\n")
         return int(not listed) if self.code is None else self.code

@@ -142,7 +142,7 @@ def retrying(what: str, change: Callable[[], T]) -> T:
 
 
 def attempts_at(fault: BaseException | None) -> int:
-    """How often a change is tried that fails with this fault."""
+    """Return how often a change is tried that fails with this fault."""
     message = str(fault).lower()
     if "conflict" in message or "concurrent" in message:
         return 12  # another process committed first
@@ -159,7 +159,7 @@ _METADATA_BYTES = 64 << 20  # of manifests and the ends of data files, kept by a
 
 
 def storage_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """What object storage needs beyond the credentials, which Lance reads from the environment itself.
+    """Return what object storage needs beyond the credentials, which Lance reads from the environment itself.
 
     Examples:
         >>> storage_options({"AWS_ENDPOINT_URL": "http://localhost:9000"})
@@ -271,7 +271,7 @@ class KeptRows:
         return found.rows
 
     def of_values(self, name: str, values: Sequence[str]) -> dict[str, Any]:
-        """What a table holds for each of these values, and never changes, as far as it is kept."""
+        """Return what a table holds for each of these values, and never changes, as far as it is kept."""
         found = {}
         with self._changing:
             for value in values:
@@ -327,7 +327,7 @@ class Connection:
     """Opens tables of one database; may be shared by threads.
 
     Attributes:
-        is_checked: Whether the address and the format of the store were found right.
+        is_checked: True if the address and the format of the store were found right.
         kept: The rows that it keeps.
         checked: Table of derived rows -> what is known of it; its own commits make nothing unknown.
     """
@@ -353,9 +353,9 @@ class Connection:
         return shared[uri]
 
     def table_uri(self, name: str) -> str:
-        """Where Lance finds a table of this name.
+        """Return where Lance finds a table of this name.
 
-        Of a path with characters that an address encodes, Lance writes the tags to the encoded path, a folder beside
+        Of a path with characters that an address encodes, Lance writes the tags to the encoded path, a folder next to
         the store; of an address of the scheme ``file-object-store`` it decodes them.
         """
         path = f"{self.uri}/{name}.lance"

@@ -159,9 +159,9 @@ def _analysis(row: Any) -> tuple[str, ...]:
 
 
 def is_outdated(results: Iterable[Result], uses: Uses = NO_USES) -> Callable[[Result | Comparison | Slice], bool]:
-    """Return what tells whether a row is by another version of the metric than the newest result of its figure.
+    """Return what tells whether a row is by another version of the metric than the newest result of its result.
 
-    Of a figure (corpus, protocol and metric) that has no result, every comparison is.
+    Of a result (corpus, protocol and metric) that has no result, every comparison is.
     """
     newest = sorted(results, key=lambda row: age(row, uses))
     versions = {figure_of(row): row.metric_version for row in newest}
@@ -176,7 +176,7 @@ def is_outdated(results: Iterable[Result], uses: Uses = NO_USES) -> Callable[[Re
 
 
 def current_results(rows: Iterable[Result], states: States, uses: Uses = NO_USES) -> list[Result]:
-    """Return the current results: the newest of each figure, by the newest version of its metric."""
+    """Return the current results: the newest of each result, by the newest version of its metric."""
     found = newest_rows(filter(states.has, rows), "results", FIGURE_OF_STATES, uses)
     outdated = is_outdated(found, uses)
     return [row for row in found if not outdated(row)]
@@ -212,7 +212,7 @@ def current_families(
 ) -> dict[tuple[str, str, str], tuple[list[Comparison], list[Comparison]]]:
     """Return for each corpus, protocol and metric all comparisons of one request, and those of current states.
 
-    Of the requests that compared encoders by a figure, with the newest version of the statistics, the one with most
+    Of the requests that compared encoders by a result, with the newest version of the statistics, the one with most
     pairs of current states counts; of these the one with fewest encoders that have no result among ``results``, the
     current ones; then the newest. So a request for some encoders takes no pair out of the comparison of all.
     Comparisons of current states are in the order of their encoders.
@@ -272,7 +272,7 @@ def grouped(rows: Iterable[R], key: Callable[[R], K]) -> dict[K, list[R]]:
 
 
 def figure_of(row: Result | Comparison | Slice) -> tuple[str, str, str]:
-    """Return the figure that a row is of: its corpus, protocol and metric."""
+    """Return the result that a row is of: its corpus, protocol and metric."""
     return row.corpus, row.protocol, row.metric
 
 

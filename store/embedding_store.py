@@ -358,7 +358,7 @@ class EmbeddingStore:
         return self.writer(key).put(spec, block)
 
     def writer(self, key: SetKey) -> SetWriter:
-        """What appends to a set; it keeps in memory which items are stored."""
+        """Return what appends to a set; it keeps in memory which items are stored."""
         if key not in self._writers:
             self._writers[key] = SetWriter(self.connection, key, self.item_index(key))
         return self._writers[key]
@@ -382,7 +382,7 @@ class EmbeddingStore:
         return rows[0] if rows else None
 
     def intact(self, key: SetKey) -> bool:
-        """Whether a set is sealed and the sealed version is still stored; reads no row."""
+        """True if a set is sealed and the sealed version is still stored; reads no row."""
         state, table = self.sealed(key), self.connection.find(key.table)
         return state is not None and table is not None and state.is_version_of(table)
 
@@ -431,7 +431,7 @@ class EmbeddingStore:
     def windows(
         self, *, encoder: str, corpus: str, modality: Modality
     ) -> VectorWindows | Callable[..., Iterator[Ragged]]:
-        """Return the vectors of a sealed set, read as far as they are asked for: rows, or a call that gives blocks."""
+        """Return the vectors of a sealed set, read as far as they are requested: rows, or a call that gives blocks."""
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "single":
             return VectorWindows(self, key)
@@ -525,7 +525,7 @@ class EmbeddingStore:
         return {evaluation: in_order("outcomes", rows) for evaluation, rows in found.items()}
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
-        """How many of :meth:`rows` have each text in one column; reads no other column."""
+        """Return how many of :meth:`rows` have each text in one column; reads no other column."""
         check_columns(table, (column, *equals))
         return counts(self.connection, table, column, equals)
 
@@ -534,10 +534,10 @@ class EmbeddingStore:
         return rows_in(row_type, self.rows(TABLE_OF[row_type], **equals))
 
     def current(self, row_type: type[R], dropped: bool = False, /, **equals: str | Sequence[str]) -> list[R]:
-        """Return those of :meth:`all` that are current (``store.current``): one per figure, of what names mean now.
+        """Return those of :meth:`all` that are current (``store.current``): one per result, of what names mean now.
 
-        A name means its state with the newest result on a stored corpus, and a figure is by the version of its metric
-        in the newest result, whatever rows are asked for; but where ``equals`` names states by their fingerprints,
+        A name means its state with the newest result on a stored corpus, and a result is by the version of its metric
+        in the newest result, whatever rows are requested; but where ``equals`` names states by their fingerprints,
         these are meant. ``dropped``: a name of which no corpus is stored means the state that was dropped last.
         """
         table, rows = TABLE_OF[row_type], self.all(row_type, **equals)
@@ -566,7 +566,7 @@ class EmbeddingStore:
         return self.rows("outcomes", evaluation=[row.evaluation for row in self.evaluated(**equals)])
 
     def figures(self, **equals: str | Sequence[str]) -> list[Result]:
-        """Return the results of every evaluation, superseded ones too: of each figure the row that is current."""
+        """Return the results of every evaluation, superseded ones too: of each result the row that is current."""
         by = (*FIGURE_OF_STATES, "evaluation")
         return newest_rows(self.all(Result, **equals), "results", by=by, uses=self.uses())
 
@@ -710,7 +710,7 @@ def written_format(connection: Connection) -> int | None:
 
 
 def _way_of(other: int) -> str:
-    """Which release reads another format, and how the vectors of such a store come over."""
+    """Return which release reads another format, and how the vectors of such a store come over."""
     if other > FORMAT:
         return "a later release wrote it. Upgrade capim"
     if other == UPGRADED:

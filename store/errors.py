@@ -69,7 +69,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _begins_word(part: str, name: str) -> bool:
-    """Whether a word of a name begins with these letters: each that follows another sign or a change of case does."""
+    """True if a word of a name begins with these letters: each that follows another sign or a change of case does."""
     return any(_letters(name[start.start() :]).startswith(part) for start in _WORD.finditer(name))
 
 
@@ -155,7 +155,7 @@ class WorkError(RuntimeError):
         return (type(self), (self.problem,), {"args": self.args, "remedy": self.remedy})
 
 
-# --- Text of strangers on its way out: to a terminal, which obeys control characters, and to a spreadsheet's formulas.
+# --- Text of others on its way out: to a terminal, which obeys control characters, and to a spreadsheet's formulas.
 
 
 MOST_SHOWN = 400  # characters of a cell or of a line of an error; files and JSON have the whole text
@@ -188,7 +188,7 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number as Python reads it.
+    """True if a text is a number as Python reads it.
 
     Examples:
         >>> [is_number(text) for text in ("-0.5", "1e3", "nan", "1,5", "")]

@@ -117,7 +117,7 @@ def sync(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside ``path``: it takes the place of ``path`` when the block succeeds, else it is removed.
+    """A temporary file next to ``path``: it takes the place of ``path`` when the block succeeds, else it is removed.
 
     Raises:
         RequestError: The folder of ``path`` does not exist.

@@ -1,6 +1,6 @@
 """The ledger, table ``derived``: how many rows each derivation has, and a digest of them, compared when they are read.
 
-Lance has no checksums: it returns a bit that was flipped on disk as a figure, takes a table whose newest version was
+Lance has no checksums: it returns a bit that was flipped on disk as a result, takes a table whose newest version was
 deleted for the version before, and a restored older version for the newest. For every derivation, and for the outcomes
 of every evaluation, the ledger says what was written, so that all of these are seen, whatever made them.
 
@@ -126,7 +126,7 @@ def _sums(digests: NDArray[np.uint64], lengths: NDArray[Any]) -> NDArray[np.uint
 
 
 class Compared(NamedTuple):
-    """Rows beside the ledger: the keys of entries that their rows differ from, and of rows without an entry."""
+    """Rows next to the ledger: the keys of entries that their rows differ from, and of rows without an entry."""
 
     damaged: tuple[str, ...]
     unlisted: tuple[str, ...]

@@ -140,7 +140,7 @@ class PluginTable(MutableMapping[str, T]):
 def loaded_module(where: str | Path, what: str) -> ModuleType:
     """The module of this name, or a file as a module, from its source as it is now; ``what`` begins messages.
 
-    A file gets a private name, so that ``metrics.py`` or ``store.py`` never stands for a module of capim or of a
+    A file gets a private name, so that ``metrics.py`` or ``store.py`` is never taken for a module of capim or of a
     library.
 
     Raises:

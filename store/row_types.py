@@ -24,7 +24,7 @@ _KINDS: dict[Any, pa.DataType] = {
     bytes: pa.binary(),
     datetime: TIME,
 }
-_COLUMNS: dict[type[Any], pa.Schema] = {}  # that were asked for: type hints are slow to read
+_COLUMNS: dict[type[Any], pa.Schema] = {}  # that were requested: type hints are slow to read
 
 
 def columns_of(row_type: type[Any]) -> pa.Schema:

@@ -183,7 +183,7 @@ def outcomes_of(connection: Connection, evaluations: Sequence[str]) -> dict[str,
 
 
 def counts(connection: Connection, name: str, column: str, equals: Equals) -> dict[str, int]:
-    """How many rows whose columns hold these texts have each text in one column; reads no other column."""
+    """Return how many rows whose columns hold these texts have each text in one column; reads no other column."""
     if TABLES[name].small:
         return dict(Counter(texts(read(connection, name, equals, (column,))[column])))
     columns = tuple(dict.fromkeys((column, *equals)))
@@ -384,7 +384,7 @@ def check_columns(table: str, columns: Iterable[str]) -> None:
 def matching(name: str, known: Sequence[str]) -> list[str]:
     """The name itself if it is known, else the known names that it matches as a shell pattern.
 
-    A pattern without ``+`` matches no figure over several protocols.
+    A pattern without ``+`` matches no result over several protocols.
 
     Examples:
         >>> matching("t2i/*", ["t2i/all", "t2i/all+i2t/any", "i2t/any"])

@@ -299,25 +299,25 @@ class Comparison:
     ci_low: float | None = None
     ci_high: float | None = None
     interval_method: str  # t, percentile, none
-    # that holds for all pairs of this metric together at 95 %: what claims are read from; null: no test, or no end
+    # that holds for all pairs of this metric together at 95%: what claims are read from; null: no test, or no end
     simultaneous_low: float | None = None
     simultaneous_high: float | None = None
-    # of metrics of the headline: the ends where several figures share the 5 %, for each of `decision.SHARERS`
+    # of metrics of the headline: the ends where several results share the 5%, for each of `decision.SHARERS`
     shared_low: list[float] | None = None
     shared_high: list[float] | None = None
     p_sign_flip: float | None = None
     p_exact: bool  # whether the sign-flip test enumerated every flip
     p_adjusted: float | None = None  # of p_sign_flip, over all pairs of this metric
-    family: str  # headline: its figure was chosen before the data were seen; else exploratory
+    family: str  # headline: its result was chosen before the data were seen; else exploratory
     # that the true difference is within the margin, adjusted over all pairs; null: a metric without a range
     p_equivalent: float | None = None
     margin: float | None = None  # in the metric's unit
-    # queries (images, for figures over several protocols); null: an aggregate over queries has no winner of one
+    # queries (images, for results over several protocols); null: an aggregate over queries has no winner of one
     wins: int | None = None
     ties: int | None = None
     losses: int | None = None
     cohen_dz: float | None = None
-    detectable_effect: float | None = None  # at 80 % power
+    detectable_effect: float | None = None  # at 80% power
     n_queries: int
     n_clusters: int
     n_effective: float | None = None
@@ -370,7 +370,7 @@ class Slice(OfProtocol):
     slice: str
     metric: str
     analysis: str  # complexity, category, length, errors, tags, hubs, precision …
-    analysis_version: str | None = None  # of its code; null: a comparison with published figures
+    analysis_version: str | None = None  # of its code; null: a comparison with published results
     metric_version: str | None = None  # null: no metric of the table, nor of the user
     feature: str  # spatial, colour, person …
     level_name: str  # with, without, difference, or the bin
@@ -432,7 +432,7 @@ class LedgerEntry:
 
     @property
     def subject(self) -> Subject:
-        """What it is of."""
+        """Return what it is of."""
         return Subject.of(json.loads(self.identity))
 
 
@@ -629,11 +629,11 @@ class StoredTable:
     Attributes:
         row: The type of its rows.
         key: A row is stored once for each value of these.
-        shared: Whether several processes may write a row of the same key at the same time; see :func:`keyed`.
+        shared: True if several processes may write a row of the same key at the same time; see :func:`keyed`.
         shown_for: What a row is shown for: of several with the same values of these columns one is current, the newest.
             Of comparisons and rankings, whose rows belong together, those of one request are. None: every row is.
         order: Columns that rows are sorted by when they are read; Lance gives rows of a merge in any order.
-        small: Whether its rows are small enough to be kept in memory, all of them, during a run.
+        small: True if its rows are small enough to be kept in memory, all of them, during a run.
     """
 
     row: type[Any]
@@ -656,7 +656,7 @@ class StoredTable:
 
 TASK = ("corpus", "protocol")
 FIGURE = (*TASK, "metric")
-"""Columns that say what a figure is of: a metric of all encoders under one protocol on one corpus."""
+"""Columns that say what a result is of: a metric of all encoders under one protocol on one corpus."""
 BY_STATE = ("encoder", "encoder_fingerprint", "corpus_fingerprint")
 
 REGISTERS = {

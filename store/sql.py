@@ -236,7 +236,7 @@ def _too_large(most: int) -> RequestError:
 
 
 def _interruptible(work: Callable[[], pa.Table], interrupt: Callable[[], None], seconds: float | None) -> pa.Table:
-    """What some work of DuckDB gives, done in another thread.
+    """Return what some work of DuckDB gives, done in another thread.
 
     While DuckDB waits for threads of its own, it hears neither Ctrl-C nor a clock. Threads get no signals, so that
     those of a server start none without a limit. No wait is long: a signal that another thread receives wakes none.
@@ -308,7 +308,7 @@ def _words(statement: str) -> set[str]:
 
 
 def _selects_all(statement: str) -> bool:
-    """Whether the statement returns columns that it does not name: ``SELECT *``, ``e.*``, ``FROM t`` alone.
+    """True if the statement returns columns that it does not name: ``SELECT *``, ``e.*``, ``FROM t`` alone.
 
     Examples:
         >>> _selects_all("SELECT encoder, * FROM results"), _selects_all("DESCRIBE results")

@@ -40,7 +40,7 @@ SUFFIXES = (*NAMED, ".txt", ".token")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 GLANCE = 100  # rows of JSON lines that are read to see their columns
 LISTED = 20  # faulty rows that are named
-_AT_ONCE = 1024  # rows of Parquet and Arrow, whose first one is often all that is asked for
+_AT_ONCE = 1024  # rows of Parquet and Arrow, whose first one is often all that is requested
 _SEPARATORS = ",\t|;"
 _QUOTING = ",;"  # separators of files whose cells may be quoted
 _EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
@@ -49,7 +49,7 @@ _IDENTIFIER = re.compile(r"\S*[\d_]\S*")
 
 
 class Table(NamedTuple):
-    """A table: the names of its columns, and its rows, which are read as they are asked for.
+    """A table: the names of its columns, and its rows, which are read as they are requested.
 
     Columns of JSON are those of all rows; a cell that a row does not have is missing in it.
     """

@@ -44,11 +44,11 @@ change no vector and are no part of an identity."""
 SET_PREFIXES = ("single-", "multi-")  # of the names of tables that hold an embedding set
 CORPUS_PREFIX = "corpus-"  # of those that hold a part of a corpus
 _BRANCHES = frozenset({"main", "master", "latest", "HEAD"})
-_LONGEST_NAME = 120  # names of tables hold it beside two fingerprints, and a file name has at most 255 bytes
+_LONGEST_NAME = 120  # names of tables hold it next to two fingerprints, and a file name has at most 255 bytes
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with the name of an encoder or a corpus; None if nothing is.
+    """Return what is wrong with the name of an encoder or a corpus; None if nothing is.
 
     Examples:
         >>> name_fault("clip-vit-b-32"), name_fault("a b")[:34]
@@ -60,7 +60,7 @@ def name_fault(name: str) -> str | None:
 
 
 def is_fingerprint(text: str) -> bool:
-    """Whether a name has the form of a fingerprint: 16 lower-case hexadecimal digits.
+    """True if a name has the form of a fingerprint: 16 lower-case hexadecimal digits.
 
     Examples:
         >>> is_fingerprint("0011223344556677"), is_fingerprint("clip-vit-b-32")
@@ -146,7 +146,7 @@ class EncoderSpec:
 
     @property
     def resolved(self) -> bool:
-        """Whether the revision is one fixed state of the model rather than a branch."""
+        """True if the revision is one fixed state of the model rather than a branch."""
         return self.revision not in _BRANCHES
 
     def identity(self) -> dict[str, object]:
@@ -191,7 +191,7 @@ class Embeddings:
         norms: float32, shape ``(n,)``: the norm before normalisation (multi-vectors: mean over the item).
         n_tokens: int32, shape ``(n,)``: tokens of the input, with special tokens, without padding.
         truncated: bool, shape ``(n,)``: whether the input was longer than the model accepts.
-        layouts: Multi-vectors only: for each item what its vectors stand for (``store.vectors``); None: not known.
+        layouts: Multi-vectors only: for each item what its vectors mean (``store.vectors``); None: not known.
     """
 
     values: NDArray[np.float32]

@@ -1,9 +1,9 @@
-"""Vectors in memory: unit norm, rounding, ragged arrays of many per item, and what each of these stands for.
+"""Vectors in memory: unit norm, rounding, ragged arrays of many per item, and what each of these means.
 
-A vector of many stands for a patch of the image or a token of the caption.
+A vector of many means a patch of the image or a token of the caption.
 
 A layout is a JSON text in the column ``layout`` of an embedding set. Of a caption it is the list of its tokens, one per
-vector. Of an image it is a list of grids; vectors in no grid stand for special tokens. An empty text: not known.
+vector. Of an image it is a list of grids; vectors in no grid mean special tokens. An empty text: not known.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def tokens_of(layout: str) -> tuple[str, ...]:
 
 
 def layout_fault(layout: str, n_vectors: int) -> str | None:
-    """What is wrong with the layout of an item that has so many vectors; None if nothing is.
+    """Return what is wrong with the layout of an item that has so many vectors; None if nothing is.
 
     Examples:
         >>> layout_fault('["a","bus"]', 3)
@@ -290,7 +290,7 @@ class Explanation:
         tokens: Of the caption, one per vector.
         shares: float32, shape ``(n_tokens,)``: cosine with the best vector of the image; they add up to the score.
         similarities: float32, shape ``(n_tokens, n_vectors)``: cosine with every vector of the image.
-        grids: Which vectors are patches, and where; the others stand for special tokens.
+        grids: Which vectors are patches, and where; the others mean special tokens.
     """
 
     encoder: str

@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import re
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from types import ModuleType
 
@@ -15,9 +16,12 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from rich.console import Console
 
+from capim.flows import config
 from capim.flows.commands import COMMANDS, build_app
 from capim.store import schema, sql
 from capim.store.row_types import columns_of
+from capim.tasks.corpora import CORPORA
+from capim.tasks.encoders import catalog
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = """# Python
@@ -54,6 +58,24 @@ What `capim query "SELECT …"` reads, as the code declares it. Only columns tha
 row, as `capim results` and reports show it. `all_results`, `all_outcomes` and so on have the rows of every run, of
 every revision of an encoder and of every state of a corpus; fingerprints tell these apart.
 """
+SUITE = """# Suite files and environment
+
+A suite is a TOML file with the options of a run: `capim run FILE.toml`. An option of the command line replaces the key
+of the same name. A table `[[encoder]]` is a model of your own ([own models](../own_model.md)), `[[corpus]]` a corpus
+([own data](../own_data.md)).
+"""
+ENVIRONMENT = """## Environment
+
+| variable | meaning |
+|---|---|
+| `CAPIM_WORKSPACE` | folder or URI of the store and the reports; default `./workspace` |
+| `CAPIM_REPORTS_URL` | address under which browsers find the reports, for links in Prefect |
+| `CAPIM_TASK_RUNNER` | task runner of flows: `threads:4`, `dask:2` ([deployments](../deployments.md)) |
+| `CAPIM_TIMEOUT_HOURS` | time limit of a flow |
+| `PREFECT_API_URL` | server of Prefect; without it, flows run as plain functions |
+| `HF_HOME`, `HF_TOKEN`, `HF_HUB_OFFLINE` | cache, login and offline mode of the Hugging Face hub |
+| `AWS_…`, `GOOGLE_…`, `AZURE_…` | credentials of object storage, as LanceDB reads them |
+"""
 Comments = dict[tuple[str, str], str]
 PARTS = (schema.Image, schema.Caption, schema.Pair, schema.Quadruple, schema.Judgement, schema.Skipped)
 
@@ -64,6 +86,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "index.md": home(),
         **{f"assets/{file.name}": file.read_text(encoding="utf-8") for file in Path(__file__).parent.glob("*.js")},
         "reference/cli.md": command_line(),
+        "reference/suite.md": suite(),
+        "reference/catalogue.md": catalogue(),
         "reference/python.md": PYTHON,
         "reference/schema.md": tables(),
         "deployments.md": (ROOT / "deployments" / "README.md").read_text(encoding="utf-8"),
@@ -100,6 +124,41 @@ def command_line() -> str:
         app.help_print(words.split(), console=Console(file=page, width=100))
         blocks.append(f"## {f'capim {words}'.strip()}\n\n```text\n{page.getvalue()}```\n")
     return "\n".join(blocks)
+
+
+def suite() -> str:
+    """Return the options of a suite file, with their defaults, and the variables of the environment."""
+    rows = [
+        f"| `{each.name}` | {_default(each)} | {text} |"
+        for each in fields(config.RunConfig)
+        if (text := config.described(config.RunConfig).get(each.name))
+    ]
+    return "\n".join([SUITE, "| key | default | meaning |", "|---|---|---|", *rows, "", ENVIRONMENT])
+
+
+def _default(field: Field[object]) -> str:
+    if field.default_factory is not MISSING or field.default in ((), None, ""):
+        return ""
+    return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
+
+
+def catalogue() -> str:
+    """Return the models and corpora that capim knows by name."""
+    models = [
+        f"| `{name}` | {each.spec.checkpoint} | {each.spec.vectors}, {each.spec.dim} | {each.licence or 'unknown'} |"
+        for name, each in catalog().items()
+    ]
+    corpora = [f"| `{name}` | {entry.title} | {entry.size} | {entry.licence} |" for name, entry in CORPORA.items()]
+    return "\n".join(
+        [
+            "# Models and corpora\n",
+            "`capim list encoders` and `capim list corpora` say what each needs and whether it is available here.\n",
+            "## Models\n\n| name | checkpoint | vectors, dimensions | licence |\n|---|---|---|---|",
+            *models,
+            "\n## Corpora\n\n| name | contents | size | licence |\n|---|---|---|---|",
+            *corpora,
+        ]
+    )
 
 
 def notebook(file: Path) -> str:

@@ -123,12 +123,12 @@ def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
 # --- Whether the disk has enough space for an embedding set before it is encoded.
 
 
-_ROW_BYTES = 120  # id, hashes and figures beside the vectors
-_MARGIN = 1.3  # new files beside the old ones while a set is compacted, and what else is written
+_ROW_BYTES = 120  # id, hashes and results next to the vectors
+_MARGIN = 1.3  # new files next to the old ones while a set is compacted, and what else is written
 
 
 def bytes_of_rows(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0) -> int:
-    """The size of the vectors of so many items with what each row has beside them."""
+    """The size of the vectors of so many items with what each row has next to them."""
     component = 2 if spec.storage == "float16" else 4
     return int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES))
 

@@ -130,7 +130,7 @@ def drop_set(store: EmbeddingStore, key: SetKey) -> None:
 def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_fingerprint: str) -> None:
     """Drops evaluations of embedding sets that are no longer stored, and what was computed from these evaluations.
 
-    Nothing could compute their figures again, for example after damaged rows were encoded on another processor, or an
+    Nothing could compute their results again, for example after damaged rows were encoded on another processor, or an
     import was replaced. Comparisons and slices go with them, and what the encoder contributed to: fused and re-ranked
     lists, which name it in their checkpoint.
     """
@@ -194,7 +194,7 @@ def discard_if_empty(store: EmbeddingStore) -> None:
 #
 # Runs go on meanwhile. All stays that belongs to what the names of encoders and corpora have meant since the oldest
 # running run began, outcomes without results even where no run is known to run: the next one goes on from them. What is
-# removed stands in two plans, one made after the other: of what a run writes meanwhile, one of them sees no part.
+# removed is in two plans, one made after the other: of what a run writes meanwhile, one of them sees no part.
 
 
 _LONGEST_RUN = timedelta(days=14)  # a run that began before has died on a host that no run was on since
@@ -218,7 +218,7 @@ class Pruning:
 
 
 def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
-    """What :func:`prune` removes, if the newest ``keep`` runs are kept, at least one; changes nothing."""
+    """Return what :func:`prune` removes, if the newest ``keep`` runs are kept, at least one; changes nothing."""
     if keep < 1:
         raise RequestError(f"--keep {keep}: keep at least the newest run (--keep 1)")
     runs = store.all(Run)
@@ -331,7 +331,7 @@ def prune(store: EmbeddingStore, *, keep: int) -> Pruning:
 
 
 def _of_both(earlier: Pruning, later: Pruning) -> Pruning:
-    """What goes by two plans."""
+    """Return what goes by two plans."""
     shared = {
         table: (column, gone & later.rows[table][1])
         for table, (column, gone) in earlier.rows.items()
@@ -400,7 +400,7 @@ def compact_store(
                 compact(connection, name, free=True)
                 continue
             if name in sealed:
-                # A process that did not know of the seal may have appended rows again, beside the sealed version.
+                # A process that did not know of the seal may have appended rows again, next to the sealed version.
                 retrying(f"removing repeated rows of {name!r}", partial(drop_repeats, table))
             elif name.startswith(SET_PREFIXES):
                 compact(connection, name, free=False)

@@ -166,7 +166,7 @@ def single_forms(
         )
 
     def from_other(fit: Callable[[Matrix, Matrix], Parameters]) -> Callable[[bool], Parameters]:
-        """What is fitted on the images and captions outside a half, for either half; computed once."""
+        """Return what is fitted on the images and captions outside a half, for either half; computed once."""
         return cache(lambda half: fit(images[data.second_half != half], captions[second_half != half]))
 
     axes, reach = from_other(transforms.principal_axes), from_other(transforms.reach)

@@ -53,7 +53,7 @@ class SingleVectors:
 
 @dataclass(frozen=True)
 class Slice:
-    """One figure of an analysis.
+    """One result of an analysis.
 
     Attributes:
         analysis: ``complexity``, ``errors`` …: what reports group by.
@@ -144,7 +144,7 @@ class AnalysisInput:
 
     @cached_property
     def second_half(self) -> NDArray[np.bool_]:
-        """Which images (of quadruples: which of them) are in the second of two halves drawn at random, by ord.
+        """Return which images (of quadruples: which of them) are in the second of two halves drawn at random, by ord.
 
         What is fitted to data is fitted on one half and tested on the other. Those with a query, and those without, are
         split evenly. Images that no query can belong to, which are only searched, are in the first half.

@@ -209,7 +209,7 @@ def methods_of(items: Ragged, *, storage: str, many: bool, seed: int) -> Iterato
     Args:
         items: Unit vectors, numbered from 0.
         storage: The type that they are stored in.
-        many: Whether an item may have several vectors; if not, methods for several are left out.
+        many: True if an item may have several vectors; if not, methods for several are left out.
     """
     yield Method(name="exact", open=partial(_kept, items, storage, many=many))
     if many:
@@ -391,7 +391,7 @@ def _repetition(block: Ragged, sides: NDArray[np.bool_], projected: Matrix, *, i
     return filled.reshape(n, -1)
 
 
-ENCODINGS = (  # (repetitions, planes, inner): figure 3 of the paper; the last one also with a final projection
+ENCODINGS = (  # (repetitions, planes, inner): result 3 of the paper; the last one also with a final projection
     FixedEncoding(repetitions=20, planes=3, inner=8),
     FixedEncoding(repetitions=20, planes=4, inner=8),
     FixedEncoding(repetitions=20, planes=5, inner=16),

@@ -1,4 +1,4 @@
-"""What queries ask for and images show, from captions, lexicons and annotations: the figures of parts of the queries.
+"""What queries ask for and images show, from captions, lexicons and annotations: the results of parts of the queries.
 
 The features of captions, what is in the image, tags, properties of judged queries, and what captions alone give away.
 
@@ -8,7 +8,7 @@ recall on hand-labelled captions are in ``tests/golden/README.md``; a test requi
 
 In the files a *phrase* is words joined by ``_``, with ``{left,right}`` for alternatives. A *rule* accepts a word by
 its neighbours: ``after`` and ``not_after`` look at the word before it, ``before`` and ``not_before`` at the next one
-(``before`` at the next ``reach`` words). There ``*ed`` stands for any word with that ending, ``#`` for any whole number
+(``before`` at the next ``reach`` words). There ``*ed`` means any word with that ending, ``#`` for any whole number
 below 100, ``.`` for the end of the text or any punctuation mark, ``^`` for the start of the text.
 """
 
@@ -101,7 +101,7 @@ def content_of(text: str) -> Content:
 
 
 def english_captions(corpus: Corpus) -> NDArray[np.bool_]:
-    """Which captions are English and have a text, shape ``(n_captions,)``."""
+    """Return which captions are English and have a text, shape ``(n_captions,)``."""
     language, text = corpus.captions["language"], corpus.captions["text"]
     return np.asarray(pc.and_(pc.starts_with(pc.utf8_lower(language), "en"), pc.is_valid(text)))
 
@@ -330,7 +330,7 @@ def by_first_word(words: Iterable[str]) -> Phrases:
 
 
 def found_in(tokens: Sequence[str], wanted: Phrases) -> Iterator[slice]:
-    """Where phrases stand, from left to right; of those that begin at one token, the longest.
+    """Return where phrases stand, from left to right; of those that begin at one token, the longest.
 
     Examples:
         >>> list(found_in(["a", "hot", "dog"], by_first_word(["hot", "dog", "hot dog"])))
@@ -357,7 +357,7 @@ class Rule:
     reach: int = 1
 
     def accepts(self, tokens: Sequence[str], at: int) -> bool:
-        """Whether the token at position ``at`` is the rule's word with neighbours that the rule accepts."""
+        """True if the token at position ``at`` is the rule's word with neighbours that the rule accepts."""
         if not _is_any(tokens[at], self.word):
             return False
         previous = tokens[at - 1] if at else _START
@@ -447,7 +447,7 @@ def _verb_forms(entry: Mapping[str, Any]) -> set[str]:
 
 @cache
 def _is_any(token: str, words: str) -> bool:
-    """Whether a token is one of some space-separated words or signs."""
+    """True if a token is one of some space-separated words or signs."""
     for word in words.split():
         if word == token or (word.startswith("*") and token.endswith(word[1:]) and token != word[1:]):
             return True

@@ -1,7 +1,7 @@
 """Images that are the same or nearly so, within a corpus and between corpora: `capim duplicates`.
 
 By their bytes, by the file names of photographs, by a perceptual hash of their thumbnails, and by the vectors of an
-encoder. What is in two corpora, or in the training and the test part of one, makes their figures depend on each other,
+encoder. What is in two corpora, or in the training and the test part of one, makes their results depend on each other,
 or too good.
 """
 

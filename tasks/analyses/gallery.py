@@ -71,7 +71,7 @@ def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[n
 
 
 def is_hub(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which items are hubs: ``N_k`` more than two standard deviations above the mean.
+    """Return which items are hubs: ``N_k`` more than two standard deviations above the mean.
 
     Examples:
         >>> is_hub(np.array([1, 1, 1, 1, 1, 1, 1, 20])).tolist().index(True)
@@ -141,7 +141,7 @@ def _jackknifed(
 
 
 def _lists_by_cluster(data: AnalysisInput, top_ords: NDArray[np.int32], n_items: int) -> sparse.csc_matrix:
-    """How often each cluster's queries have each item in their first ``K``: shape ``(n_clusters, n_items)``."""
+    """Return how often each cluster's queries have each item in their first ``K``: shape ``(n_clusters, n_items)``."""
     lists = top_ords[:, :K]
     owner = np.repeat(data.clusters.labels, lists.shape[1])
     item = lists.ravel()
@@ -226,7 +226,7 @@ def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def _per_image(images: NDArray[np.int32], chosen: NDArray[np.bool_], n_images: int) -> sparse.csr_matrix:
-    """How many chosen items of each query's list are of each image, shape ``(n_queries, n_images)``."""
+    """Return how many chosen items of each query's list are of each image, shape ``(n_queries, n_images)``."""
     query, place = np.nonzero(chosen)
     ones = np.ones(len(query), dtype=np.int16)
     return sparse.csr_matrix((ones, (query, images[query, place])), shape=(len(images), n_images))

@@ -1,4 +1,4 @@
-"""What an image and a text are worth in a query of both, and what near-duplicates are worth in a figure."""
+"""What an image and a text are worth in a query of both, and what near-duplicates are worth in a result."""
 
 from __future__ import annotations
 

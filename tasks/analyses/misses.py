@@ -42,7 +42,7 @@ def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
     """R@1 of all queries and without the ambiguous misses, by cause and by either, and their share of the misses.
 
     Ambiguous misses may be no mistake of the encoder (``docs/protocols.md`` §5b). Nothing is dropped: R@1 stays what it
-    is, and beside it stands the mean over the other queries.
+    is, and next to it stands the mean over the other queries.
 
     ==============  =====================================================================================
     ``annotation``  the item in first place is right by another annotation (:func:`first_is_right`)
@@ -115,7 +115,7 @@ def causes_of(data: AnalysisInput) -> tuple[dict[str, NDArray[np.bool_]], dict[s
 
 
 def agreeing(first: NDArray[np.integer]) -> NDArray[np.int64]:
-    """How many encoders have the same item in first place, the encoder itself included; the shape of ``first``.
+    """Return how many encoders have the same item in first place, the encoder itself included; the shape of ``first``.
 
     ``first`` holds the items, shape ``(n_encoders, n_queries)``.
 

@@ -41,8 +41,8 @@ class Analysis:
         tables: Name in the column ``analysis`` of its slices -> heading of the table of these; the first is its title.
         kinds: Kinds of the protocols that it applies to. Queries of judged documents describe no image.
         directions: Directions of these protocols; None: all.
-        scope: Whether the slices of an encoder depend on it alone, or on the other encoders too.
-        needs: What it reads beside outcomes and corpus: fields of ``AnalysisInput``.
+        scope: True if the slices of an encoder depend on it alone, or on the other encoders too.
+        needs: What it reads next to outcomes and corpus: fields of ``AnalysisInput``.
         version: Raised when the same input gets other slices; stored with each. A package's also has its version.
         of_parts: Its slices are means over parts of the queries. It slices any metric of queries, and R@1 a second time
             without the ambiguous misses; these depend on all encoders.
@@ -52,10 +52,10 @@ class Analysis:
             ``R@1 first``: the other metrics folded; ``part``: may be among the worst slices of the first screen,
             ``absence`` also without the feature.
         labels: Feature of its slices -> its words for readers, in the order of the page; empty: the features, by name.
-        on_request: Whether it runs only when it is named.
+        on_request: True if it runs only when it is named.
         part_of: The analysis whose name asks for this one too.
-        measures: Whether the same input may get other slices: what is trained at random, or is a time.
-        of_languages: Whether it runs for the captions of every language, also where it is not named.
+        measures: True if the same input may get other slices: what is trained at random, or is a time.
+        of_languages: True if it runs for the captions of every language, also where it is not named.
     """
 
     name: str
@@ -78,16 +78,16 @@ class Analysis:
 
     @property
     def looks_at_all(self) -> bool:
-        """Whether its slices of an encoder depend on the other encoders: by its scope, or by the ambiguous misses."""
+        """True if its slices of an encoder depend on the other encoders: by its scope, or by the ambiguous misses."""
         return self.of_parts or self.scope == "all encoders"
 
     @property
     def title(self) -> str:
-        """What it shows, in a few words."""
+        """Return what it shows, in a few words."""
         return next(iter(self.tables.values()))
 
     def applies(self, protocol: Protocol) -> bool:
-        """Whether it looks at outcomes of this protocol."""
+        """True if it looks at outcomes of this protocol."""
         return protocol.kind in self.kinds and (self.directions is None or protocol.direction in self.directions)
 
     def run(self, data: AnalysisInput) -> Iterator[Slice]:
@@ -288,7 +288,7 @@ def headings(section: Section) -> dict[str, str]:
 
 
 def looks_of(table: str) -> tuple[Look, ...]:
-    """How the report shows a table of slices; nothing for one of a package that is gone."""
+    """Return how the report shows a table of slices; nothing for one of a package that is gone."""
     return next((analysis.looks.get(table, ()) for analysis in ANALYSES.values() if table in analysis.tables), ())
 
 

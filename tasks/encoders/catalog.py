@@ -53,7 +53,7 @@ class CatalogEntry(BaseModel):
         caption_batch: Captions per forward pass.
         parameters: Of both towers, in millions, approximately; None if unknown.
         training: The training data, above all whether COCO was part of it.
-        needs: Requirements beside the checkpoint: other repositories, a GPU, consent to remote code.
+        needs: Requirements next to the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
         remote_code: The checkpoint brings Python code that must be run: in the catalog a fact, in a suite consent.
         files: For code of the user or of a package: files and folders that the module opens, from its folder;

@@ -171,7 +171,7 @@ def resizing_is_as_declared(encoder: Encoder) -> str:
 
 
 def declared_resize(encoder: Encoder) -> Literal["crop", "squash"] | None:
-    """How the checkpoint's configuration treats the aspect ratio of images."""
+    """Return how the checkpoint's configuration treats the aspect ratio of images."""
     if tag := open_clip_tag(encoder.spec):
         return _OPEN_CLIP_RESIZE.get(tag.preprocess.get("resize_mode", "shortest"))
     if (path := local_path(encoder.spec.checkpoint)) and path.is_file():

@@ -36,7 +36,7 @@ class Prepared:
         n_tokens: int32, shape ``(n,)``: tokens that the model sees, with special tokens, without padding; for
             images the number of patches; 0 if unknown.
         truncated: bool, shape ``(n,)``: the item was longer than the model takes.
-        layouts: For each item what its vectors will stand for (``store.vectors``); None: not known.
+        layouts: For each item what its vectors will mean (``store.vectors``); None: not known.
     """
 
     modality: Modality

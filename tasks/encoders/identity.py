@@ -300,7 +300,7 @@ def declared_files(path: Path) -> list[str] | None:
 
 
 def identity_gap(spec: EncoderSpec) -> str | None:
-    """What the identity of a file of code may lack and what to do about it, in one line; None if nothing.
+    """Return what the identity of a file of code may lack and what to do about it, in one line; None if nothing.
 
     Any other model is all the files of its folder or repository, or of its package.
     """

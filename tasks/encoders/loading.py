@@ -83,7 +83,7 @@ def load_encoder(
 
 
 def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
-    """What an adapter returned: an encoder, or an object with two functions, which becomes one."""
+    """Return what an adapter returned: an encoder, or an object with two functions, which becomes one."""
     if hasattr(loaded, "embed"):
         return loaded  # type: ignore[no-any-return]
     from capim.tasks.encoders.adapters.module import NAMES, encoder_of_functions, functions_of

@@ -61,7 +61,7 @@ def _found(requirement: str) -> str:
 
 
 def row_of(checkpoint: str) -> dict[str, object]:
-    """What a suite's row of the adapter may leave out, in the form of ``catalog.toml``."""
+    """Return what a suite's row of the adapter may leave out, in the form of ``catalog.toml``."""
     meta = model_meta(checkpoint)
     row: dict[str, object] = {"licence": str(meta.license or "unknown"), "vectors": _KINDS[meta.model_type[0]]}
     if isinstance(meta.embed_dim, int):

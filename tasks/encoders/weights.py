@@ -96,7 +96,7 @@ def read_tensors(file: Path, *, mapped: bool = False) -> dict[str, Any]:
 def weights_in(file: Path, key: str = "", *, mapped: bool = False) -> dict[str, Any]:
     """The weights in a file of open_clip, a training's too, by their names in the model.
 
-    A training keeps them as ``state_dict`` beside its optimiser, perhaps those of a moving average (EMA) as well, and
+    A training keeps them as ``state_dict`` next to its optimiser, perhaps those of a moving average (EMA) as well, and
     may have written ``module.`` (DDP) or ``_orig_mod.`` (``torch.compile``) before every name.
 
     Args:
@@ -332,7 +332,7 @@ def _may_be_left(spec: EncoderSpec) -> list[str]:
 
 
 def _broken_off(model: nn.Module, given: Mapping[str, Any]) -> SimpleNamespace:
-    """What a strict load of torch found before it raised."""
+    """Return what a strict load of torch found before it raised."""
     places = _places(model)
     own = {name: tuple(_tensor_at(place).shape) for name, place in places.items()}
     return SimpleNamespace(

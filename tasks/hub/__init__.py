@@ -147,7 +147,7 @@ def to_download(repository: str, commit: str, chosen: Callable[[Sequence[str]], 
     from huggingface_hub import constants
 
     sizes: Mapping[str, int] | None = None
-    with contextlib.suppress(Exception):  # whoever asks for the files is told why
+    with contextlib.suppress(Exception):  # whoever requests the files gets the reason
         sizes = _sizes(repository, commit, "model", local=constants.HF_HUB_OFFLINE)
     wanted = {file: (sizes or {})[file] for file in chosen(list(sizes or {}))}
     return _not_in_cache(repository, commit, wanted, "model")
@@ -172,7 +172,7 @@ def size(n_bytes: int) -> str:
 
 
 def _from_hub_or_cache(ask: Callable[[bool], str], repository: str, revision: str, kind: Kind = "model") -> str:
-    """What ``ask(False)`` gets from the hub, or where that fails ``ask(True)`` from the cache."""
+    """Return what ``ask(False)`` gets from the hub, or where that fails ``ask(True)`` from the cache."""
     try:
         return ask(False)
     except WorkError:

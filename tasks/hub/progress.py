@@ -1,7 +1,7 @@
 """Progress of long work, reported to a listener, and how far a whole run is.
 
 Code wraps its loop in :func:`track`; the command line listens and draws bars, a Prefect flow listens and updates an
-artifact, and with no listener nothing happens. :class:`Overall` makes one figure of the reports of a run.
+artifact, and with no listener nothing happens. :class:`Overall` makes one result of the reports of a run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Progress:
         done: Units finished so far, with the part of those in work where it is known.
         total: Units in all; ``done == total`` ends the work.
         unit: What is counted: ``images``, ``captions``, ``encoders``.
-        step: Whether it is a whole step of a run, which consists of such pieces.
+        step: True if it is a whole step of a run, which consists of such pieces.
     """
 
     work: str

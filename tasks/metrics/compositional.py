@@ -14,7 +14,7 @@ Score: TypeAlias = Literal["text", "image", "group"]
 
 
 def winoground(scores: NDArray[np.float32], score: Score, *, ties_win: bool = False) -> NDArray[np.bool_]:
-    """Whether each example is right (Thrush et al. 2022).
+    """True if each example is right (Thrush et al. 2022).
 
     ``text``: for both images, the right caption scores higher. ``image``: for both captions, the right image does.
     ``group``: both. (The V28 seed's printed columns have text and image exchanged.)
@@ -71,7 +71,7 @@ def _winoground(score: Score, title: str, guess: float) -> Metric:
 
 
 def _examples_won(outcomes: Outcomes, score: Score, ties: Ties) -> NDArray[np.bool_]:
-    """Whether each example is right, by its scores or, for a model without scores, by its judgements."""
+    """True if each example is right, by its scores or, for a model without scores, by its judgements."""
     if outcomes.judgements is not None:
         return _example_is_right(outcomes.judgements, score)
     scores = stored_values(outcomes, "scores", f" has no scores of quadruples; got {outcomes.protocol.direction}")
@@ -79,7 +79,7 @@ def _examples_won(outcomes: Outcomes, score: Score, ties: Ties) -> NDArray[np.bo
 
 
 def _all_won(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
-    """Whether every comparison of a set was won; a tie is lost, by the definition."""
+    """True if every comparison of a set was won; a tie is lost, by the definition."""
     won = ~outcomes.missed if ties == "won" else outcomes.found
     return won.astype(np.float64)
 

@@ -87,7 +87,7 @@ class EtaSquared(NamedTuple):
 
     Sums of squares of the language means, of the translator means, and of what both leave over, divided by the total:
     the two-way analysis of variance without replication. They describe the table at hand and are no estimates of
-    variance components: figures that differ by noise alone give every source a share, :func:`noise_eta_squared`.
+    variance components: results that differ by noise alone give every source a share, :func:`noise_eta_squared`.
     """
 
     language: float
@@ -96,7 +96,7 @@ class EtaSquared(NamedTuple):
 
 
 def noise_eta_squared(n_languages: int, n_translators: int) -> EtaSquared:
-    """Eta squared to expect where all figures differ by noise alone: the shares of the degrees of freedom.
+    """Eta squared to expect where all results differ by noise alone: the shares of the degrees of freedom.
 
     Examples:
         COCO-SM without English: 20 languages by 3 translators.

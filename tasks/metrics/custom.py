@@ -18,8 +18,8 @@ it does not apply:
         return own - other
 
 The mean over queries, its interval, comparisons and slices follow as for every other metric. With an attribute
-``aggregate`` the figure is ``aggregate(values)`` instead of the mean; a query may then have several numbers. With
-``lower_is_better = True`` the lowest figure is the best. See ``docs/own_metric.md``.
+``aggregate`` the result is ``aggregate(values)`` instead of the mean; a query may then have several numbers. With
+``lower_is_better = True`` the lowest result is the best. See ``docs/own_metric.md``.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class FoundMetric(NamedTuple):
 def find(requested: str, folder: Path) -> FoundMetric:
     """The object that a user named.
 
-    A file is executed under a private name, so that ``metrics.py`` or ``store.py`` never stands for a module of capim
-    or of a library; modules beside it can be imported, unless they are called like a package of capim. The name of the
+    A file is executed under a private name, so that ``metrics.py`` or ``store.py`` is never taken for a module of capim
+    or of a library; modules next to it can be imported, unless they are called like a package of capim. The name of the
     metric is ``FILE:NAME(option=value)``, with the file's name without its folder and the options in alphabetical
     order.
 
@@ -81,7 +81,7 @@ def find(requested: str, folder: Path) -> FoundMetric:
     where, name, options = _parsed(requested)
     file = folder / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
     beside = str(file.parent.resolve() if where.endswith(".py") else folder.resolve())
-    sys.path.append(beside)  # at the end: a file beside the metric never stands for a library
+    sys.path.append(beside)  # at the end: a file next to the metric is never taken for a library
     try:
         if where.endswith(".py") or ("." not in where and file.is_file()):
             if not file.is_file():
@@ -132,7 +132,7 @@ def found_object(target: Any) -> FoundMetric:
 def source_digest(target: Any, file: str) -> str:
     """A digest of a metric's file, of Python without comments; of the object's own code where it is in no file.
 
-    Modules that the code imports are not part of it. Code of an interactive shell that keeps no source is told apart by
+    Modules that the code imports are not part of it. Code of a shell that keeps no source is distinguished by
     its instructions.
     """
     while isinstance(target, functools.partial):

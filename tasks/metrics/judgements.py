@@ -1,4 +1,4 @@
-"""A user's own judgements: pairs of a query and an item that belong together, in a CSV file beside the store.
+"""A user's own judgements: pairs of a query and an item that belong together, in a CSV file next to the store.
 
 Columns: ``corpus``, ``direction`` (``t2i``: the query is a caption; ``i2t``: an image), ``query_id``, ``item_id``.
 The file is the user's: pages add lines to it, ``capim evaluate --judgements`` reads it, and it may be edited by hand.

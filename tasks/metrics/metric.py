@@ -18,7 +18,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 
 Ties: TypeAlias = Literal["lost", "expected", "won"]
 Reduce: TypeAlias = Literal["mean", "median"] | Callable[[NDArray[np.float64]], float]
-"""How values of queries become one figure; a function gets the values of some queries and may return NaN."""
+"""How values of queries become one result; a function gets the values of some queries and may return NaN."""
 
 RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t", "i2i", "t2t"})
 FRACTION: Mapping[str, Any] = {"unit": "percent", "bounds": (0.0, 1.0)}
@@ -109,7 +109,7 @@ class Metric(MetricFacts):
         return self.name
 
     def inputs(self, evaluations: Iterable[str]) -> list[str]:
-        """Return what its results depend on besides stored outcomes: digests of values that a user's code gave."""
+        """Return what its results depend on in addition stored outcomes: digests of values that a user's code gave."""
         return [self.values.digest(each) for each in evaluations] if isinstance(self.values, GivenValues) else []
 
     def per_query(self, outcomes: Outcomes, ties: Ties = "expected") -> NDArray[np.float64]:
@@ -268,7 +268,7 @@ def decided(outcomes: Outcomes, ties: Ties) -> Outcomes:
 
 
 def first_of_ties(outcomes: Outcomes) -> NDArray[np.bool_]:
-    """Which relevant items are the first of a run of equal scores, one flag per entry of ``relevant_rank_best``.
+    """Return which relevant items are the first of a run of equal scores, one flag per entry of ``relevant_rank_best``.
 
     Without scores, neighbours are taken as tied if they are consecutive in rank and tied with the same number of
     irrelevant items; consecutive ranks without any such item may be split, which changes nothing where there are no

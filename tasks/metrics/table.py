@@ -48,7 +48,7 @@ HEADLINES = {metric.headline: metric.name for metric in _OWN.values() if metric.
 _RSUM = MetricFacts(
     name="RSUM", title="R@1, R@5 and R@10 of both directions added up, 0 to 600", unit="points", place="none"
 )
-_ETA = "_eta2_"  # in names of figures over languages: a metric, and the share of its variation of one source
+_ETA = "_eta2_"  # in names of results over languages: a metric, and the share of its variation of one source
 
 
 def on_leaderboard(kind: Kind) -> list[str]:
@@ -102,7 +102,7 @@ def metrics_of(outcomes: Outcomes, metrics: Iterable[Metric] | None = None) -> l
 
 
 def version_of(metric: str) -> str | None:
-    """The version that a figure of this name is computed by now.
+    """The version that a result of this name is computed by now.
 
     Sums and means of several metrics have the versions of these. None where no metric of the table has the name: it is
     a user's, or one of a package that is not installed or cannot be used.
@@ -112,7 +112,7 @@ def version_of(metric: str) -> str | None:
 
 
 def is_known(metric: Metric, outcomes: Outcomes) -> bool:
-    """Whether outcomes determine a metric.
+    """True if outcomes determine a metric.
 
     They do unless some ranks are not known (``Outcomes.n_ranked``, imported outcomes) and a query has another value
     with these ranks at their best than at their worst.
@@ -124,7 +124,7 @@ def is_known(metric: Metric, outcomes: Outcomes) -> bool:
 
 
 def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
-    """The figures of a corpus that was evaluated by these protocols; their mean is the headline.
+    """The results of a corpus that was evaluated by these protocols; their mean is the headline.
 
     The first that it has of (``Protocol.headline``), of retrieval one in each direction:
 
@@ -156,9 +156,9 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
 
 
 def planned_figures(protocols: Iterable[Protocol]) -> frozenset[Figure]:
-    """The figures by which encoders are compared on purpose: the headline and RSUM.
+    """The results by which encoders are compared on purpose: the headline and RSUM.
 
-    Of captions in several languages these are the means over the languages alone: no figure of one language is planned,
+    Of captions in several languages these are the means over the languages alone: no result of one language is planned,
     and RSUM is one, of the reference language.
     ``protocols`` are all that fit the corpus, whether they were evaluated or not: what is planned does not depend on
     what was looked at.

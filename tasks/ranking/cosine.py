@@ -190,7 +190,7 @@ def dense_part(
     top: int = TOP,
     advance: Advance = ignore,
 ) -> Ranker:
-    """What a part of the images contributes: they are searched by all captions, and search all captions.
+    """Return what a part of the images contributes: they are searched by all captions, and search all captions.
 
     Arguments as for :func:`score_dense`; ``part`` has the ords of the images.
     """
@@ -289,7 +289,7 @@ def _budget(resources: Resources) -> int:
 
 
 def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) -> tuple[int, int]:
-    """How many images and how many captions are scored at once: their vectors and, if kept, their scores fit.
+    """Return how many images and how many captions are scored at once: their vectors and, if kept, their scores fit.
 
     Examples:
         >>> _windows(5_000, 25_010, 1024, True, 1 << 30), _windows(1_000_000, 25_010, 768, False, 1 << 30)

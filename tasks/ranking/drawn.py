@@ -29,7 +29,7 @@ def drawn_clusters(corpus: Corpus, protocol: Protocol) -> SamplingFrame:
 def drawn_images(corpus: Corpus) -> SamplingFrame:
     """The photographs of images that queries can belong to: those with a caption, and those that a ground truth asks.
 
-    Other images are only searched: ten million of them beside COCO's 5,000 must not be drawn 10,000 times.
+    Other images are only searched: ten million of them next to COCO's 5,000 must not be drawn 10,000 times.
     """
     asked = corpus.relevance.filter(pc.field("direction") == "i2t")["query_id"]
     described = pc.unique(pa.chunked_array([*corpus.captions["image_id"].chunks, *asked.chunks], pa.string()))
@@ -49,7 +49,7 @@ def _photographs_among(corpus: Corpus, drawn: NDArray[np.integer]) -> SamplingFr
 
 
 def _repeats(images: pa.Table) -> bool:
-    """Whether some of the images may show one photograph; by Arrow, as this is asked for every figure."""
+    """True if some of the images may show one photograph; by Arrow, as this is requested every result."""
     columns = images["key"], images["sha"].drop_null()
     distinct = all(len(pc.unique(column)) == len(column) for column in columns)
     return not distinct or bool(pc.any(pc.match_substring(images["key"], "@")).as_py())  # perhaps boxes

@@ -152,7 +152,7 @@ class Lists(NamedTuple):
 
 
 def _cut_off(outcomes: Outcomes, scores: Scores) -> NDArray[np.bool_]:
-    """Whether a list ends with equal scores, which more items may have than it holds, shape ``(n_queries,)``.
+    """True if a list ends with equal scores, which more items may have than it holds, shape ``(n_queries,)``.
 
     A tie of the last item alone is left aside: it weighs less than 1e-6 at depth 100.
     """
@@ -235,7 +235,7 @@ class Shared(NamedTuple):
 def shared_items(one: NDArray[np.int32], other: NDArray[np.int32]) -> Shared:
     """The items that are in both lists of a row; lists have shape ``(n_rows, depth)``, no item twice in a row."""
     depth = one.shape[1]
-    # item, place and list as one number: sorted, an item of both lists stands beside itself, list 0 first
+    # item, place and list as one number: sorted, an item of both lists is next to itself, list 0 first
     wide = np.int64 if max(int(one.max()), int(other.max())) >= (1 << 30) // depth else np.int32
     place = np.arange(depth, dtype=wide)
     keys = np.empty((len(one), 2 * depth), dtype=wide)

@@ -24,7 +24,7 @@ FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
 
 @dataclass(frozen=True, eq=False)
 class IndexSpace:
-    """What the numbers of queries, or of the items of galleries, stand for: the rows of a matrix of vectors.
+    """What the numbers of queries, or of the items of galleries, mean: the rows of a matrix of vectors.
 
     Attributes:
         modality: The kind of the items.
@@ -124,7 +124,7 @@ class CorpusLayout:
 
     @cached_property
     def has_five(self) -> bool:
-        """Whether every described image has captions 0 to 4."""
+        """True if every described image has captions 0 to 4."""
         described = int((self.captions_per_image > 0).sum())
         first_five = self.ordinals[self.captions[self.ordinals[self.captions] < FIVE]]
         return described > 0 and bool((np.bincount(first_five, minlength=FIVE) == described).all())

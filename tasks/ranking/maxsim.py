@@ -83,7 +83,7 @@ def maxsim_part(
     top: int = TOP,
     advance: Advance = ignore,
 ) -> Ranker:
-    """What a part of the images contributes: they are searched by all captions, and search all captions.
+    """Return what a part of the images contributes: they are searched by all captions, and search all captions.
 
     Arguments as for :func:`score_maxsim`; ``part`` has the ords of the images.
     """

@@ -1,6 +1,6 @@
 """MaxSim scores of pairs of multi-vectors, in float32.
 
-The score of a pair does not depend on which other pairs are computed beside it: token rows are padded to a multiple
+The score of a pair does not depend on which other pairs are computed next to it: token rows are padded to a multiple
 of 16, images repeat vectors up to 16, or as many as make a product wide, and each product has one thread (see
 ``tasks.ranking.cosine``). Repeating changes no maximum; a padded 0 would, since it beats every negative similarity.
 """
@@ -307,7 +307,7 @@ _CELLS = 1 << 22  # of the table that are looked at together
 
 
 def pays(ranking: Ranker, images: Blocks, n_images: int, device: str) -> bool:
-    """Whether screening ``n_images`` at a time is faster than products in float32 alone; the outcomes are the same."""
+    """True if screening ``n_images`` at a time is faster than products in float32 alone; the outcomes are the same."""
     if device != "cpu" or n_images < _LEAST_IMAGES or not {FORWARD, TRANSPOSED}.issuperset(ranking.readings):
         return False
     capabilities, block = torch.cpu.get_capabilities(), next(iter(images()))
@@ -333,7 +333,7 @@ class RoughScores(NamedTuple):
     of_images: NDArray[np.float32]
 
     def errors(self, captions: NDArray[np.integer], images: NDArray[np.integer]) -> NDArray[np.float32]:
-        """How far a score can be from that of :func:`maxsim_scores`, shape ``(len(captions), len(images))``.
+        """Return how far a score can be from that of :func:`maxsim_scores`, shape ``(len(captions), len(images))``.
 
         For a token ``t`` and a patch ``p``, rounded to ``t'`` and ``p'``: ``|tp - t'p'| <= |t - t'||p'| + |t||p - p'|``
         (Cauchy and Schwarz), and the largest of several moves by no more than the largest error.

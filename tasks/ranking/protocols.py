@@ -1,6 +1,6 @@
 """Which corpora the protocols of ``tasks.protocols`` fit, and the task that each sets on a corpus.
 
-Two figures with different protocol ids never share a column. An id that would repeat another one on a corpus
+Two results with different protocol ids never share a column. An id that would repeat another one on a corpus
 (``t2i/first`` where every image has one caption) is therefore refused with the reason, not computed twice.
 """
 
@@ -163,7 +163,7 @@ class Member(NamedTuple):
     """One member of a family.
 
     Attributes:
-        given: What stands in its id in place of each ``{…}``.
+        given: What is in its id in place of each ``{…}``.
         options: Further arguments of the function that builds its task.
         on_request: Evaluated only when its id is named.
     """

@@ -78,7 +78,7 @@ class PartOutcomes(NamedTuple):
 
     @classmethod
     def empty(cls, task: RetrievalTask, top: int) -> PartOutcomes:
-        """What no item adds."""
+        """Return what no item adds."""
         n, shape = len(task.relevant), (len(task.queries), min(top, max(map(len, task.galleries))))
         counts = np.full(n, np.nan, np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
         return cls(*counts, np.full(shape, -1, np.int32), np.full(shape, np.nan, np.float32))
@@ -182,7 +182,7 @@ FORWARD, TRANSPOSED = "forward", "transposed"
 
 
 def reading_of(task: RetrievalTask) -> str:
-    """How a task reads scores: its queries are the rows (``forward``), or the columns.
+    """Return how a task reads scores: its queries are the rows (``forward``), or the columns.
 
     Columns are images that search captions. They are ``transposed``, or named by the orientation of late interaction.
     """
@@ -215,7 +215,7 @@ class Ranker:
 
     @property
     def readings(self) -> list[str]:
-        """How the tasks read the scores: see :func:`reading_of`."""
+        """Return how the tasks read the scores: see :func:`reading_of`."""
         return list(self._galleries)
 
     def pairs(self, part: range) -> NDArray[np.int64]:
@@ -450,7 +450,7 @@ class _SharedGallery(NamedTuple):
         return self._replace(items=part - np.int32(first) if first else part)
 
     def members(self, n_items: int) -> NDArray[np.bool_]:
-        """Which items are in the gallery, shape ``(n_items,)``."""
+        """Return which items are in the gallery, shape ``(n_items,)``."""
         members = np.zeros(n_items, dtype=np.bool_)
         members[self.items] = True
         return members

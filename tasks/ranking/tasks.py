@@ -30,8 +30,8 @@ class RetrievalTask:
 
     Attributes:
         protocol: Its direction says whether queries and items are captions or images.
-        query_space: What the rows of the queries stand for.
-        item_space: What the rows of the items stand for; in the order of the corpus.
+        query_space: What the rows of the queries mean.
+        item_space: What the rows of the items mean; in the order of the corpus.
         query_ids: object (str), shape ``(n_queries,)``; unique.
         queries: int32 rows, shape ``(n_queries,)``; an item may be a query several times, in different galleries.
         clusters: int32, shape ``(n_queries,)``: ord of the image that the query belongs to; of judged documents, of the
@@ -103,18 +103,18 @@ class RetrievalTask:
 
     @property
     def query_of_relevant(self) -> NDArray[np.int64]:
-        """Which query each entry of ``relevant`` belongs to, same shape."""
+        """Return which query each entry of ``relevant`` belongs to, same shape."""
         return np.repeat(np.arange(len(self.queries)), self.n_relevant)
 
     @property
     def spaces(self) -> tuple[IndexSpace, IndexSpace]:
-        """What the rows and the columns of its scores stand for: image to text reads those of text to image."""
+        """Return what the rows and the columns of its scores mean: image to text reads those of text to image."""
         both = self.query_space, self.item_space
         return both[::-1] if self.protocol.direction == "i2t" else both
 
     @property
     def n_needed(self) -> tuple[int, int]:
-        """How many rows and columns its scores have at least."""
+        """Return how many rows and columns its scores have at least."""
         both = int(self.queries.max()) + 1, max(int(gallery[-1]) for gallery in self.galleries) + 1
         return both[::-1] if self.protocol.direction == "i2t" else both
 
@@ -203,7 +203,7 @@ class ChoiceTask:
 
     @property
     def n_needed(self) -> tuple[int, int]:
-        """How many captions and images it needs at least, in corpus order."""
+        """Return how many captions and images it needs at least, in corpus order."""
         return int(self.captions.max()) + 1, int(self.images.max()) + 1
 
 
@@ -211,7 +211,7 @@ ScoringTask: TypeAlias = RetrievalTask | ChoiceTask
 
 
 def query_columns(task: ScoringTask) -> dict[str, Any]:
-    """What :class:`tasks.ranking.outcomes.Outcomes` take over from their task, without any score."""
+    """Return what :class:`tasks.ranking.outcomes.Outcomes` take over from their task, without any score."""
     columns = {
         "protocol": task.protocol,
         "query_ids": task.query_ids,
@@ -565,7 +565,7 @@ def pairs(
 
     Args:
         categories: Only pairs of these categories; a set has the category of its first pair.
-        together: The column in which the pairs of a set agree, beside the image: ``id`` makes a set of every pair
+        together: The column in which the pairs of a set agree, next to the image: ``id`` makes a set of every pair
             (SugarCrepe), ``caption_id`` compares a caption with all its negatives at once (ARO's orders, CREPE,
             NegBench), ``negative_id`` a negative with all right captions (SugarCrepe++). The first pair names a set.
         macro: Every category weighs the same; else every set does.

@@ -69,7 +69,7 @@ def dense_pairs(queries: NDArray[np.float32], items: NDArray[np.float32]) -> Sec
         step = max(1, _COMPONENTS_PER_PASS // (item_ords.shape[1] * items.shape[1]))
         for start in range(0, len(item_ords), step):
             part = slice(start, start + step)
-            # float64 sums rounded once: identical items tie wherever they stand in a list
+            # float64 sums rounded once: identical items tie wherever they are in a list
             vectors = items[item_ords[part]], queries[query_ords[part]]
             products[part] = np.einsum("nkd,nd->nk", *vectors, dtype=np.float64)
         return products

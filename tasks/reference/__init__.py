@@ -1,1 +1,1 @@
-"""The reference gate: results compared with published figures and with earlier runs."""
+"""The reference gate: results compared with published results and with earlier runs."""

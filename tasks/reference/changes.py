@@ -23,7 +23,7 @@ FigureKey: TypeAlias = tuple[str, str, str, str]
 """Corpus, protocol, metric and encoder."""
 
 Falls: TypeAlias = "tuple[Sequence[FigureChange], NDArray[np.float64]]"
-"""Figures of queries in the same clusters, and how far each cluster fell, shape ``(n_clusters, n_figures)``:
+"""Results of queries in the same clusters, and how far each cluster fell, shape ``(n_clusters, n_figures)``:
 earlier minus later value, summed over a cluster's queries."""
 
 Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "another version", "none"]
@@ -31,7 +31,7 @@ Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "anothe
 
 @dataclass(frozen=True, kw_only=True)
 class FigureChange:
-    """One figure in both states.
+    """One result in both states.
 
     Attributes:
         old: Its value in the old state.
@@ -39,9 +39,9 @@ class FigureChange:
         since: The old state in words, where it is the baseline of a watch.
         difference: New minus old; None where one has no value.
         p: p-value of the difference, or an upper bound of it; None where neither is known.
-        basis: Where ``p`` comes from; ``same rows`` for figures of the same evaluation, which need no test;
-            ``another version`` for figures that different code of the metric computed, which no test compares.
-        p_adjusted: The p-value after Holm's correction over all figures of one :func:`adjust`.
+        basis: Where ``p`` comes from; ``same rows`` for results of the same evaluation, which need no test;
+            ``another version`` for results that different code of the metric computed, which no test compares.
+        p_adjusted: The p-value after Holm's correction over all results of one :func:`adjust`.
         n_units: Images (or queries) that the test flips; 0 where there is no such test.
     """
 
@@ -58,12 +58,12 @@ class FigureChange:
 
     @property
     def significant(self) -> bool:
-        """True if the adjusted p-value is below 5 %."""
+        """True if the adjusted p-value is below 5%."""
         return self.is_significant(ALPHA)
 
     @property
     def worse(self) -> bool:
-        """True if the figure got worse, significantly or not."""
+        """True if the result got worse, significantly or not."""
         return bool(self.difference) and ((self.difference or 0.0) > 0) == self.lower_is_better
 
     def is_significant(self, alpha: float) -> bool:
@@ -87,7 +87,7 @@ class SettingChange(NamedTuple):
 def figure_changes(
     old: Mapping[FigureKey, Result], new: Mapping[FigureKey, Result], comparisons: Iterable[Comparison]
 ) -> list[FigureChange]:
-    """Return every figure that both states have, by corpus, protocol, metric and encoder, with adjusted p-values.
+    """Return every result that both states have, by corpus, protocol, metric and encoder, with adjusted p-values.
 
     A paired test among ``comparisons``, of either state, is preferred.
     """
@@ -153,9 +153,9 @@ def setting_changes(subject: str, old: Mapping[str, object], new: Mapping[str, o
 
 
 def unpaired_bound(difference: float, old_error: float | None, new_error: float | None) -> float | None:
-    """Return an upper bound of the p-value of a difference between two figures of one model on one corpus.
+    """Return an upper bound of the p-value of a difference between two results of one model on one corpus.
 
-    The two figures come from the same queries and are positively correlated; the standard error of their difference is
+    The two results come from the same queries and are positively correlated; the standard error of their difference is
     at most ``sqrt(a² + b²)``, its value if they were independent. The normal p-value from that error is never too
     small: a small one can be trusted, a large one needs a paired test.
 
@@ -199,7 +199,7 @@ class WatchRule:
     warn_cosine: float = 0.9999
     """Lowest cosine that does not warn."""
     fail_drop: float = 0.01
-    """Smallest drop of a figure that fails if it is significant and warns if it is not (a fraction: 0.01 is one point);
+    """Smallest drop of a result that fails if it is significant and warns if it is not (a fraction: 0.01 is one point);
     smaller significant drops warn."""
     strict: bool = False
     """Also fails: a drop of ``fail_drop`` where so few images cannot show that any drop is significant, and an encoder
@@ -240,13 +240,13 @@ class WatchRule:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedFigures:
-    """The result of a watch of some figures.
+    """The result of a watch of some results.
 
     Attributes:
         run: The run that watched.
-        findings: Drops, and figures that cannot be compared.
+        findings: Drops, and results that cannot be compared.
         summary: What was compared with which run, the alarm level, and what to do next; one line each.
-        baselines: The runs that figures were compared with.
+        baselines: The runs that results were compared with.
     """
 
     run: str
@@ -256,7 +256,7 @@ class WatchedFigures:
 
 
 def units_needed(level: float) -> int:
-    """Fewest images with which a figure can fail: of ``n`` that all fell, ``2**n`` flips have one as bad.
+    """Fewest images with which a result can fail: of ``n`` that all fell, ``2**n`` flips have one as bad.
 
     Examples:
         >>> units_needed(0.05), units_needed(0.03 / 365)
@@ -302,7 +302,7 @@ def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRu
 
 
 def judge_change(change: FigureChange, rule: WatchRule, level: float) -> Verdict | None:
-    """Return the verdict on a change of a figure; None if it is no worse, or worse by little and not significantly.
+    """Return the verdict on a change of a result; None if it is no worse, or worse by little and not significantly.
 
     Examples:
         >>> def judged(difference, p_adjusted):
@@ -367,10 +367,10 @@ def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
     ]
 
 
-# A figure is the mean of one encoder's values over the queries of one corpus, at two times. If nothing changed, the two
+# A result is the mean of one encoder's values over the queries of one corpus, at two times. If nothing changed, the two
 # outcomes of a cluster are exchangeable, so that its fall (earlier minus later) might as well have the other sign, for
-# all figures of that cluster together. Step-down max-T over these flips (``tests_of_flips``) adjusts the p-values for
-# all figures of all corpora: its floor is 1 / (flips + 1), and figures that move together cost little.
+# all results of that cluster together. Step-down max-T over these flips (``tests_of_flips``) adjusts the p-values for
+# all results of all corpora: its floor is 1 / (flips + 1), and results that move together cost little.
 
 
 def tested_changes(groups: Sequence[Falls], *, level: float, resampling: Resampling) -> list[FigureChange]:
@@ -394,18 +394,18 @@ _PER_LEVEL = 10  # flips that are expected beyond a result exactly at the level
 def decline_tests(
     falls: Sequence[NDArray[np.float64]], *, level: float, permutations: int, seed: int
 ) -> list[list[FlipTest]]:
-    """One-sided tests that figures fell, with p-values adjusted for all of them.
+    """One-sided tests that results fell, with p-values adjusted for all of them.
 
     Args:
-        falls: One array for each group of figures that share clusters, shape ``(n_clusters, n_figures)``: the sum over
+        falls: One array for each group of results that share clusters, shape ``(n_clusters, n_figures)``: the sum over
             a cluster's queries of earlier minus later value. Groups are flipped independently of each other.
         level: The p-values will be compared with this level. Flips are as many as it needs, unless ``FEW_FLIPS`` show
-            that no figure is significant at 5 %; this second look only ever prevents a rejection.
+            that no result is significant at 5%; this second look only ever prevents a rejection.
         permutations: Fewest flips of a result that may be significant.
         seed: Of the random flips, which are drawn where there are more than ``permutation.ALL_FLIPS``.
 
     Returns:
-        The tests of each group's figures. ``p`` is None for a figure that no cluster changed.
+        The tests of each group's results. ``p`` is None for a result that no cluster changed.
 
     Examples:
         Four images were found before and are not now, by the first of two encoders: of 16 flips one is as bad.

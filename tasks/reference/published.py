@@ -1,8 +1,8 @@
-"""Published figures, and whether a figure of ours agrees with them (``docs/protocols.md`` §8).
+"""Published results, and whether a result of ours agrees with them (``docs/protocols.md`` §8).
 
 ``published.csv`` in this folder is the table with its sources. It includes the table of the V28 seed, which has known
 faults (SigLIP's padding, DFN5B, ColPali's image to text, exchanged Winoground columns): a seed row alone never makes a
-figure suspect.
+result suspect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ N_IMAGES = {
     "coco-sm": 4993,
     "VidoreDocVQARetrieval": 500,
 }
-"""Images of the data sets that figures are published for: a part of one is an easier data set of its own."""
+"""Images of the data sets that results are published for: a part of one is an easier data set of its own."""
 SAMPLE = re.compile(r"(?P<of>.+)-sample\d+(-seed\d+)?")  # the name of a sample of a corpus (tasks.corpora.subset)
 
 _TOLERANCE = 0.003
@@ -63,11 +63,11 @@ _BEST_KNOWN = (
     ("VidoreDocVQARetrieval", JUDGED_QUERIES, NDCG_5.name),
     ("coco-sm", language_id("t2i", "en", "google"), _R1),
 )
-"""The first of these that is published for a model stands in the list of models."""
+"""The first of these that is published for a model is in the list of models."""
 
 
 class Published(NamedTuple):
-    """One published figure; ``value`` is a fraction 0..1, ``model`` a checkpoint as its hub names it."""
+    """One published result; ``value`` is a fraction 0..1, ``model`` a checkpoint as its hub names it."""
 
     model: str
     dataset: str
@@ -79,7 +79,7 @@ class Published(NamedTuple):
 
 
 class ReferenceCheck(NamedTuple):
-    """The verdict on one figure, and the published figure that it was compared with."""
+    """The verdict on one result, and the published result that it was compared with."""
 
     verdict: Verdict
     reference: Published | None = None
@@ -87,7 +87,7 @@ class ReferenceCheck(NamedTuple):
 
 
 def published() -> list[Published]:
-    """Return the published figures of capim's table."""
+    """Return the published results of capim's table."""
     text = files("capim.tasks.reference").joinpath("published.csv").read_text(encoding="utf-8")
     _, *lines = csv.reader(text.splitlines())
     return [
@@ -99,12 +99,12 @@ def published() -> list[Published]:
 def judge_figure(
     value: float, *, checkpoint: str, corpus: str, protocol: str, metric: str, references: Sequence[Published]
 ) -> ReferenceCheck:
-    """Compare one figure, a fraction, with the published ones of its model on the complete data set ``corpus``.
+    """Compare one result, a fraction, with the published ones of its model on the complete data set ``corpus``.
 
     ``checkpoint`` is the model by its name in the table (:func:`published_name`).
 
     Returns:
-        ``reproduced``: within tolerance of a figure of the same protocol; several figures share the tolerance.
+        ``reproduced``: within tolerance of a result of the same protocol; several results share the tolerance.
         ``suspect``: outside the tolerance of all of them (the nearest is given), or outside the range that a related
         protocol allows. ``other protocol``: published under another protocol only. ``no reference``: not published, or
         only by the seed and not reproduced or with a known fault.
@@ -138,9 +138,9 @@ def judge_figure(
 
 
 def _half_width(figures: Sequence[float], tolerance: float) -> float:
-    """Half the width of the range around each published figure, so that the ranges cover ``2 * tolerance`` together.
+    """Half the width of the range around each published result, so that the ranges cover ``2 * tolerance`` together.
 
-    Each figure would otherwise add a range of its own, and a wrong figure would pass the more easily, the more often a
+    Each result would otherwise add a range of its own, and a wrong result would pass the more easily, the more often a
     model was published.
 
     Examples:
@@ -153,7 +153,7 @@ def _half_width(figures: Sequence[float], tolerance: float) -> float:
 
 
 def _compare_with_seed(value: float, seed_rows: Sequence[Published], tolerance: float) -> ReferenceCheck:
-    """``reproduced`` if the seed has the figure and no fault of it is known; else there is no reference."""
+    """``reproduced`` if the seed has the result and no fault of it is known; else there is no reference."""
     if not seed_rows:
         return ReferenceCheck("no reference")
     row = seed_rows[0]
@@ -178,7 +178,7 @@ def published_name(checkpoint: str, references: Iterable[Published]) -> str:
 
 
 def headline(checkpoint: str, references: Sequence[Published]) -> Published | None:
-    """Return the published figure by which a model is known best; None if none is published."""
+    """Return the published result by which a model is known best; None if none is published."""
     name = published_name(checkpoint, references)
     of_model = [r for r in references if r.model == name]
     for wanted in _BEST_KNOWN:
@@ -229,7 +229,7 @@ def judge_results(
 
 
 def _part_of(corpus: str, n_images: int) -> ReferenceCheck | None:
-    """Return why a part of a data set with published figures is not compared with them; None for any other corpus."""
+    """Return why a part of a data set with published results is not compared with them; None for any other corpus."""
     sample = SAMPLE.fullmatch(corpus)
     n_all = N_IMAGES.get(sample["of"] if sample else corpus, n_images)
     if n_images == n_all:
@@ -241,7 +241,7 @@ def _part_of(corpus: str, n_images: int) -> ReferenceCheck | None:
 def gate_rows(checked: Iterable[tuple[Result, ReferenceCheck]], *, run: str) -> list[Slice]:
     """Return rows of table ``slices`` with analysis ``reference``; the verdict is the level's name.
 
-    The detail holds ``published``, ``published_protocol``, ``source`` and ``note`` of the published figure, if any.
+    The detail holds ``published``, ``published_protocol``, ``source`` and ``note`` of the published result, if any.
     """
     rows = []
     for row, (verdict, reference, remark) in checked:

@@ -1,4 +1,4 @@
-"""What guessing gives: p-values of figures beside their chance value, from guesses that weigh as the images do.
+"""What guessing gives: p-values of results next to their chance value, from guesses that weigh as the images do.
 
 Of retrieval and choices, every image is guessed right with its own chance. Of labels, the encoder's answers stay as
 they are and the labels are exchanged among the images: an encoder that gives many images one class is right as often as
@@ -30,12 +30,12 @@ def chance_p(value: float, chance: ArrayLike, clusters: Clusters) -> float | Non
     weigh the same and have the same chance, else drawn: with few heavy images it has longer tails than a binomial.
 
     Args:
-        value: The figure.
+        value: The result.
         chance: What guessing gives, the same of all queries or one for each, shape ``(n_queries,)``.
         clusters: Of the queries.
 
     Returns:
-        None where figures over these images have no interval, and where any scores have the chance value.
+        None where results over these images have no interval, and where any scores have the chance value.
 
     Examples:
         Eight of ten where one in two is chance, ``2 * (45 + 10 + 1) / 1024``:
@@ -97,7 +97,7 @@ class FirstHits(NamedTuple):
             hit among the queries, and ``n_queries`` where it is none of them.
         agrees: Of every set of labels, whether a first hit is right, shape ``(n_sets + 1, n_columns)``; of images that
             search images a column for every set. The last row and column are of no label.
-        of_images: Whether first hits are images, whose labels are exchanged too.
+        of_images: True if first hits are images, whose labels are exchanged too.
     """
 
     label: NDArray[np.int64]

@@ -79,7 +79,7 @@ class Clusters:
 
     @property
     def n_queries(self) -> int:
-        """How many queries there are."""
+        """Number of queries."""
         return len(self.labels)
 
     @cached_property
@@ -162,7 +162,7 @@ def kish(weights: NDArray[np.float64]) -> float:
 
 
 def known_queries(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which queries have a value, shape ``(n_queries,)``: NaN stands for none, alone or among several numbers.
+    """Return which queries have a value, shape ``(n_queries,)``: NaN means none, alone or among several numbers.
 
     Examples:
         >>> known_queries(np.array([[1.0, 2.0], [3.0, np.nan]])).tolist()

@@ -1,4 +1,4 @@
-"""What tests allow to say: of two encoders, and of a figure beside chance. Every statement is read from here.
+"""What tests allow to say: of two encoders, and of a result next to chance. Every statement is read from here.
 
 Of two encoders, one interval of their difference says everything, the one that holds together with those of all other
 statements of its budget (:func:`decide`):
@@ -15,8 +15,8 @@ undecided   any other, or none                                   up to its far e
 So the state, "up to x worse", a chart of the interval and an adjusted p-value cannot contradict each other. Claims have
 a level of their own, ``1 - ALPHA``, whatever the level of the intervals that a report shows.
 
-What is seen at once shares one budget. Within a figure all pairs share it (``tasks.statistics.flips``); the planned
-figures of several protocols and corpora share it by :func:`over_families`; statements about chance have a second one
+What is seen at once shares one budget. Within a result all pairs share it (``tasks.statistics.flips``); the planned
+results of several protocols and corpora share it by :func:`over_families`; statements about chance have a second one
 (:func:`against_chance`).
 """
 
@@ -30,10 +30,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 ALPHA = 0.05  # of a budget: the probability of any false statement
-FEW = 20  # effective images up to which "few images" stands beside a claim
+FEW = 20  # effective images up to which "few images" is next to a claim
 ON_COMMON = "on the {n:,} queries that have a value of both"
 NEXT_TO_ZERO = 1e-12  # an end that excludes 0 and is as good as 0
-SHARERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # numbers of figures that can share ``ALPHA``
+SHARERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # numbers of results that can share ``ALPHA``
 Ends: TypeAlias = tuple[float, float]
 State: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
 AgainstChance: TypeAlias = Literal["better", "below", "open"]
@@ -209,7 +209,7 @@ def images_needed(n_images: int, detectable: float, wanted: float) -> int:
 
     The error of a difference falls with the root of the number of images: ``n (detectable / wanted)^2`` (Card et al.
     2020, With little power comes great responsibility). Both differences are in one unit; ``detectable`` is what
-    ``n_images`` detect with 80 % power.
+    ``n_images`` detect with 80% power.
 
     Examples:
         >>> images_needed(200, 0.0442, 0.02)
@@ -221,7 +221,7 @@ def images_needed(n_images: int, detectable: float, wanted: float) -> int:
 
 
 class BesideChance(NamedTuple):
-    """A figure, what guessing gives, and its p-value (``tasks.statistics.chance``)."""
+    """A result, what guessing gives, and its p-value (``tasks.statistics.chance``)."""
 
     value: float | None
     chance: float | None
@@ -229,7 +229,7 @@ class BesideChance(NamedTuple):
 
 
 def against_chance(figures: Sequence[BesideChance]) -> list[AgainstChance | None]:
-    """What is said of figures that are seen at once, over all of them by Holm; None where nothing is.
+    """Return what is said of results that are seen at once, over all of them by Holm; None where nothing is.
 
     Examples:
         Guessers: of 20 one is likely to have p .02.

@@ -26,15 +26,15 @@ IntervalMethod: TypeAlias = Literal["wilson", "percentile"]
 class Resampling:
     """How intervals and tests are computed.
 
-    Equal ``replicates`` and ``seed`` on one corpus give equal draws, so figures computed on different days are paired.
+    Equal ``replicates`` and ``seed`` on one corpus give equal draws, so results computed on different days are paired.
 
     Attributes:
         replicates: Bootstrap draws.
         permutations: Random sign flips, where not all of them can be enumerated.
         seed: Of the draws and of the random sign flips; not negative.
         level: Confidence level of the intervals, in (0, 1).
-        method: ``wilson`` for means within bounds, and what suits each other figure (``tasks.statistics.intervals``);
-            ``percentile`` for every figure.
+        method: ``wilson`` for means within bounds, and what suits each other result (``tasks.statistics.intervals``);
+            ``percentile`` for every result.
         margin: Two encoders are equivalent if they differ by less: percentage points of the range of a metric.
     """
 
@@ -46,7 +46,7 @@ class Resampling:
     margin: float = 1.0
 
     def used(self, *, by_draws: bool = False, tested: bool = False) -> dict[str, int | float | str]:
-        """Return the settings that an interval depends on: equal ones give equal figures, whatever the others are.
+        """Return the settings that an interval depends on: equal ones give equal results, whatever the others are.
 
         Args:
             by_draws: The interval is drawn whatever the method is, as that of an aggregate over queries.
@@ -72,9 +72,9 @@ _COUNTS, _FLIPS = 1, 2  # which stream of the seed: resampling and flipping must
 
 
 def block_rows(n_clusters: int) -> int:
-    """How many draws make a block: 200, fewer where a corpus is so large that they would not fit the memory.
+    """Return how many draws make a block: 200, fewer where a corpus is so large that they would not fit the memory.
 
-    Part of what the draws are: the stream of random numbers starts anew with every block.
+    Part of what the draws are: the stream of random numbers starts again with every block.
 
     Examples:
         >>> block_rows(5_000), block_rows(1_000_000)
@@ -84,7 +84,7 @@ def block_rows(n_clusters: int) -> int:
 
 
 def count_blocks(n_clusters: int, *, replicates: int, seed: int) -> Iterator[NDArray[np.uint8]]:
-    """How often each cluster is drawn in each bootstrap replicate, block after block.
+    """Return how often each cluster is drawn in each bootstrap replicate, block after block.
 
     Every replicate draws ``n_clusters`` clusters with replacement, so each row sums to ``n_clusters``.
 
@@ -126,7 +126,7 @@ def _drawn_blocks(n_clusters: int, replicates: int, seed: int) -> Iterator[NDArr
 
 
 def flip_blocks(n_clusters: int, *, permutations: int, seed: int) -> Iterator[NDArray[np.uint8]]:
-    """Which clusters exchange their two encoders in each random permutation, block after block.
+    """Return which clusters exchange their two encoders in each random permutation, block after block.
 
     Yields:
         uint8 zeros and ones, shape ``(at most block_rows, n_clusters)``; one half of each on average.

@@ -12,7 +12,7 @@ their floor is 1 / (flips + 1) however many pairs there are.
 
 A difference over the root of the sum of squares is a studentised one: flips leave that sum as it is, so for a single
 pair both have the same p-value, and no studentising helps where few differences are skewed: a mean of 0 that comes from
-one large loss and many small wins is called a win in 26, 10 and 7 % of samples of 6, 10 and 20 clusters. What is tested
+one large loss and many small wins is called a win in 26, 10 and 7% of samples of 6, 10 and 20 clusters. What is tested
 is that the encoders are exchangeable image by image (``decision.FEW`` says where that matters).
 """
 
@@ -42,8 +42,8 @@ class FlipTest:
         p: Two-sided p-value; None where the encoders agree on every cluster.
         p_adjusted: Adjusted for all pairs tested together, by step-down max-T; None where ``p`` is.
         flips: Number of flips examined for ``p``.
-        exact: Whether these were all there are.
-        criticals: For each number n of figures in ``decision.SHARERS``, the studentised difference (sum over the root
+        exact: True if these were all there are.
+        criticals: For each number n of results in ``decision.SHARERS``, the studentised difference (sum over the root
             of the sum of squares of the clusters' differences) that the clearest of all pairs exceeds in ``5 % / n`` of
             the flips; none where ``p`` is None.
     """

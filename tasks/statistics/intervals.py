@@ -1,7 +1,7 @@
-"""Confidence intervals of figures over clustered queries: images are the units, the gallery stays as it is.
+"""Confidence intervals of results over clustered queries: images are the units, the gallery stays as it is.
 
 =================================================== ==================================================================
-figure                                              interval
+result                                              interval
 =================================================== ==================================================================
 a mean within bounds: share, nDCG, MRR, RSUM, a     Wilson's form with the clustered error and Student's t, from ten
 mean over languages                                 effective images and five effective hits and misses on
@@ -94,7 +94,7 @@ class Interval:
 
 
 def no_interval(clusters: Clusters) -> str | None:
-    """Why figures over these clusters have no interval, whatever their values; None if they can have one.
+    """Return why results over these clusters have no interval, whatever their values; None if they can have one.
 
     Examples:
         >>> no_interval(Clusters.of([0] * 50 + [1, 2, 3, 4, 5, 6, 7, 8, 9]))[49:]
@@ -116,13 +116,13 @@ def interval_of(
     bounds: Bounds = None,
     share: bool = False,
 ) -> Interval:
-    """Return the interval of one figure.
+    """Return the interval of one result.
 
     Args:
         values: Per query, shape ``(n_queries,)``; of an aggregate a query may have several: ``(n_queries, ...)``.
         clusters: Of these queries.
         resampling: The level, the method, and the draws of a bootstrap.
-        reduce: How the values become the figure. Weights play no part in a median or an aggregate.
+        reduce: How the values become the result. Weights play no part in a median or an aggregate.
         bounds: Of the values.
         share: The values are hits and misses: each query is a trial. Of other values, each image is one.
 
@@ -249,7 +249,7 @@ def student_interval(
     bounds: Bounds = None,
     hits: Hits | None = None,
 ) -> Interval:
-    """Return Student's t interval of a smooth figure; between two bounds, in the form of Wilson's.
+    """Return Student's t interval of a smooth result; between two bounds, in the form of Wilson's.
 
     t has one degree of freedom less than there are effective clusters, and at most two for each cluster that the spread
     effectively comes from, ``sum(u^2)^2 / sum(u^4)``: near a ceiling few clusters have all of it (Satterthwaite 1946).
@@ -260,11 +260,11 @@ def student_interval(
     another mean as there are clusters.
 
     Args:
-        estimate: The figure.
+        estimate: The result.
         influence: What each cluster adds to its error, shape ``(n_clusters,)``.
         level: In (0, 1).
         n_effective: Kish's number of clusters, more than 1.
-        bounds: Of the figure.
+        bounds: Of the result.
         hits: Of a share.
 
     Examples:
@@ -314,7 +314,7 @@ def carrying_clusters(hits: Hits, design_effect: float) -> float:
     """Return Kish's number with the variance that each cluster brings in the place of its weight (Satterthwaite 1946).
 
     A cluster with ``m`` of ``n_queries`` brings ``m (1 + (m - 1) r)``, where the intraclass correlation ``r`` follows
-    from the design effect: among 100 images three with 20 captions are 38 % of the queries, and where captions hit
+    from the design effect: among 100 images three with 20 captions are 38% of the queries, and where captions hit
     together nearly all of the variance.
 
     Examples:
@@ -361,7 +361,7 @@ def woodruff_interval(values: NDArray[np.float64], clusters: Clusters, *, level:
 def replicates_of(
     values: ArrayLike, clusters: Clusters, resampling: Resampling, reduce: Reduce = "mean"
 ) -> NDArray[np.float64]:
-    """Return a figure in every bootstrap draw, shape ``(replicates,)``; NaN where a draw holds no query.
+    """Return a result in every bootstrap draw, shape ``(replicates,)``; NaN where a draw holds no query.
 
     Each query counts as often as its cluster was drawn; a mean is weighted, so a ratio of sums.
 
@@ -413,7 +413,7 @@ def percentile_interval(estimate: float, replicates: NDArray[np.float64], *, lev
 
 
 def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> Interval:
-    """The interval of a difference, which holds 0 if and only if the test beside it does not reject at the same level.
+    """The interval of a difference, which holds 0 if and only if the test next to it does not reject at the same level.
 
     The test by permutation is exact for any number of clusters, the bootstrap is not: with five wins and no loss it
     leaves 0 out, although p is .0625. Its end next to 0 then moves to 0. The opposite happens by random rounding

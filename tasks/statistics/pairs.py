@@ -3,7 +3,7 @@
 Never by the overlap of two intervals, and never by a difference over pooled standard deviations read as a z value:
 both ignore that the encoders were evaluated on the same images.
 
-"Encoder" stands for anything that gives each query a value: models, two revisions of one model (regression watch), two
+"Encoder" means anything that gives each query a value: models, two revisions of one model (regression watch), two
 precisions of its vectors, two translators of the same captions.
 """
 
@@ -42,7 +42,7 @@ SKEWED = "no interval and no test: a few queries decide a mean without an upper 
 HEAVY = "no claim: so few images hold so much of the weight that no difference can be told from another"
 NO_ENDS = "no claim: an interval that holds for all pairs would have no width"
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
-TWO_SIDED = 1.959963984540054  # ndtri(0.975): the studentised difference at which one pair is significant at 5 %
+TWO_SIDED = 1.959963984540054  # ndtri(0.975): the studentised difference at which one pair is significant at 5%
 _ORDER = 5  # the stream of random numbers that puts clusters in order; the seed has no say in it
 _LARGEST_BET = 0.9  # of what the worst round can lose
 
@@ -78,7 +78,7 @@ def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
 def detectable_effect(
     difference: NDArray[np.float64], clusters: Clusters, *, critical: float, share: bool = False
 ) -> float | None:
-    """The true difference that the sign-flip test finds with 80 % power, in the unit of the metric.
+    """The true difference that the sign-flip test finds with 80% power, in the unit of the metric.
 
     What the study could see, not evidence. The error of a share grows with the difference, because a difference of
     ``d`` needs at least a share ``d`` of queries on which the encoders differ; and the test needs a least number of
@@ -87,7 +87,7 @@ def detectable_effect(
 
     Args:
         difference: First minus second encoder, per query, shape ``(n_queries,)``.
-        critical: Studentised difference at which the test is significant: 1.96 for one pair at 5 %, more for many.
+        critical: Studentised difference at which the test is significant: 1.96 for one pair at 5%, more for many.
         share: The values are hits and misses.
 
     Returns:
@@ -143,7 +143,7 @@ def equivalence_p(
         The larger of both sides; None for fewer than two clusters.
 
     Examples:
-        No difference in 100 queries is likely even if 1 % of all queries differ; in 1,000 it is not.
+        No difference in 100 queries is likely even if 1% of all queries differ; in 1,000 it is not.
 
         >>> [round(equivalence_p(np.zeros(n), Clusters.of(range(n)), margin=0.01), 4) for n in (100, 1000)]
         [0.4261, 0.0001]
@@ -174,13 +174,13 @@ def _least_stake(excess: NDArray[np.float64], *, largest: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How per-query values become a figure, and how differences of it are read.
+    """How per-query values become a result, and how differences of it are read.
 
     Attributes:
-        reduce: How they become the figure. Only a mean is tested: of a median or an aggregate, a query has no winner.
+        reduce: How they become the result. Only a mean is tested: of a median or an aggregate, a query has no winner.
         lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
         share: Values are hits and misses, or expected hits where scores tie.
-        span: The largest difference that the figure can have, in its unit: ``Resampling.margin`` is a percentage of
+        span: The largest difference that the result can have, in its unit: ``Resampling.margin`` is a percentage of
             it. None where that is not known: equivalence is not tested. Infinite of a mean rank: nothing is.
     """
 
@@ -191,11 +191,11 @@ class Scale:
 
     @property
     def tested(self) -> bool:
-        """Whether differences of the figure are tested."""
+        """True if differences of the result are tested."""
         return self.reduce == "mean" and self.span != math.inf
 
     def margin(self, resampling: Resampling) -> float | None:
-        """Return the difference within which two encoders are equivalent, in the figure's unit; None: not tested."""
+        """Return the difference within which two encoders are equivalent, in the result's unit; None: not tested."""
         return resampling.margin / 100 * self.span if self.span is not None and self.tested else None
 
 
@@ -211,12 +211,12 @@ class Comparison:
             interval holds 0 if and only if the test of this pair alone does not reject at its level.
         simultaneous: Ends of the difference's interval that holds for all pairs compared together at ``1 - ALPHA``,
             whatever the level: it excludes 0 where ``p_adjusted`` is below ``ALPHA``. None without a test, where few
-            clusters carry so much of the weight that no figure has an interval, and where it would have no width: then
+            clusters carry so much of the weight that no result has an interval, and where it would have no width: then
             nothing is claimed.
-        shared: The ends where several figures share ``ALPHA``, for each of ``decision.SHARERS``, before they are made
-            to agree with a p-value over these figures; the last ones may be missing, where they have no end.
+        shared: The ends where several results share ``ALPHA``, for each of ``decision.SHARERS``, before they are made
+            to agree with a p-value over these results; the last ones may be missing, where they have no end.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
-        detectable_effect: True difference that this comparison detects with 80 % power, at the adjusted level.
+        detectable_effect: True difference that this comparison detects with 80% power, at the adjusted level.
         p_equivalent: That the true difference is within the margin, adjusted (Holm) over all pairs; None for a metric
             without a range.
         wins: Queries on which the first is better; None, as ``ties`` and ``losses``, for an aggregate over queries.

@@ -32,7 +32,7 @@ class RankSet(NamedTuple):
 
     @property
     def tied_with_best(self) -> bool:
-        """Whether the encoder can be the best: none is significantly better."""
+        """True if the encoder can be the best: none is significantly better."""
         return self.best == 1
 
 
@@ -114,7 +114,7 @@ _ROUNDING = 1e-12
 
 
 class Standing(NamedTuple):
-    """One encoder in a ranking: its figure with its interval, and the ranks that it can hold (None: not tested).
+    """One encoder in a ranking: its result with its interval, and the ranks that it can hold (None: not tested).
 
     ``n_effective``: Kish's number of the units that the ranks rest on: photographs, or corpora.
     """
@@ -140,7 +140,7 @@ def rank_over_corpora(
 
     Returns:
         For each estimand the encoders in their order. With fewer than ``LEAST_SAMPLE`` corpora, or where
-        some share units, those like them have figures without interval and ranks, with the reason.
+        some share units, those like them have results without interval and ranks, with the reason.
 
     Raises:
         ValueError: Fewer than ``LEAST_CORPORA`` corpora, or fewer than two encoders.

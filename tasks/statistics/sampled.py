@@ -2,7 +2,7 @@
 
 The corrected share is that of the hits and, of the misses, the share that was judged right (Cochran 1977, Sampling
 Techniques, chapter 12). Values per query with this mean and with the error of both stages make it a mean like any
-other: over clusters of images, beside other figures, in differences of two encoders that share judgements
+other: over clusters of images, next to other results, in differences of two encoders that share judgements
 (Angelopoulos et al. 2023, Prediction-powered inference, has the same estimator).
 """
 

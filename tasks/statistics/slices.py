@@ -39,7 +39,7 @@ class PartMeans:
         clusters: Of the queries of a part that have a value of an encoder: ``clusters[encoder][part]``.
         n_expected: float64, the shape of ``estimates``: for shares, the hits or the misses, whichever are fewer, that a
             part of this size has on average; infinite for other means.
-        share: Whether the values are hits and misses.
+        share: True if the values are hits and misses.
         bounds: Of the values.
     """
 
@@ -146,8 +146,8 @@ def label_tests(
     small or nearly all of it hits: with two queries at R@1 .95 they reject three times in four.
 
     NaN where there is nothing to permute: all or none of the queries have the label, or equal values wherever labels
-    could be exchanged. At the least cells of ``tasks.statistics.slices`` the type I error at 5 % is between 3.6 and
-    5.4 % (``make bench ONLY=validity``).
+    could be exchanged. At the least cells of ``tasks.statistics.slices`` the type I error at 5% is between 3.6 and
+    5.4% (``make bench ONLY=validity``).
 
     Args:
         values: Per-query values, shape ``(n_encoders, n_queries)``.

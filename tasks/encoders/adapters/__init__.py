@@ -1,6 +1,6 @@
 """The table of adapters: which file loads which family of models, and which extra of capim it needs.
 
-To add a family, write one file with ``load(spec, *, device, trust_remote_code) -> Encoder`` beside this one and add
+To add a family, write one file with ``load(spec, *, device, trust_remote_code) -> Encoder`` next to this one and add
 one row here; or name an :class:`Adapter` in an entry point ``capim.adapters`` of a package of your own
 (``docs/own_model.md``). A suite can also name the function: ``adapter = "my_package:load"``. Nothing here imports
 torch: a row names its file, which is imported when a model is loaded.
@@ -22,7 +22,7 @@ from capim.store.types import EncoderSpec
 
 ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 PIN = "revision:"
-"""Beginning of an option that names the commit, version or digest of what a checkpoint needs beside itself."""
+"""Beginning of an option that names the commit, version or digest of what a checkpoint needs next to itself."""
 UNUSED_WEIGHTS = "unused_weights"
 """The option that names tensors of a checkpoint that no vector needs: patterns, with commas between them."""
 _HF_WEIGHTS = ("adapter_model.safetensors", "model*.safetensors", "adapter_model.bin", "pytorch_model*.bin")
@@ -275,7 +275,7 @@ def adapter_of(spec: EncoderSpec) -> Adapter:
 
 
 def pins_of(spec: EncoderSpec) -> dict[str, str]:
-    """The commit, version or digest of everything that a resolved spec needs beside its checkpoint, by its name."""
+    """The commit, version or digest of everything that a resolved spec needs next to its checkpoint, by its name."""
     return {key.removeprefix(PIN): str(value) for key, value in spec.options.items() if key.startswith(PIN)}
 
 
@@ -287,7 +287,7 @@ def require_libraries(spec: EncoderSpec) -> None:
 
 
 def adapter_faults(adapter: str, options: Mapping[str, object]) -> list[str]:
-    """What is wrong with the name of an adapter or with the names of its options.
+    """Return what is wrong with the name of an adapter or with the names of its options.
 
     Options ``revision:…`` are written by :func:`tasks.encoders.identity.resolve`.
     """

@@ -81,7 +81,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         if spec.vectors == "single":
             return None
         kept, tokenizer = inputs["attention_mask"], processor.tokenizer
-        # in a conversation, the processor's own image token stands for a whole image
+        # in a conversation, the processor's own image token means a whole image
         token = str((tokenizer if family.chat else processor).image_token)
         return layouts_of(modality, inputs, kept, tokenizer=tokenizer, processor=processor, image_token=token)
 

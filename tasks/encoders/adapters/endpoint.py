@@ -1,7 +1,7 @@
 """A model behind an HTTP address, of a provider or of one's own server: what is sent, paced, repeated and checked.
 
 In this order: the services (``FORMS``, one row for each form of request), the options of an endpoint, the probes that
-stand for its weights, the encoder, and the client. Requests are paced, and repeated where that may help, all in one
+mean its weights, the encoder, and the client. Requests are paced, and repeated where that may help, all in one
 event loop: there the time from the address to the last byte can be bounded, and whatever waits can be ended. A blocking
 client would wait for ever on one byte a second.
 """
@@ -56,7 +56,7 @@ _TOO_MUCH = frozenset({400, 413, 422})  # too many or too large inputs, or one t
 _RETRY_INFO = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"')
 _SHOWN = 300  # characters of an answer in an error
 _NUMBER_BYTES = 64  # of a component in an answer, at most: 25 are usual, indented
-_ANSWER_BYTES = 16 * 2**20  # of an answer beside them, so that the vectors of another dim are read and named
+_ANSWER_BYTES = 16 * 2**20  # of an answer next to them, so that the vectors of another dim are read and named
 
 # an option with one of these prefixes is a parameter of the service, sent as it is with every request for these items
 BODY: Mapping[str, tuple[Modality, ...]] = {
@@ -255,11 +255,11 @@ class EndpointOptions(BaseModel):
         return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
     def form(self, modality: Modality) -> ServiceForm:
-        """How captions are sent, or images, of a service that takes them."""
+        """Return how captions are sent, or images, of a service that takes them."""
         return FORMS[self.caption_form if modality == "caption" else self.image_form]
 
     def address(self, modality: Modality, model: str) -> str:
-        """Where requests for captions or images of a model go."""
+        """Return where requests for captions or images of a model go."""
         path = self.form(modality).path.format(model=model)
         return self.url if self.url.endswith(path) else self.url + path
 
@@ -330,7 +330,7 @@ def service_parameters(spec: EncoderSpec, modality: Modality) -> dict[str, Optio
 def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
     """The spec of an endpoint with its revision fixed: what the user gave, or ``unversioned``. Sends no request.
 
-    What stands for the weights are the vectors of the probes, which every run compares with those of the first.
+    The vectors of the probes represent the weights, which every run compares with those of the first.
 
     Raises:
         RequestError: An option is missing or wrong, or the spec asks for what an endpoint does not have.
@@ -455,7 +455,7 @@ class EndpointClient:
 
     Attributes:
         address: Host and port.
-        takes_images: Whether the service encodes images too.
+        takes_images: True if the service encodes images too.
 
     Raises:
         RequestError: An option is wrong, or the key is missing.

@@ -26,8 +26,8 @@ class DualEncoderFamily:
     Attributes:
         padding: ``longest``: to the longest caption of the batch, because the model ignores padding. ``fixed``: always
             to the model's length, because it was trained to see the padding.
-        mask: Whether the attention mask is passed. SigLIP was trained without one, and passing it changes its vectors.
-        lower_case: Whether captions are lower-cased as in training; not every tokenizer does it.
+        mask: True if the attention mask is passed. SigLIP was trained without one, and passing it changes its vectors.
+        lower_case: True if captions are lower-cased as in training; not every tokenizer does it.
         max_length: Tokens, where the text tower has more positions than the model was trained with.
     """
 

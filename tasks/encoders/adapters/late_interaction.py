@@ -56,7 +56,7 @@ class LateInteractionFamily:
     padding: Literal["left", "right"] = "left"
 
     def query_template(self, tokenizer: Mapping[str, Any], vectors: VectorKind = "multi") -> str:
-        """What ``process_queries`` of colpali_engine, from 0.3.11 on, makes of ``{caption}``.
+        """Return what ``process_queries`` of colpali_engine, from 0.3.11 on, makes of ``{caption}``.
 
         For ColPali, 0.3.4 to 0.3.10 wrote ``Query: `` before it and a newline after it, 0.3.0 to 0.3.3 ``Question: ``.
         ``tokenizer`` is the contents of ``tokenizer_config.json``.
@@ -120,10 +120,10 @@ FAMILIES: dict[str, LateInteractionFamily] = {
 }
 
 
-# --- What each vector of a late-interaction model stands for, from the inputs that the model gets.
+# --- What each vector of a late-interaction model means, from the inputs that the model gets.
 #
-# The image tokens among the inputs stand for patches, row by row. One run of them is one grid, or the grid of one tile
-# where a row and a column are named before it (Idefics3, SmolVLM) or of the whole image beside its tiles.
+# The image tokens among the inputs mean patches, row by row. One run of them is one grid, or the grid of one tile
+# where a row and a column are named before it (Idefics3, SmolVLM) or of the whole image next to its tiles.
 
 
 _TILE = re.compile(r"row_(\d+)_col_(\d+)")
@@ -140,7 +140,7 @@ def layouts_of(
         kept: Which of its tokens have a vector, shape ``(n, longest)``.
         tokenizer: Names the tokens.
         processor: Merges patches, by ``merge_size``.
-        image_token: The token that stands for a patch.
+        image_token: The token that means a patch.
     """
     read, sizes = inputs["attention_mask"].bool(), inputs.get("image_grid_thw")
     rows = zip(inputs["input_ids"], read, kept.bool(), strict=True)
@@ -163,7 +163,7 @@ def image_layout(
 
     Args:
         tokens: What the model gets for the image, without padding.
-        image_token: The token that stands for a patch.
+        image_token: The token that means a patch.
         kept: Which of the tokens have a vector; by default all.
         grid: Rows and columns of patches, where the processor says them.
 

@@ -50,11 +50,11 @@ class LoadedEncoder:
         pixels: The model's inputs for RGB images, by the library's own preprocessing.
         tokens: Those for captions in their template, with their numbers of tokens; by default nothing counts tokens,
             and the captions themselves are the input ``items``. Called by one thread at a time.
-        layouts: For each item what its vectors stand for, from the inputs of a modality; None: one vector per item.
+        layouts: For each item what its vectors mean, from the inputs of a modality; None: one vector per item.
         pixel_input: Name of the input that holds the pixels.
         pixel_pipeline: Makes the pixels, as fast as we can; None: ``pixels`` does.
         patch_size: Pixels per side of an image patch; 0 if unknown.
-        image_token: The text that stands for an image, or an empty one, where ``pixels`` may tokenise too: it is then
+        image_token: The text that means an image, or an empty one, where ``pixels`` may tokenise too: it is then
             called by one thread at a time. None: it does not.
         joins_images: As of :class:`tasks.encoders.encoder.Encoder`.
         pads_to_longest: As of :class:`tasks.encoders.encoder.Encoder`.
@@ -142,7 +142,7 @@ class LoadedEncoder:
 
 
 def _vocabulary(modules: Sequence[nn.Module]) -> int:
-    """How many tokens the networks have vectors for, from 0 on; 0 if unknown.
+    """Return how many tokens the networks have vectors for, from 0 on; 0 if unknown.
 
     On a GPU a token beyond them ends the process, and on a CPU it is an ``IndexError`` without a name.
     """
