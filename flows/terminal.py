@@ -177,8 +177,8 @@ class Rows:
         """Print the rows; return the exit code.
 
         On a terminal a table is as wide as the terminal, and a line names the columns that found no room. In a pipe a
-        table with ``keep`` has 120 characters, any other as many as it needs. No rows: JSON prints ``[]``, CSV its header from ``columns`` if given, and the reason is
-        written to stderr; where none is known, a table writes ``no rows``.
+        table with ``keep`` has 120 characters, any other as many as it needs. No rows: JSON prints ``[]``, CSV its
+        header from ``columns`` if given, and the reason is written to stderr; without one a table writes ``no rows``.
 
         Raises:
             RequestError: A chosen column does not exist, or a value is beyond those of Python.

@@ -24,5 +24,6 @@ def test_code_that_changed_has_another_version(name: str) -> None:
     assert now == recorded, (
         f"the code of {name} differs from what was recorded for version {recorded['version']}. If any figure can "
         f"differ, raise {WHERE.get(name, f'`version` of {name} where its Metric is made (tasks/metrics/)')}, now "
-        f"{now['version']}, and name old and new values in docs/corrected_values.md. Then `python -m tests.metrics.code_digests`"
+        f"{now['version']}, and name old and new values in docs/corrected_values.md. Then "
+        "`python -m tests.metrics.code_digests`"
     )
