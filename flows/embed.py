@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -28,6 +29,7 @@ from capim.flows.execution import (
 )
 from capim.flows.inspection import device_faults
 from capim.flows.terminal import say
+from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted
 from capim.store.sets.columns_read import told
 from capim.store.types import MODALITIES, EncoderSpec, Modality
@@ -36,7 +38,7 @@ from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
 from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.embed import Encoded, EncodeSettings, EncodeWork
-from capim.tasks.encoders import entry_named, entry_of
+from capim.tasks.encoders import CatalogEntry, entry_of, entry_of_spec
 from capim.tasks.evaluate import find_evaluations
 from capim.tasks.prefects.names import PREFECT_API_URL, ObjectNotFound, run_deployment
 from capim.tasks.references import EmbedRef, EvaluationRef, Missing, encoder_name
@@ -124,15 +126,30 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
     return tuple(found), unanswered, faults
 
 
+def entry_for(entry: str | Mapping[str, Any], config: RunConfig) -> CatalogEntry:
+    """Return the entry of an encoder of a run; a name that nothing describes may be that of a model in the store.
+
+    Raises:
+        RequestError: As of ``entry_of``, and the store has no such model either, or one without a model to run.
+    """
+    try:
+        return entry_of(entry)
+    except RequestError:
+        with suppress(RequestError, WorkError):
+            if isinstance(entry, str) and "/" not in entry:
+                return entry_of_spec(EmbeddingStore.open(config.store_uri).encoder(entry))
+        raise
+
+
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
-    spec = entry_of(entry).spec
+    spec = entry_for(entry, config).spec
     spec = replace(spec, precision=config.precision or spec.precision, storage=config.storage or spec.storage)
     return call(encoding.resolve_encoder, spec)
 
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
     """Settings for one encoder of a run: its batch sizes unless the run gives one, and the first device."""
-    entry = entry_named(spec.name, config.encoders)
+    entry = entry_for({encoder_name(each): each for each in config.encoders}.get(spec.name, spec.name), config)
     sizes: tuple[int | None, int | None] = (entry.image_batch, entry.caption_batch)
     if config.batch_size is not None:
         sizes = (None, None) if config.batch_size == "auto" else (config.batch_size, config.batch_size)

@@ -256,10 +256,14 @@ def check(
         checked = check_corpus(name, missing=missing)
         sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
         return 0 if checked.ok else 2
-    from capim.tasks.encoders.catalog import entry_named
+    from capim.tasks.encoders.catalog import entry_named, recognised
     from capim.tasks.encoders.conformance import check_encoder
     from capim.tasks.encoders.device import choose_device
 
+    if "/" not in name and Path(name).is_dir():
+        name = f"./{name}"
+    if not quiet and (line := recognised(name)):
+        say(line)
     spec = entry_named(name, config.encoders).spec
     spec = replace(spec, precision=config.precision or spec.precision)
     how = {"trust_remote_code": config.trusts(name), "compiled": config.compile}
@@ -289,11 +293,13 @@ def _kind_of(name: str, described: Collection[str]) -> Literal["model", "corpus"
     is_model = any((path / each).exists() for each in _OF_A_MODEL) or (path.is_file() and path.suffix in _WEIGHTS)
     if path.exists() and not is_model:
         return "corpus"
-    if is_model or (_HUB_ID.fullmatch(name) and not path.parent.exists()):
+    if path.is_file():
         raise RequestError(
-            f"{name!r} is a model that the catalog does not have: describe it as an [[encoder]] of a suite file "
+            f"{name!r} has weights and no architecture: describe it as an [[encoder]] of a suite file "
             "(docs/own_model.md), then `capim check NAME FILE.toml`"
         )
+    if is_model or name.startswith("hf-hub:") or (_HUB_ID.fullmatch(name) and not path.parent.exists()):
+        return "model"
     raise RequestError(
         f"{name!r} is neither a model nor a corpus, and there is no such folder or file; models: "
         f"{did_you_mean(name, [*described, *catalog()])}`capim list encoders`; corpora: {did_you_mean(name, CORPORA)}"
@@ -490,9 +496,10 @@ def device_faults(config: RunConfig) -> list[str]:
 
 def _check_new(config: RunConfig, faults: list[str]) -> None:
     """Check that encoders are in the catalog or a table, and that corpora are known, stored, or a folder or file."""
+    from capim.flows.embed import entry_for
     from capim.tasks.corpora.description import reader_call
     from capim.tasks.corpora.naming import corpus_to_read
-    from capim.tasks.encoders.catalog import entry_of
+    from capim.tasks.encoders.catalog import recognised
 
     try:
         register = EmbeddingStore.open(config.store_uri).corpora()
@@ -500,7 +507,9 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
         register = []
     for entry in config.encoders:
         with noted(faults):
-            entry_of(entry)
+            entry_for(entry, config)
+            if isinstance(entry, str) and (line := recognised(entry)):
+                say(line)
     for what in config.corpora:
         with noted(faults):
             reader_call(corpus_to_read(what, register, sample=config.sample, seed=config.seed).what)

@@ -153,7 +153,13 @@ def by_corpus(evaluations: Sequence[EvaluationRef]) -> list[tuple[EvaluationRef,
 
 def encoder_name(entry: str | Mapping[str, Any]) -> str:
     """Return the stored name of an entry of ``RunConfig.encoders``."""
-    return entry if isinstance(entry, str) else str(entry.get("name", ""))
+    if not isinstance(entry, str):
+        return str(entry.get("name", ""))
+    if "/" not in entry:
+        return entry
+    from capim.tasks.encoders.catalog import stored_name  # pydantic
+
+    return stored_name(entry)
 
 
 @cache

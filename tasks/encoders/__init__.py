@@ -7,7 +7,15 @@ before a model is loaded.
 from __future__ import annotations
 
 from capim.tasks.encoders.adapters import ADAPTERS, Adapter, adapter_named, require_libraries
-from capim.tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_named, entry_of, spec_of
+from capim.tasks.encoders.catalog import (
+    CatalogEntry,
+    catalog,
+    entry_from,
+    entry_named,
+    entry_of,
+    entry_of_spec,
+    spec_of,
+)
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 from capim.tasks.encoders.identity import identity_gap, resolve
 from capim.tasks.encoders.loading import load_encoder
@@ -24,6 +32,7 @@ __all__ = [
     "entry_from",
     "entry_named",
     "entry_of",
+    "entry_of_spec",
     "identity_gap",
     "load_encoder",
     "require_libraries",

@@ -25,6 +25,7 @@ from capim.tasks.encoders.adapters import (
     adapter_named,
     is_own_code,
 )
+from capim.tasks.encoders.checkpoint import repository_of
 
 log = logging.getLogger(__name__)
 _COUNT = "a whole number from 1 on"
@@ -154,23 +155,65 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
 
 
 def entry_of(encoder: str | Mapping[str, Any]) -> CatalogEntry:
-    """The catalog row of a name, or the entry of a table of a suite.
+    """Return the entry of a name of the catalog, a public name (hub id, open_clip's name, folder), or a table.
 
     Raises:
-        RequestError: No row has that name, or the table has faults.
+        RequestError: No model has that name, its files fit several adapters or none, or the table has faults.
+        WorkError: The hub cannot be reached for a public name.
     """
     if not isinstance(encoder, str):
         return entry_from(str(encoder.get("name", "")), encoder)
+    if "/" in encoder:
+        from capim.tasks.encoders.public_names import row_of
+
+        return _by_checkpoint(encoder) or entry_from(stored_name(encoder), row_of(encoder)[0])
     rows = _own_rows() if encoder in _own_rows() else catalog()  # without a look at the packages where none is needed
     if encoder not in rows:
-        raise RequestError(f"{unknown('encoder', encoder, rows)} (capim list encoders)")
+        folder = f"; for the folder write ./{encoder}" if Path(encoder).is_dir() else ""
+        raise RequestError(f"{unknown('encoder', encoder, rows)} (capim list encoders){folder}")
     return rows[encoder]
 
 
+def _by_checkpoint(public: str) -> CatalogEntry | None:
+    """Return the first row of the catalog with the checkpoint of a public name; None if there is none."""
+    return next((row for row in _own_rows().values() if repository_of(row.checkpoint) == repository_of(public)), None)
+
+
+def recognised(encoder: str) -> str:
+    """Return the line that says what a public name stands for; empty for any other name."""
+    if "/" not in encoder:
+        return ""
+    from capim.tasks.encoders.public_names import row_of
+
+    row = _by_checkpoint(encoder)
+    if row is not None:
+        return f"{encoder} is {row.name} of the catalog"
+    return f"{row_of(encoder)[1]}; its name here: {stored_name(encoder)}"
+
+
+def stored_name(encoder: str | Mapping[str, Any]) -> str:
+    """Return the name of a model in the store; of a public name the catalog's for its checkpoint, or the last part."""
+    if not isinstance(encoder, str):
+        return str(encoder.get("name", ""))
+    if "/" not in encoder:
+        return encoder
+    from capim.tasks.encoders.public_names import short_name
+
+    if (row := _by_checkpoint(encoder)) is not None:
+        return row.name
+    short = short_name(encoder)
+    return f"{short}-of-{short_name(encoder.rpartition('/')[0])}" if short in _own_rows() else short
+
+
 def entry_named(name: str, entries: Iterable[str | Mapping[str, Any]]) -> CatalogEntry:
-    """The encoder of that name from the tables of a suite, else from the catalog."""
-    described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
-    return entry_of(described.get(name, name))
+    """Return the entry of that name among those of a run, else of the catalog."""
+    return entry_of({stored_name(entry): entry for entry in entries}.get(name, name))
+
+
+def entry_of_spec(spec: EncoderSpec) -> CatalogEntry:
+    """Return the entry of a model that a store has; raises ``RequestError`` if no adapter can encode with it."""
+    fields = ("adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage", "licence")
+    return entry_from(spec.name, {**{name: getattr(spec, name) for name in fields}, "options": dict(spec.options)})
 
 
 def spec_of(name: str) -> EncoderSpec:

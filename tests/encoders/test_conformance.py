@@ -17,7 +17,6 @@ from safetensors.torch import save_file
 
 from capim.store.types import Embeddings, EncoderSpec
 from capim.tasks.encoders import catalog, encode_captions, load_encoder, pixels, resolve, spec_of
-from capim.tasks.encoders.adapters import hf_dual
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.checkpoint import folder_of
 from capim.tasks.encoders.conformance import CHECKS, check_encoder, check_loaded
@@ -99,7 +98,7 @@ def test_what_is_wrong_with_a_model_fails_its_check(name, spoil, checks, loaded)
 @pytest.mark.parametrize(
     ("name", "families", "kind", "change"),
     [
-        ("siglip", hf_dual.FAMILIES, "siglip", {"padding": "longest"}),
+        ("siglip", dual_families.FAMILIES, "siglip", {"padding": "longest"}),
         ("colpali", FAMILIES, "paligemma", {"prefix_attention": False}),
     ],
 )

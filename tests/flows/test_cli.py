@@ -145,9 +145,8 @@ def test_every_parameter_of_a_command_is_described_and_so_an_option_or_is_given_
     [
         ("check shapes --device cpu", "--device has no effect on a corpus"),
         ("check tiny-clip --missing skip", "--missing has no effect on a model"),
-        ("check laion/CLIP-ViT-X", "'laion/CLIP-ViT-X' is a model that the catalog does not have"),
-        ("check {folder}/model", "model' is a model that the catalog does not have"),
-        ("check {folder}/weights.pt", "weights.pt' is a model that the catalog does not have"),
+        ("check {folder}/model", "model': no adapter recognises its files (config.json, modules.json"),
+        ("check {folder}/weights.pt", "weights.pt' has weights and no architecture: describe it as an [[encoder]]"),
         ("check tiny", "models: did you mean 'tiny-clip'? `capim list encoders`; corpora: `capim list corpora`"),
         ("check {folder}/nowhere", "is neither a model nor a corpus, and there is no such folder or file"),
         ("list metrics shapes", "CORPUS works with ids only"),

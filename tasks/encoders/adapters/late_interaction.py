@@ -40,6 +40,7 @@ class LateInteractionFamily:
             neighbours.
         language_head: The model computes logits, of which one row is enough: the vocabulary has 257,216 entries.
         padding: Side on which captions are padded.
+        dim: Components of a vector of the ``Col`` model, unless its configuration says otherwise.
     """
 
     name: str
@@ -54,6 +55,7 @@ class LateInteractionFamily:
     prefix_attention: bool = False
     language_head: bool = False
     padding: Literal["left", "right"] = "left"
+    dim: int = 128
 
     def query_template(self, tokenizer: Mapping[str, Any], vectors: VectorKind = "multi") -> str:
         """Return what ``process_queries`` of colpali_engine, from 0.3.11 on, makes of ``{caption}``.
@@ -72,9 +74,9 @@ class LateInteractionFamily:
         return self.query_prefix + "{caption}" + text * (AUGMENTATION_TOKENS if vectors in self.augmented else 0)
 
 
-def _qwen(version: str, processor: str) -> LateInteractionFamily:
+def _qwen(version: str, processor: str, dim: int = 128) -> LateInteractionFamily:
     return LateInteractionFamily(
-        name=f"Qwen{version}", processor=processor, augmentation="<|endoftext|>", image_prompt=_QWEN_IMAGE
+        name=f"Qwen{version}", processor=processor, augmentation="<|endoftext|>", image_prompt=_QWEN_IMAGE, dim=dim
     )
 
 
@@ -92,7 +94,7 @@ FAMILIES: dict[str, LateInteractionFamily] = {
     ),
     "qwen2_vl": _qwen("2", "ColQwen2Processor"),
     "qwen2_5_vl": _qwen("2_5", "ColQwen2_5_Processor"),
-    "qwen3_vl": _qwen("3", "ColQwen3Processor"),
+    "qwen3_vl": _qwen("3", "ColQwen3Processor", dim=320),
     "qwen3_5": _qwen("3_5", "ColQwen3_5Processor"),
     "idefics3": LateInteractionFamily(
         name="Idefics3",

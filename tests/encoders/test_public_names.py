@@ -1,0 +1,84 @@
+"""A model by its public name: its own files say which adapter loads it, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from capim.store.errors import RequestError
+from capim.store.types import EncoderSpec
+from capim.tasks.encoders import entry_from, entry_of, resolve
+from capim.tasks.encoders.catalog import recognised, stored_name
+from capim.tasks.encoders.public_names import row_of
+from tests.encoders.families.table import CASES
+
+Family = Callable[[str], EncoderSpec]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_hub_id_is_recognised_by_the_files_of_its_repository(name: str, family: Family) -> None:
+    spec, case = family(name), CASES[name]
+    row, by = row_of.__wrapped__(spec.checkpoint)
+    assert (row["adapter"], row["dim"], row["vectors"]) == (case.adapter, case.dim, case.vectors), by
+    if case.adapter != "openclip":  # a row may leave out the scheme of open_clip's names
+        found = entry_from(spec.name, row).spec
+        assert resolve(found).fingerprint == resolve(spec).fingerprint
+
+
+def test_a_name_of_the_catalogs_checkpoint_is_its_row() -> None:
+    for public in ("openai/clip-vit-large-patch14-336", "hf-hub:laion/CLIP-ViT-H-14-laion2B-s32B-b79K"):
+        entry = entry_of(public)
+        assert stored_name(public) == entry.name
+        assert recognised(public) == f"{public} is {entry.name} of the catalog"
+
+
+def test_a_name_of_open_clip_is_read_from_its_table() -> None:
+    entry = entry_of("ViT-B-32/laion2b_s34b_b79k")
+    assert (entry.name, entry.adapter, entry.dim) == ("ViT-B-32-laion2b_s34b_b79k", "openclip", 512)
+    with pytest.raises(
+        RequestError, match=r"open_clip has no weights 'laion9b' on the hub for ViT-B-32; known: openai"
+    ):
+        entry_of("ViT-B-32/laion9b")
+
+
+def folder_with(folder: Path, **files: object) -> str:
+    folder.mkdir()
+    for name, contents in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(contents))
+    return str(folder)
+
+
+CLIP = {"model_type": "clip", "architectures": ["CLIPModel"], "projection_dim": 8}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"config": CLIP, "open_clip_config": {"model_cfg": {"embed_dim": 8}}},
+         r"fits openclip \(by open_clip_config.json\) and hf_dual \(by model type 'clip' .* rows into a suite file"),
+        ({"config": {"model_type": "bert"}}, "no adapter recognises its files"),
+        ({"modules": [{"path": "", "type": "x"}]}, "modules.json gives no dimension; write a row with it"),
+        ({"config": {"model_type": "paligemma", "architectures": ["PaliGemmaModel"]}}, "no adapter recognises"),
+        ({}, "no adapter recognises"),
+    ],
+)  # fmt: skip
+def test_files_that_fit_several_adapters_or_none_are_an_error_with_the_rows(
+    files: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RequestError, match=message):
+        entry_of(folder_with(tmp_path / "model", **files))
+
+
+def test_a_folder_with_the_name_of_a_catalogs_model_gets_another_one(family: Family, tmp_path: Path) -> None:
+    from capim.tasks.encoders.checkpoint import folder_of
+
+    folder = shutil.copytree(folder_of(resolve(family("clip"))), tmp_path / "mine" / "tiny-clip")
+    assert stored_name(str(folder)) == "tiny-clip-of-mine"
+    assert entry_of(str(folder)).dim == CASES["clip"].dim
+    with pytest.raises(RequestError, match=r"for the folder write \./mine"):
+        pytest.MonkeyPatch().chdir(tmp_path)
+        entry_of("mine")
