@@ -28,7 +28,7 @@ from capim.tasks.encoders.adapters import (
 
 log = logging.getLogger(__name__)
 _COUNT = "a whole number from 1 on"
-# field -> what is expected, where pydantic's message is not plain
+# field -> expected value, for fields with an unclear message of pydantic
 _EXPECTED = {
     "dim": _COUNT,
     "image_batch": _COUNT,
@@ -41,22 +41,23 @@ _EXPECTED = {
 
 
 class CatalogEntry(BaseModel):
-    """One model: how it is loaded, and what to know before choosing it. The form of a row in a catalog or suite file.
+    """One model: how it is loaded, and facts for choosing it. The form of a row in a catalog or suite file.
 
     The first nine fields and the licence are those of :class:`store.types.EncoderSpec`. A model that is code, of a
-    package or of the user, needs no checkpoint: it is then called as its adapter.
+    package or of the user, needs no checkpoint: it then has the name of its adapter.
 
     Attributes:
         storage: As in :class:`store.types.EncoderSpec`; None: float32 for one vector per item, float16 for many.
-        title: One line for people.
+        title: A one-line description.
         image_batch: Images per forward pass.
         caption_batch: Captions per forward pass.
-        parameters: Of both towers, in millions, approximately; None if unknown.
-        training: The training data, above all whether COCO was part of it.
-        needs: Requirements next to the checkpoint: other repositories, a GPU, consent to remote code.
+        parameters: Parameters of both towers, in millions, approximately; None if unknown.
+        training: The training data, in particular whether COCO was part of it.
+        needs: Requirements in addition to the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
-        remote_code: The checkpoint brings Python code that must be run: in the catalog a fact, in a suite consent.
-        files: For code of the user or of a package: files and folders that the module opens, from its folder;
+        remote_code: True if the checkpoint contains Python code that must be run: in the catalog a fact, in a suite
+            consent.
+        files: For code of the user or of a package: files and folders that the module opens, relative to its folder;
             their contents are part of the model's identity.
     """
 
@@ -101,9 +102,9 @@ def _own_rows() -> Mapping[str, CatalogEntry]:
 
 @cache
 def catalog() -> Mapping[str, CatalogEntry]:
-    """All rows of ``catalog.toml`` by name, in its order, and after them those of the adapters of installed packages.
+    """Return all rows of ``catalog.toml`` by name, in order, followed by those of adapters of installed packages.
 
-    A row of a package that is faulty, or that has the name of another, is left out, with one line in the log.
+    A row of a package that is faulty, or has a name that is taken, is left out and logged in one line.
     """
     rows = dict(_own_rows())
     for key, adapter in ADAPTERS.items():
@@ -119,10 +120,10 @@ def catalog() -> Mapping[str, CatalogEntry]:
 
 
 def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
-    """The entry of a catalog row, or of a row of the same form in a user's suite file.
+    """Return the entry of a catalog row, or of a row of the same form in a user's suite file.
 
     Raises:
-        RequestError: Lists every fault of the row.
+        RequestError: If the row has errors; lists all of them.
     """
     faults = []
     adapter = row.get("adapter")
@@ -134,7 +135,7 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         # the code of a package or of the user may be the model itself
         if not faults and adapter_named(adapter).library and isinstance(row.get("checkpoint"), str):
             row = {**of_mteb.row_of(str(row["checkpoint"])), **row}
-        with suppress(RequestError):  # of the adapter: it is among the faults
+        with suppress(RequestError):  # from the adapter: listed among the errors
             if not row.get("checkpoint") and (is_own_code(adapter) or adapter_named(adapter).release):
                 row = {**row, "checkpoint": adapter}
     try:
@@ -154,32 +155,32 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
 
 
 def entry_of(encoder: str | Mapping[str, Any]) -> CatalogEntry:
-    """The catalog row of a name, or the entry of a table of a suite.
+    """Return the catalog row of a name, or the entry of a table of a suite.
 
     Raises:
-        RequestError: No row has that name, or the table has faults.
+        RequestError: If no row has that name, or if the table has errors.
     """
     if not isinstance(encoder, str):
         return entry_from(str(encoder.get("name", "")), encoder)
-    rows = _own_rows() if encoder in _own_rows() else catalog()  # without a look at the packages where none is needed
+    rows = _own_rows() if encoder in _own_rows() else catalog()  # packages are read only if necessary
     if encoder not in rows:
         raise RequestError(f"{unknown('encoder', encoder, rows)} (capim list encoders)")
     return rows[encoder]
 
 
 def entry_named(name: str, entries: Iterable[str | Mapping[str, Any]]) -> CatalogEntry:
-    """The encoder of that name from the tables of a suite, else from the catalog."""
+    """Return the encoder of that name from the tables of a suite, else from the catalog."""
     described = {str(entry.get("name", "")): entry for entry in entries if not isinstance(entry, str)}
     return entry_of(described.get(name, name))
 
 
 def spec_of(name: str) -> EncoderSpec:
-    """The spec of a catalog row; raises as :func:`entry_of`."""
+    """Return the spec of a catalog row; raises as :func:`entry_of`."""
     return entry_of(name).spec
 
 
 def _plain(error: ValidationError) -> Iterator[str]:
-    """One line for each field at fault."""
+    """Yield one line for each field with an error."""
     for field, fault in {fault["loc"][0]: fault for fault in error.errors()}.items():
         if fault["type"] == "missing":
             yield f"{field!r} is missing"

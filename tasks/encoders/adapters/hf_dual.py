@@ -21,14 +21,14 @@ from capim.tasks.encoders.tensors import DTYPES
 
 @dataclass(frozen=True, kw_only=True)
 class DualEncoderFamily:
-    """How one architecture takes its captions.
+    """Tokenisation of captions for one architecture.
 
     Attributes:
         padding: ``longest``: to the longest caption of the batch, because the model ignores padding. ``fixed``: always
             to the model's length, because it was trained to see the padding.
         mask: True if the attention mask is passed. SigLIP was trained without one, and passing it changes its vectors.
         lower_case: True if captions are lower-cased as in training; not every tokenizer does it.
-        max_length: Tokens, where the text tower has more positions than the model was trained with.
+        max_length: Number of tokens, if the text tower has more positions than the model was trained with.
     """
 
     padding: Literal["longest", "fixed"]
@@ -38,7 +38,7 @@ class DualEncoderFamily:
 
 
 FAMILIES: dict[str, DualEncoderFamily] = {
-    # also MetaCLIP 1; attention is causal, so that padding after the end of a caption cannot reach it, masked or not
+    # also MetaCLIP 1; attention is causal, so padding after the end of a caption cannot reach it, masked or not
     "clip": DualEncoderFamily(padding="longest", mask=False),
     "metaclip_2": DualEncoderFamily(padding="longest", mask=False),
     # https://huggingface.co/docs/transformers/model_doc/siglip: trained with padding="max_length", no mask
@@ -75,7 +75,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         texts = [text.lower() for text in texts] if family.lower_case else texts
         width = max_length if family.padding == "fixed" else None
         (ids, mask), n_tokens, truncated = tokenize(tokenizer, texts, max_length=max_length, width=width)
-        mask[:, 0] = 1  # of TIPSv2 an empty caption has no token, and would have a vector of zeros
+        mask[:, 0] = 1  # an empty caption has no token in TIPSv2, and would have a vector of zeros
         return {"input_ids": ids, **({"attention_mask": mask} if family.mask else {})}, n_tokens, truncated
 
     return LoadedEncoder(
