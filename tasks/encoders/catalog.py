@@ -112,7 +112,7 @@ def catalog() -> Mapping[str, CatalogEntry]:
             try:
                 if name in rows:
                     owner = adapter_named(rows[name].adapter).package
-                    raise RequestError(f"encoder {name!r}: this name belongs to {owner}")
+                    raise RequestError(f"encoder {name!r}: the name is taken by {owner}")
                 rows[name] = entry_from(name, {**row, "adapter": key})
             except RequestError as error:
                 log.error("package %s, adapter %r: %s; the row is left out", adapter.package, key, error)
@@ -144,7 +144,7 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         faults += _plain(error)
     named = str(row.get("adapter"))
     if "files" in row and named in ADAPTERS and not (ADAPTERS[named].is_file or ADAPTERS[named].release):
-        faults.append(f"files belong to code of your own, {OWN_CODE_FORM}; of any other model all files count")
+        faults.append(f"files are only for your own code, {OWN_CODE_FORM}; for any other model all files count")
     if faults:
         raise RequestError([f"encoder {name!r}: {fault}" for fault in faults])
     try:

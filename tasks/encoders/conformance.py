@@ -148,7 +148,7 @@ def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
         for i, (inside, single) in enumerate(zip(_items(together), alone, strict=True)):
             if inside.shape != single.values.shape:
                 raise CheckFailed(
-                    f"{name} {i} has {len(single.values)} vectors alone and {len(inside)} in a batch: padding is kept"
+                    f"{name} {i} has {len(single.values)} vectors by itself, {len(inside)} in a batch: padding is kept"
                 )
             worst = max(worst, _change(inside, single.values))
         if worst > tolerance:

@@ -316,7 +316,7 @@ def identity_gap(spec: EncoderSpec) -> str | None:
     if path is None or pins_of(spec).keys() - {path.name} or declared_files(path) is not None:
         return None
     return (
-        f"encoder {spec.name!r}: its identity is {path.name} alone; if it opens other files, name them in it "
+        f"encoder {spec.name!r}: its identity is only {path.name}; if it opens other files, name them in it "
         '(files = ["weights.pt"]), so that embeddings are encoded again when they change'
     )
 

@@ -266,7 +266,7 @@ def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[E
                 raise
             if size == 1:
                 raise WorkError(
-                    f"encoder {encoder.spec.name!r}: one {prepared.modality} alone does not fit into the memory of "
+                    f"encoder {encoder.spec.name!r}: a single {prepared.modality} does not fit into the memory of "
                     f"{encoder.device}; try --precision bfloat16 or another device. Stored embeddings are kept"
                 ) from error
         # outside the handler: the error's traceback holds the tensors of the failed pass

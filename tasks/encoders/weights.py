@@ -121,7 +121,7 @@ def weights_in(file: Path, key: str = "", *, mapped: bool = False) -> dict[str, 
         )
     if len(sets) > 1 and not key:
         raise RequestError(
-            f"{file} holds several weights; add to it which are meant: {' or '.join(f'#{name}' for name in sets)}"
+            f"{file} holds several sets of weights; append the one to use: {' or '.join(f'#{name}' for name in sets)}"
         )
     tensors = sets[key or next(iter(sets))]
     for wrapper in ("module.", "_orig_mod.", "module."):

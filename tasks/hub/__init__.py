@@ -112,8 +112,8 @@ def _download(repository: str, commit: str, sizes: Mapping[str, int], kind: Kind
     needed = n_bytes * (2 if kind == "dataset" else 1)  # the rows of a data set are written again, as Arrow
     if needed > free:
         raise WorkError(
-            f"{repository} takes {size(needed)} in the hub's cache ({cache}), where {size(free)} are free; make "
-            "room there, or set HF_HOME to a folder on another disk"
+            f"{repository} takes {size(needed)} in the hub's cache ({cache}), where {size(free)} are free; free "
+            "space there, or set HF_HOME to a folder on another disk"
         )
     what = f"downloading {repository} ({size(n_bytes)} into {cache}, {size(free)} free)"
     total = round(n_bytes / _MEGABYTE)

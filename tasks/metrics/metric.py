@@ -216,8 +216,9 @@ def checked_values(name: str, returned: Any, ids: NDArray[np.object_], *, severa
             returned = returned.reindex(ids)
         elif index != [*range(len(index))]:
             raise RequestError(
-                f"metric {name!r} returned a {kind} of length {len(index)} whose index ({index[0]!r}, …) does not name "
-                f"each of the {n} queries once; its index must be outcomes.query_id; or return an array in their order"
+                f"metric {name!r} returned a {kind} of length {len(index)} with an index ({index[0]!r}, …) that does "
+                f"not name each of the {n} queries once; use outcomes.query_id as the index, or return an array in "
+                "query order"
             )
     try:
         values = np.asarray(returned, dtype=np.float64)

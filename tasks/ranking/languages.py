@@ -346,7 +346,7 @@ def with_references(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> lis
     references: dict[str, RetrievalTask] = {}
     for part in dict.fromkeys(reference_part(layout, part) for part in parts):
         if part is None:
-            log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
+            log.warning("no consistency scores: the corpus has no %s captions", layout.corpus.languages_reference)
             continue
         for direction in ("t2i", "i2t"):
             id_ = language_id(direction, *part)
@@ -378,7 +378,7 @@ def compared(
     place = np.searchsorted(their_keys[order], keys).clip(max=len(order) - 1)
     counterpart = order[place]
     if len(keys) != len(order) or (their_keys[counterpart] != keys).any():
-        log.warning("no consistency figures for %s: its captions are not those of the reference", outcomes.protocol.id)
+        log.warning("no consistency scores for %s: its captions are not those of the reference", outcomes.protocol.id)
         return outcomes
     to_images = task.protocol.direction == "t2i"
 

@@ -194,8 +194,8 @@ class WatchRule:
     sample: int = 16
     """Items per set that are encoded again."""
     fail_cosine: float = 0.999
-    """Lowest cosine between new and stored vector of an item that does not fail. Storage as float16 alone leaves a
-    cosine above 0.999999."""
+    """Lowest cosine between new and stored vector of an item that does not fail. Storage as float16 keeps it above
+    0.999999."""
     warn_cosine: float = 0.9999
     """Lowest cosine that does not warn."""
     fail_drop: float = 0.01
@@ -205,8 +205,8 @@ class WatchRule:
     """Also fails: a drop of ``fail_drop`` where so few images cannot show that any drop is significant, and an encoder
     and corpus that have nothing to be compared with."""
     alpha: float = 0.03
-    """Highest probability that the watches of a year find any significant drop where nothing changed. Below one in
-    twenty, with room for what the test leaves out: the images of a corpus share a gallery."""
+    """Highest probability that the watches of a year find any significant drop although nothing changed. Below one
+    in twenty, because the test ignores that the images of a corpus share a gallery."""
 
     def __post_init__(self) -> None:
         if self.sample < 1:

@@ -249,10 +249,10 @@ class EndpointOptions(BaseModel):
     def _address(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("expected an address as https://api.example.com/v1")
+            raise ValueError("expected a URL such as https://api.example.com/v1")
         if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("expected an address without user, password or query: put the key into a variable of the "
-                             'environment and name it, api_key_env = "EXAMPLE_API_KEY"')  # fmt: skip
+            raise ValueError("expected a URL without user, password or query: put the key into an environment variable "
+                             'and name it, api_key_env = "EXAMPLE_API_KEY"')  # fmt: skip
         return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
     def form(self, modality: Modality) -> ServiceForm:
@@ -380,9 +380,10 @@ def probe_vectors(encoder: Encoder, *, image: bool) -> dict[str, NDArray[np.floa
     together, alone = vectors[PROBE_CAPTIONS[0]], encode_captions(encoder, PROBE_CAPTIONS[:1]).values[0]
     if (cosine := float(together @ alone)) < LOWEST_COSINE:
         raise WorkError(
-            f"encoder {encoder.spec.name!r}: {cast('Any', service_of(encoder)).address} gives {PROBE_CAPTIONS[0]!r} "
-            f"alone another vector than among {len(PROBE_CAPTIONS)} captions (cosine {cosine:.4f}, expected "
-            f"{LOWEST_COSINE} or more): its vectors depend on the batch; set inputs_per_request = 1, or mend it"
+            f"encoder {encoder.spec.name!r}: {cast('Any', service_of(encoder)).address} returned different "
+            f"vectors for {PROBE_CAPTIONS[0]!r} by itself and in a batch of {len(PROBE_CAPTIONS)} captions (cosine "
+            f"{cosine:.4f}, expected {LOWEST_COSINE} or more): its vectors depend on the batch; set "
+            "inputs_per_request = 1, or fix the service"
         )
     if image:
         rows, columns = np.mgrid[0:64, 0:96]
@@ -418,7 +419,7 @@ class EndpointEncoder(LoadedEncoder):
             forms = " or ".join(f'"{name}" ({form.title})' for name, form in FORMS.items() if form.image)
             raise RequestError(
                 f"encoder {self.spec.name!r}: its table does not say how {self.service.address} takes images; add the "
-                f"option image_form = {forms}, or encode captions alone: capim embed --only captions"
+                f"option image_form = {forms}, or encode only captions: capim embed --only captions"
             )
         return {"items": [_png(image) for image in images]}
 
@@ -493,7 +494,7 @@ class EndpointClient:
         try:
             return self._under_way.result()
         except CancelledError:
-            raise self._error("was not waited for any longer") from None
+            raise self._error("was interrupted before it responded") from None
         finally:
             self.stop()  # if this thread was interrupted
 
@@ -587,7 +588,7 @@ class EndpointClient:
             except (httpx.RequestError, TimeoutError) as error:
                 reason = self._plain(f"{type(error).__name__}: {error}")
                 if isinstance(error, TimeoutError):
-                    reason = f"no whole answer in timeout_seconds = {self.options.timeout_seconds:g}"
+                    reason = f"incomplete response after timeout_seconds = {self.options.timeout_seconds:g}"
                 tries = TRIES if self._reached else FIRST_TRIES
             else:
                 self._reached = True
@@ -600,7 +601,7 @@ class EndpointClient:
                     raise self._error(f"refuses requests ({reason}); {self._advice(reply.status_code, address)}")
                 pause = pause_of(reply)
                 if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
-                    raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
+                    raise self._error(f"asked to retry after {pause:,.0f} s ({reason}); run the same command then")
             if number >= tries:
                 raise self._error(
                     f"did not answer in {tries} tries (last: {reason}); check url, or run the same command again later"
@@ -646,7 +647,7 @@ class EndpointClient:
         if status == 404:
             return f"check url and checkpoint: {address} for the model {self._spec.checkpoint!r}"
         if 300 <= status < 400:
-            return "it sends requests to another address: give that one as url"
+            return "it redirects to another URL: set url to that one"
         return "correct the encoder's table or the account of the service, then run the same command"
 
     def _plain(self, text: str, longest: int = _SHOWN) -> str:

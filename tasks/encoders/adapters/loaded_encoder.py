@@ -110,7 +110,7 @@ class LoadedEncoder:
             raise WorkError(
                 f"encoder {self.spec.name!r}: the tokenizer of {self.spec.checkpoint} gives token {highest}, but the "
                 f"model has vectors for {self._vocabulary} tokens, from 0 on: tokenizer and weights are of two models; "
-                "put the files of the right tokenizer beside the weights"
+                "put the files of the right tokenizer next to the weights"
             )
         return self._as_prepared("caption", inputs, n_tokens, truncated)
 
