@@ -70,7 +70,7 @@ class PluginTable(MutableMapping[str, T]):
             name = plugin.point.name
             if name in self._own or name in found:
                 other = OWN if name in self._own else f"package {found[name].package}"
-                log.error("%s: this name belongs to %s; the row is left out", plugin, other)
+                log.error("%s: the name is taken by %s; the row is left out", plugin, other)
             else:
                 found[name] = plugin
         return found

@@ -1,1 +1,1 @@
-"""Why an encoder fails and where: slices, errors, hubs, calibration, ablations."""
+"""Analyses of where and why an encoder fails: slices, errors, hubs, calibration, ablations."""

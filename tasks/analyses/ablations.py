@@ -1,11 +1,10 @@
-"""What it would cost to store, compute or compare vectors differently: other forms, precisions and devices.
+"""The cost of storing, computing or comparing vectors differently: other forms, precisions and devices.
 
-Each form of the stored vectors is scored like these, by ``tasks.ranking``, and compared with them query by query: the
-detail holds the difference with its paired interval, the bytes per item and the share of tied queries; and the number
-of all queries, where a sample was scored. A form with parameters from vectors (means, axes, ranges) is fitted on one
-half of the images and tested with the queries of the other. Quantised forms are scored as float32 numbers that rank the
-same way, so that no time was measured that says anything about integer arithmetic. Torch is loaded when the first form
-is scored.
+Each form of the stored vectors is scored by ``tasks.ranking`` and compared with them query by query. The detail holds
+the difference with its paired interval, the bytes per item and the share of tied queries; and the number of all
+queries, if a sample was scored. A form with parameters from vectors (means, axes, ranges) is fitted on one half of the
+images and tested with the queries of the other. Quantised forms are scored as float32 numbers with the same ranking, so
+no time was measured that applies to integer arithmetic. Torch is loaded when the first form is scored.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ FITTED_ON = "the half of the images, and their captions, that the query does not
 class Scored(NamedTuple):
     """The outcome of some vectors under one protocol.
 
-    ``hits``: expected hit at 1 of every query, equal scores in random order. ``tied``: whether its best relevant item
-    is tied with an irrelevant one.
+    ``hits``: expected hit at 1 of every query, equal scores in random order. ``tied``: True if the best relevant item
+    of a query is tied with an irrelevant one.
     """
 
     hits: NDArray[np.float64]
@@ -65,13 +64,13 @@ class Scored(NamedTuple):
 def cross_fitted(
     task: RetrievalTask, second_half: NDArray[np.bool_], score: Callable[[bool, RetrievalTask], Scored]
 ) -> Scored:
-    """The outcome of all queries of a task, each half of them with parameters from the other half of the images.
+    """Return the outcome of all queries of a task, each half with parameters from the other half of the images.
 
-    Both halves search the whole gallery, so that the outcome can be compared with that of the vectors as stored.
+    Both halves search the whole gallery, so that the outcome can be compared with that of the stored vectors.
 
     Args:
         task: The task; its clusters are images of the corpus.
-        second_half: Which images of the corpus are in the second half (``AnalysisInput.second_half``).
+        second_half: Mask of the corpus' images in the second half (``AnalysisInput.second_half``).
         score: ``score(half, task)`` scores the queries of one half (``True``: the second).
     """
     of_query = second_half[task.clusters]
@@ -86,9 +85,9 @@ def cross_fitted(
 
 @dataclass(frozen=True, kw_only=True)
 class VectorForm:
-    """One form of an encoder's vectors: the names of its slice, its size, and how it is made and scored.
+    """One form of an encoder's vectors: the names of its slice, its size, and a function that makes and scores it.
 
-    ``fitted``: parameters of the form come from vectors, those of the half of the images that a query is not of.
+    ``fitted``: True if parameters of the form come from vectors: those of the half of the images without the query.
     """
 
     analysis: str
@@ -100,10 +99,10 @@ class VectorForm:
 
 
 def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
-    """A slice per form of every encoder with one stored vector per item.
+    """Yield a slice per form of every encoder with one stored vector per item.
 
-    For text to image, over a sample of the queries of large corpora; not for corpora of pairs or quadruples, whose
-    galleries hold near copies.
+    For text to image, over a sample of the queries of large corpora. Corpora of pairs or quadruples are left out,
+    because their galleries hold near copies.
     """
     if len(data.corpus.quadruples) or len(data.corpus.pairs) or data.clusters.n_occupied < 2:
         return
@@ -131,14 +130,14 @@ def vector_forms(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def sample_queries(task: RetrievalTask, n: int, *, seed: int) -> RetrievalTask:
-    """The task with at most ``n`` of its queries, drawn without replacement; gallery and weights stay."""
+    """Return the task with at most ``n`` of its queries, drawn without replacement; gallery and weights stay."""
     if len(task.queries) <= n:
         return task
     return task.of_queries(np.sort(np.random.default_rng(seed).choice(len(task.queries), n, replace=False)))
 
 
 def renumbered(task: RetrievalTask) -> RetrievalTask:
-    """The task for vectors of its queries alone, in their order."""
+    """Return the task for vectors of its queries only, in their order."""
     space = IndexSpace("caption", task.query_ords)
     return replace(task, query_space=space, queries=np.arange(len(task.queries), dtype=np.int32))
 
@@ -146,9 +145,9 @@ def renumbered(task: RetrievalTask) -> RetrievalTask:
 def single_forms(
     data: AnalysisInput, vectors: SingleVectors, task: RetrievalTask, *, storage: str
 ) -> Iterator[VectorForm]:
-    """Normalisation, precision, truncation and projection of single vectors; the first form is the stored one.
+    """Yield normalisation, precision, truncation and projection of single vectors; the first form is the stored one.
 
-    Rounding to a finer type than ``storage`` is left out: the store does not hold what it would keep.
+    Rounding to a finer type than ``storage`` is left out: the store does not hold the difference.
     """
     images, captions = vectors.images, vectors.captions
     dim, all_queries = images.shape[1], renumbered(task)
@@ -166,7 +165,7 @@ def single_forms(
         )
 
     def from_other(fit: Callable[[Matrix, Matrix], Parameters]) -> Callable[[bool], Parameters]:
-        """Return what is fitted on the images and captions outside a half, for either half; computed once."""
+        """Return parameters fitted on the images and captions outside a half, for either half; computed once."""
         return cache(lambda half: fit(images[data.second_half != half], captions[second_half != half]))
 
     axes, reach = from_other(transforms.principal_axes), from_other(transforms.reach)
@@ -198,17 +197,17 @@ def single_forms(
 
 
 def single_hits(images: Matrix, queries: Matrix, task: RetrievalTask) -> Scored:
-    """The outcome of single vectors."""
+    """Return the outcome of single vectors."""
     from capim.tasks.ranking.cosine import score_dense
 
     return _scored(partial(score_dense, images, queries, [task], top=1))
 
 
 def hits_scored_in(kind: str, images: Matrix, captions: Matrix, task: RetrievalTask) -> Scored:
-    """The outcome of single vectors that are kept, like their scores, in a lower precision (``docs/protocols.md`` §2).
+    """Return the outcome of single vectors kept, like their scores, in a lower precision (``docs/protocols.md`` §2).
 
-    ``kind`` is ``float32``, ``bfloat16`` or ``float16``. The vectors are rounded, multiplied, summed in float32 as
-    hardware does, and the sum is rounded again: the result of a matrix product in that type.
+    ``kind`` is ``float32``, ``bfloat16`` or ``float16``. The vectors are rounded and multiplied, products are summed in
+    float32 as in hardware, and the sum is rounded again: the result of a matrix product in that type.
     """
     from capim.tasks.ranking.ranker import ScoreRows, retrieval_outcomes, rows_of_table
 
@@ -229,10 +228,10 @@ def _scored(score: Callable[[], dict[str, Outcomes]]) -> Scored:
 
 
 def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
-    """``R@1`` of encoders that differ only in the precision of the forward pass, coarser minus finer.
+    """Yield ``R@1`` of encoders that differ only in the precision of the forward pass, coarser minus finer.
 
-    That precision is part of an encoder's specification, so each is an encoder with its own vectors. The detail of the
-    difference tells for how many queries the first item differs.
+    That precision is part of an encoder's specification, so each is an encoder with separate vectors. The
+    difference has the number of queries with a different first item in its detail.
     """
     values = data.values(R1)
     specs = {name: spec for name, spec in data.specs.items() if name in data.outcomes}
@@ -247,7 +246,7 @@ def forward_precision(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, str]]:
-    """Pairs of encoders that differ only in the precision of the forward pass, the finer one first.
+    """Return pairs of encoders that differ only in the precision of the forward pass, the finer one first.
 
     Examples:
         >>> of = dict(adapter="a", checkpoint="c", revision="r", dim=2)
@@ -261,10 +260,10 @@ def differing_in_precision(specs: Mapping[str, EncoderSpec]) -> list[tuple[str, 
 
 
 def device_rows(batches: Iterable[Batch], *, corpus: Corpus, run: str) -> list[SliceRow]:
-    """Items per second of the forward pass per encoder, modality and device: rows of analysis ``hardware``.
+    """Return items per second of the forward pass per encoder, modality and device: rows of analysis ``hardware``.
 
-    The value is the median over batches without warm-up, the ends are the
-    quartiles. An encoder that ran on one device only has no rows.
+    The value is the median over batches without warm-up, the ends are the quartiles. An encoder that ran on only one
+    device has no rows.
     """
     rates: dict[tuple[str, str, str], dict[str, list[float]]] = {}
     for row in batches:

@@ -1,4 +1,4 @@
-"""What an analysis gets and what it gives: the outcomes of several encoders on the same queries, and slices of them.
+"""Input and output of an analysis: the outcomes of several encoders on the same queries, and slices of them.
 
 Most slices are means over queries: with and without a feature, over parts of the queries, or over all of them.
 """
@@ -56,13 +56,13 @@ class Slice:
     """One result of an analysis.
 
     Attributes:
-        analysis: ``complexity``, ``errors`` …: what reports group by.
+        analysis: ``complexity``, ``errors`` …: reports group by it.
         feature: The property or part: ``spatial``, ``person``, ``near miss`` …
         level_name: ``with``, ``without``, ``difference``, a bin or a variant; may be empty.
-        n_clusters: Number of images that the queries belong to.
+        n_clusters: Number of images of the queries.
         p_adjusted: p-value of a difference, adjusted over the features of one encoder.
         detail: Further values of the analysis, of JSON types.
-        version: Of the analysis (``tasks.analyses.table.Analysis``).
+        version: Version of the analysis (``tasks.analyses.table.Analysis``).
     """
 
     encoder: str
@@ -87,17 +87,17 @@ class AnalysisInput:
     """The outcomes of some encoders under one protocol on one corpus.
 
     Attributes:
-        corpus: Its captions, objects, tags and extra ground truths are what the analyses look at.
+        corpus: The corpus; analyses read its captions, objects, tags and extra ground truths.
         outcomes: Encoder name -> outcomes; the same queries in the same order for all.
         specs: Encoder name -> specification; encoders may be absent (outcomes computed elsewhere).
-        resampling: How intervals are drawn: as for the results of the corpus, so that slices and results agree.
+        resampling: Settings of intervals, the same as for the results of the corpus, so that slices and results agree.
         vectors: Encoder name -> its stored vectors, read on each call; None for an encoder without one vector per item.
         items: Encoder name, modality and positions in the corpus -> the vectors of these items as stored, in their
             order, numbered from 0; None for an encoder without vectors.
-        truncated: Encoder name -> which captions are longer than its model reads, bool, shape ``(n_captions,)``; only
+        truncated: Encoder name -> True for captions longer than its model reads, bool, shape ``(n_captions,)``; only
             encoders that truncate any.
-        metric: The metric whose means over parts of the queries are slices.
-        left_out: Encoder name -> which queries do not count for it; only encoders with any.
+        metric: The metric with means over parts of the queries as slices.
+        left_out: Encoder name -> True for queries that do not count for it; only encoders with any.
     """
 
     corpus: Corpus
@@ -129,25 +129,25 @@ class AnalysisInput:
 
     @property
     def queries(self) -> Outcomes:
-        """The outcomes of the first encoder, for what all share: query ids and ords, clusters and weights."""
+        """The outcomes of the first encoder, for the shared attributes: query ids and ords, clusters and weights."""
         return next(iter(self.outcomes.values()))
 
     @property
     def counts(self) -> tuple[int, int]:
-        """The numbers of queries and of images that they belong to."""
+        """The numbers of queries and of their images."""
         return len(self.queries), self.clusters.n_occupied
 
     @cached_property
     def clusters(self) -> Clusters:
-        """The image that each query belongs to; for quadruples, those that share an image."""
+        """The image of each query; for quadruples, those that share an image."""
         return Clusters.of(self.queries.clusters, drawn_clusters(self.corpus, self.protocol), self.queries.weights)
 
     @cached_property
     def second_half(self) -> NDArray[np.bool_]:
-        """Return which images (of quadruples: which of them) are in the second of two halves drawn at random, by ord.
+        """Mask of the images (or quadruples) in the second of two halves drawn at random, by ord.
 
-        What is fitted to data is fitted on one half and tested on the other. Those with a query, and those without, are
-        split evenly. Images that no query can belong to, which are only searched, are in the first half.
+        Parameters are fitted on one half and tested on the other. Images with a query, and those without, are split
+        evenly. Images that cannot have a query, which are only searched, are in the first half.
         """
         order = np.random.default_rng([self.resampling.seed, 1]).permutation(self.clusters.n_clusters)
         occupied = self.clusters.sizes[order] > 0
@@ -166,7 +166,7 @@ class AnalysisInput:
         return cast("RetrievalTask", build_task(self.corpus, self.protocol))
 
     def values(self, metric: Metric) -> NDArray[np.float64]:
-        """The metric of every query that counts, else NaN; shape ``(n_encoders, n_queries)``."""
+        """Return the metric of every query that counts, else NaN; shape ``(n_encoders, n_queries)``."""
         table = np.stack([metric.per_query(outcomes) for outcomes in self.outcomes.values()])
         for row, encoder in enumerate(self.outcomes):
             if encoder in self.left_out:
@@ -174,26 +174,26 @@ class AnalysisInput:
         return table
 
     def is_share(self, metric: Metric) -> bool:
-        """True for a share of hits that scores can change; in a small gallery any scores may have it."""
+        """True for a share of hits that depends on the scores; in a small gallery any scores may reach it."""
         return metric.share and metric.chance(self.queries) != 1
 
     def with_lists(self) -> Iterator[tuple[str, Outcomes, NDArray[np.int32]]]:
-        """Name, outcomes and ``top_ords`` of the encoders with stored result lists; imported ranks have none."""
+        """Yield name, outcomes and ``top_ords`` of the encoders with stored result lists; imported ranks have none."""
         for encoder, outcomes in self.outcomes.items():
             if outcomes.top_ords is not None:
                 yield encoder, outcomes, outcomes.top_ords
 
     def with_single_vectors(self) -> Iterator[tuple[str, Outcomes, SingleVectors]]:
-        """Name, outcomes and vectors of the encoders with one stored vector per item, read one after the other."""
+        """Yield name, outcomes and vectors of the encoders with one stored vector per item, one after the other."""
         for encoder, outcomes in self.outcomes.items():
             if (vectors := self.vectors(encoder)) is not None:
                 yield encoder, outcomes, vectors
 
 
 class QueryValues(NamedTuple):
-    """One value per query, shape ``(n_queries,)``, whose mean is a slice; the mean of bools is a share.
+    """One value per query, shape ``(n_queries,)``; their mean is a slice, and the mean of bools is a share.
 
-    A query with NaN leaves the mean and its counts.
+    A query with NaN is excluded from the mean and its counts.
     """
 
     encoder: str
@@ -206,10 +206,11 @@ class QueryValues(NamedTuple):
 def contrast_slices(
     data: AnalysisInput, analysis: str, features: Mapping[str, NDArray[np.bool_]], *, among: NDArray[np.bool_]
 ) -> Iterator[Slice]:
-    """``data.metric`` with each feature, without it, and the difference, over the queries ``among`` which it is known.
+    """Yield ``data.metric`` with and without each feature, and the difference, over the queries ``among``.
 
     The p-values of the differences are adjusted (Holm) over the features of an encoder. A feature that all or none of
-    the queries have gives no slice. ``features``: name -> which queries have it, shape ``(n_queries,)``.
+    the queries have gives no slice. ``features``: name -> mask of the queries that have it, shape ``(n_queries,)``;
+    ``among``: mask of the queries with known features.
     """
     features = {name: has & among for name, has in features.items()}
     features = {name: has for name, has in features.items() if has.any() and (among & ~has).any()}
@@ -244,7 +245,7 @@ def part_slices(
     metric: Metric,
     details: Mapping[tuple[str, str], Mapping[str, object]] | None = None,
 ) -> Iterator[Slice]:
-    """The mean of a metric over each part of the queries, for every encoder.
+    """Yield the mean of a metric over each part of the queries, for every encoder.
 
     The keys of ``parts`` and ``details`` are feature and level name; a part without a query gives no slice.
     """
@@ -263,7 +264,7 @@ def part_slices(
 def mean_slices(
     data: AnalysisInput, analysis: str, rows: Sequence[QueryValues], *, metric: str, share: bool = False
 ) -> Iterator[Slice]:
-    """The mean of the given values over all queries, one slice per row; ``share``: the values are hits and misses."""
+    """Yield the mean of the given values over all queries, one slice per row; ``share``: True for hits and misses."""
     if not rows:
         return
     table = np.stack([np.asarray(row.values, dtype=np.float64) for row in rows])
@@ -276,14 +277,14 @@ def mean_slices(
 def paired_differences(
     values: NDArray[np.float64], clusters: Clusters, pairs: Sequence[tuple[int, int]], resampling: Resampling
 ) -> list[Interval]:
-    """Of each pair the mean of the first row minus that of the second, with its paired interval by the usual method."""
+    """Return, for each pair, the mean of the first row minus that of the second, with its usual paired interval."""
     return paired_intervals(values, clusters, pairs, replace(resampling, method=Resampling.method))
 
 
 def against_first(
     data: AnalysisInput, encoder: str, analysis: str, levels: Mapping[str, NDArray[np.float64]], metric: Metric
 ) -> Iterator[Slice]:
-    """The mean of each level's values over all queries, with its paired difference from the first level."""
+    """Yield the mean of each level's values over all queries, with its paired difference from the first level."""
     table = np.stack(list(levels.values()))
     changes = paired_differences(table, data.clusters, [(at, 0) for at in range(len(table))], data.resampling)
     rows = [
@@ -294,7 +295,7 @@ def against_first(
 
 
 def as_change(change: Interval) -> dict[str, object]:
-    """A paired difference as the detail of a slice."""
+    """Return a paired difference as the detail of a slice."""
     return {"change": change.value, "change_low": change.low, "change_high": change.high}
 
 

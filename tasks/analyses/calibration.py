@@ -1,9 +1,10 @@
 """Calibration: scores as probabilities, and as thresholds.
 
 Temperature: the softmax over the gallery of ``scale * score`` is read as the probability that an item is relevant, as
-CLIP-like models are trained; a scale fits if the first item is right as often as its probability says (Guo et al., On
-Calibration of Modern Neural Networks, ICML 2017). Threshold: a query is answered only if its first score reaches the
-threshold; precision is the share of answers that are right, recall the share of all queries with a right answer.
+in the training of CLIP-like models; a scale fits if the first item is correct as often as its probability says (Guo et
+al., On Calibration of Modern Neural Networks, ICML 2017). Threshold: a query is answered only if its first score
+reaches the threshold; precision is the share of answers that are correct, recall the share of all queries with a
+correct answer.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ _CACHED_BYTES = 1 << 19  # of scores, for one thread
 
 
 def temperatures(data: AnalysisInput) -> Iterator[Slice]:
-    """Negative log likelihood of the relevant items and expected calibration error of the first item, per scale.
+    """Yield the negative log likelihood of the relevant items and the expected calibration error, per scale.
 
-    And with a fitted scale: for each half of the images, that with the highest likelihood on the other half.
+    Also with a fitted scale: for each half of the images, the scale with the highest likelihood on the other half.
     Single-vector encoders and one gallery only: sums of many cosines have no such scale.
     """
     second = data.second_half[data.queries.clusters]
@@ -59,9 +60,9 @@ def temperatures(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def thresholds(data: AnalysisInput) -> Iterator[Slice]:
-    """Precision when only the queries with the highest first scores are answered; recall in the detail.
+    """Yield the precision if only the queries with the highest first scores are answered; the detail has the recall.
 
-    The threshold of a query comes from the scores of the other half of the images; in the detail is the mean of both.
+    The threshold of a query comes from the scores of the other half of the images; the detail has the mean of both.
     """
     second = data.second_half[data.queries.clusters]
     if np.unique(second).size < 2:
@@ -83,12 +84,12 @@ def thresholds(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def calibration_error(confidence: NDArray[np.float64], hits: NDArray[np.float64], bins: int = BINS) -> float:
-    """Expected calibration error over at most ``bins`` bins of equally many queries (Nguyen and O'Connor 2015).
+    """Return the expected calibration error over at most ``bins`` bins of equal size (Nguyen and O'Connor 2015).
 
-    ``confidence`` is the probability given to the first item, ``hits`` the expected hit at 1; shape ``(n_queries,)``.
+    ``confidence`` is the probability of the first item, ``hits`` the expected hit at 1; shape ``(n_queries,)``.
 
     Examples:
-        Two queries at 0.9 of which one is right, two at 0.5 of which one is right: errors 0.4 and 0.
+        Two queries at 0.9 and two at 0.5, one of each correct: errors 0.4 and 0.
 
         >>> round(calibration_error(np.array([0.9, 0.9, 0.5, 0.5]), np.array([1.0, 0, 1, 0]), bins=2), 6)
         0.2
@@ -101,9 +102,9 @@ def calibration_error(confidence: NDArray[np.float64], hits: NDArray[np.float64]
 def _probabilities(
     images: Matrix, captions: Matrix, task: RetrievalTask
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The probability of the first item and the log probability of the relevant items, per scale and query.
+    """Return the probability of the first item and the log probability of the relevant items, per scale and query.
 
-    The scores are those of the ranks: a product of numpy's is rounded differently with another number of threads.
+    The scores are those of the ranks: numpy's products round differently with another number of threads.
 
     Returns:
         Two float64 arrays of shape ``(len(SCALES), n_queries)``.
@@ -125,7 +126,7 @@ def _probabilities(
 
 
 def _totals(scores: Matrix) -> NDArray[np.float64]:
-    """Sums of the exponentials of each row, shape ``(len(SCALES), n_rows)``."""
+    """Return sums of the exponentials of each row, shape ``(len(SCALES), n_rows)``."""
     scaled = np.empty_like(scores)
     sums = []
     for scale in SCALES:

@@ -1,9 +1,9 @@
-"""What compressed vectors and approximate search cost, against exact search with the vectors as stored.
+"""The cost of compressed vectors and approximate search, against exact search with the stored vectors.
 
 A method keeps vectors in fewer bytes, or searches them without comparing all: it turns the items' vectors into an
-:class:`Index`; queries stay as they are, in float32. All methods answer the same queries in one process. A method is
-not re-ranked itself: its loss is that of its own order, and ``depth`` says how many of its first items exact scores
-have to order again for the result of exact search. Torch is loaded when the first one is searched.
+:class:`Index`; queries stay in float32. All methods answer the same queries in one process. The results of a method are
+not re-ranked: its loss is that of its own order, and ``depth`` is the number of its first items that exact scores have
+to re-rank for the result of exact search. Torch is loaded when the first method is searched.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from capim.tasks.statistics.draws import Resampling
 from capim.tasks.statistics.intervals import Interval, interval_of, paired_intervals
 
 ANALYSIS = "approximate-search"
-LATE_QUERIES = 400  # at most, for late interaction, whose scores cost thousands of times more than a dot product
+LATE_QUERIES = 400  # at most, for late interaction: a score costs thousands of times more than a dot product
 POOLING_FACTORS = (2, 3, 4, 6)
 BEST = 10  # items of a result
 DEPTHS = (10, 20, 50, 100)
@@ -45,7 +45,7 @@ _WINDOW = 64  # items that are widened to float32, or encoded, at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One method at one setting; ``open`` builds it, and raises RequestError where it cannot be built."""
+    """One method at one setting; ``open`` builds it, and raises RequestError if it cannot be built."""
 
     name: str
     setting: str = ""
@@ -53,9 +53,9 @@ class Method:
 
 
 def approximate_search(data: AnalysisInput) -> Iterator[Slice]:
-    """A slice per method and setting of every encoder with stored vectors, by the headline metric of text to image.
+    """Yield a slice per method and setting of every encoder with stored vectors, by the headline text-to-image metric.
 
-    All items are in memory in the type that they are stored in, and all queries, or a sample of them, in float32.
+    All items are in memory in their storage type, and all queries, or a sample of them, in float32.
     """
     if data.protocol.is_of_language or len(data.task.galleries) > 1:
         return
@@ -77,7 +77,7 @@ def approximate_search(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def restricted(task: RetrievalTask, images: NDArray[np.int32]) -> RetrievalTask:
-    """The task of searching only some images, numbered from 0, with the queries whose relevant images are all there.
+    """Return the task of searching only some images, numbered from 0, with the queries that have all relevant images.
 
     ``task`` is text to image with one gallery; ``images`` are ords, ascending.
     """
@@ -91,9 +91,9 @@ class Measured(NamedTuple):
     """One method at one setting, on some queries.
 
     Attributes:
-        values: The metric of every query, shape ``(n_queries,)``; empty where the method cannot be built.
+        values: The metric of every query, shape ``(n_queries,)``; empty if the method cannot be built.
         depths: From :func:`depths_of`, same shape.
-        detail: Bytes per item, and seconds per query where all are given at once; empty likewise.
+        detail: Bytes per item, and seconds per query if all are given at once; empty if the method cannot be built.
     """
 
     method: Method
@@ -104,10 +104,10 @@ class Measured(NamedTuple):
 
 
 def measured(methods: Iterable[Method], queries: Ragged, task: RetrievalTask, metric: str) -> Iterator[Measured]:
-    """Every method in turn; the first one is exact search.
+    """Yield the measurements of every method in turn; the first one is exact search.
 
     Args:
-        methods: Over the items of the task's one gallery, numbered from 0.
+        methods: Methods over the items of the task's one gallery, numbered from 0.
         queries: float32 vectors of the task's queries, in its order.
         task: Text to image.
     """
@@ -115,7 +115,7 @@ def measured(methods: Iterable[Method], queries: Ragged, task: RetrievalTask, me
     for method in methods:
         try:
             with method.open() as index:
-                index.scores(queries.slice(0, 1))  # what a first search prepares is not counted
+                index.scores(queries.slice(0, 1))  # the preparations of a first search are not counted
                 ready = time.perf_counter()
                 scores = index.scores(queries)
                 seconds = (time.perf_counter() - ready) / len(queries)
@@ -128,16 +128,17 @@ def measured(methods: Iterable[Method], queries: Ragged, task: RetrievalTask, me
 
 
 def depths_of(scores: NDArray[np.float32], exact: NDArray[np.float32], *, best: int = BEST) -> NDArray[np.float64]:
-    """How many of a method's first items hold the exact ``best`` ones; infinite if it does not return one of these.
+    """Return how many of a method's first items include the exact ``best`` ones; infinite if it lacks one of these.
 
     So many have to be scored exactly for the exact result.
 
-    Equal scores of the method are in corpus order. Of items that tie with the last of the exact result, any will do.
+    Equal scores of the method are in corpus order. Items that tie with the last of the exact result are
+    interchangeable.
 
     Args:
-        scores: Of the method, shape ``(n_queries, n_items)``; ``-inf`` where it does not return an item.
+        scores: Scores of the method, shape ``(n_queries, n_items)``; ``-inf`` for items that it does not return.
         exact: The exact scores, same shape.
-        best: Items of a result; all where there are fewer.
+        best: Number of items in a result; all if there are fewer.
 
     Examples:
         >>> exact = np.float32([[4, 3, 2, 1]])
@@ -158,7 +159,7 @@ def depths_of(scores: NDArray[np.float32], exact: NDArray[np.float32], *, best: 
 
 
 def _values(scores: NDArray[np.float32], task: RetrievalTask, metric: str) -> NDArray[np.float64]:
-    """The metric of every query. A relevant item that the method does not return comes after all other items."""
+    """Return the metric of every query. A relevant item that the method does not return ranks after all other items."""
     from capim.tasks.ranking.ranker import retrieval_outcomes, rows_of_table
 
     absent = np.isneginf(scores)
@@ -179,10 +180,10 @@ def frontier(
     metric: str,
     n_all_queries: int,
 ) -> Iterator[Slice]:
-    """A slice per method and setting: its metric, and its change from exact search with the paired interval.
+    """Yield a slice per method and setting: its metric, and its change from exact search with the paired interval.
 
     Args:
-        n_all_queries: Queries that these are a sample of.
+        n_all_queries: Number of queries that these are a sample of.
     """
     rows = list(found)
     built = [row for row in rows if not row.reason]
@@ -204,11 +205,11 @@ def frontier(
 
 
 def methods_of(items: Ragged, *, storage: str, many: bool, seed: int) -> Iterator[Method]:
-    """Exact search, then every setting of the methods that apply to these items.
+    """Yield exact search, then every setting of the methods that apply to these items.
 
     Args:
         items: Unit vectors, numbered from 0.
-        storage: The type that they are stored in.
+        storage: Their storage type.
         many: True if an item may have several vectors; if not, methods for several are left out.
     """
     yield Method(name="exact", open=partial(_kept, items, storage, many=many))
@@ -247,7 +248,7 @@ def _pooled(
 
 
 def _int8(items: Ragged, *, many: bool) -> AbstractContextManager[Index]:
-    """Each component in 255 steps up to its largest absolute value among the items; the steps scale the queries."""
+    """Store components in 255 steps up to their largest absolute value among the items; the steps scale the queries."""
     step = np.maximum(reach(items.values, items.values[:1]).astype(np.float32), np.finfo(np.float32).tiny) / 127
     codes = np.concatenate([np.rint(block.values / step).astype(np.int8) for block in _windows(items)])
     stored = items.with_values(codes)  # widened to float32 by the scorer
@@ -259,7 +260,7 @@ def _int8(items: Ragged, *, many: bool) -> AbstractContextManager[Index]:
 
 
 def _binary(items: Ragged, *, many: bool, both: bool) -> AbstractContextManager[Index]:
-    """The sign of each component, eight in a byte; they are unpacked to 1 and -1 where they are compared."""
+    """Store the sign of each component, eight in a byte; they are unpacked to 1 and -1 for comparison."""
     dim = items.values.shape[1]
     bits = np.packbits(items.values > 0, axis=1)
 
@@ -289,7 +290,7 @@ def _windows(items: Ragged) -> Iterator[Ragged]:
 def _scores(
     blocks: Callable[[], Iterable[Ragged]], n_items: int, queries: Ragged, *, many: bool
 ) -> NDArray[np.float32]:
-    """MaxSim of float32 queries with all items, or the dot products of single vectors."""
+    """Return MaxSim of float32 queries with all items, or the dot products of single vectors."""
     from capim.tasks.ranking.cosine import score_blocks
     from capim.tasks.ranking.maxsim_products import maxsim_scores
 
@@ -301,20 +302,21 @@ def _scores(
 
 @dataclass(frozen=True, kw_only=True)
 class FixedEncoding:
-    """Fixed dimensional encodings: one vector per item whose dot product estimates MaxSim.
+    """Fixed dimensional encodings: one vector per item with dot products that estimate MaxSim.
 
     MUVERA: Multi-Vector Retrieval via Fixed Dimensional Encodings, Dhulipala et al., 2024 (arXiv 2405.19504),
     section 2. Encodings of equal fields are equal.
 
-    In every repetition, ``planes`` random hyperplanes part the space (SimHash). A query's encoding holds the sum of
-    its vectors in each part, an item's their mean; a part that an item has no vector in gets the one whose side of the
-    planes differs least (the first of several). Each of these is projected to ``inner`` random signs.
+    In every repetition, ``planes`` random hyperplanes divide the space (SimHash). A query's encoding holds the sum of
+    its vectors in each part, an item's their mean; an item's empty part gets the vector that is
+    on the other side of the fewest planes (the first of several). Each of these is projected to ``inner`` random signs.
 
     Attributes:
-        repetitions: Independent partitions, whose encodings stand one after the other.
-        planes: Hyperplanes of one partition: it has ``2 ** planes`` parts.
-        inner: Components that every part is projected to; None keeps all.
-        final: Components that the whole is projected to by a count sketch (section 2, final projections); None: not.
+        repetitions: Number of independent partitions; their encodings are concatenated.
+        planes: Number of hyperplanes of one partition, which has ``2 ** planes`` parts.
+        inner: Number of components that every part is projected to; None keeps all.
+        final: Number of components of a final count sketch of the whole (section 2, final projections); None: no
+            sketch.
     """
 
     repetitions: int
@@ -324,13 +326,13 @@ class FixedEncoding:
     seed: int = 0
 
     def of_queries(self, vectors: Ragged) -> Matrix:
-        """Encodings of queries, float32, shape ``(n_queries, n_components)``."""
+        """Return encodings of queries, float32, shape ``(n_queries, n_components)``."""
         return self._encoded(vectors, items=False)
 
     def of_items(self, vectors: Ragged) -> Matrix:
-        """Encodings of items, float32, shape ``(n_items, n_components)``.
+        """Return encodings of items, float32, shape ``(n_items, n_components)``.
 
-        The dot product with a query's, which is divided by ``repetitions`` here, estimates their MaxSim.
+        The dot product with a query's encoding, divided by ``repetitions`` here, estimates their MaxSim.
         """
         return self._encoded(vectors, items=True) / np.float32(self.repetitions)
 
@@ -363,12 +365,12 @@ def _signs(rng: np.random.Generator, *shape: int) -> Matrix:
 
 
 def _repetition(block: Ragged, sides: NDArray[np.bool_], projected: Matrix, *, items: bool) -> Matrix:
-    """One repetition of a few items or queries: shape ``(n_items, n_parts * n_components)``.
+    """Return one repetition of a few items or queries: shape ``(n_items, n_parts * n_components)``.
 
     Args:
-        sides: On which side of every plane each vector is, shape ``(n_vectors, planes)``.
+        sides: Side of every plane for each vector, shape ``(n_vectors, planes)``.
         projected: The vectors, projected, shape ``(n_vectors, n_components)``.
-        items: Means, and vectors in empty parts; else sums.
+        items: True for items (means, and vectors in empty parts), else sums.
     """
     n, n_vectors, n_parts = len(block), len(projected), 2 ** sides.shape[1]
     codes = sides @ (1 << np.arange(sides.shape[1]))
@@ -382,7 +384,7 @@ def _repetition(block: Ragged, sides: NDArray[np.bool_], projected: Matrix, *, i
         first[cells[::-1]] = np.arange(n_vectors)[::-1]
         numbers = np.arange(n_parts)
         apart = np.bitwise_count(numbers[:, None] ^ numbers).astype(np.int64)  # planes between two parts
-        # of the parts with vectors the nearest, and of several the one whose vector comes first
+        # the nearest part with vectors; among several, the one with the earliest vector
         far = np.iinfo(np.int64).max
         order = np.where(first < 0, far, first).reshape(n, 1, n_parts)
         order = np.where(order < far, order + apart * (n_vectors + 1), far)

@@ -1,15 +1,16 @@
-"""What queries ask for and images show, from captions, lexicons and annotations: the results of parts of the queries.
+"""Results for parts of the queries, by their content: from captions, lexicons and annotations.
 
-The features of captions, what is in the image, tags, properties of judged queries, and what captions alone give away.
+The features of captions, the objects in the image, tags, properties of judged queries, and baselines from captions
+only.
 
-Lexicons are the words and rules that show what a caption is about. English only. A word matches as a whole word
+Lexicons are the words and rules that show the topic of a caption. English only. A word matches as a whole word
 (``one`` is not in ``someone``), in any case; a hyphen counts as a space, a punctuation mark as a word. Precision and
 recall on hand-labelled captions are in ``tests/golden/README.md``; a test requires 0.95.
 
 In the files a *phrase* is words joined by ``_``, with ``{left,right}`` for alternatives. A *rule* accepts a word by
-its neighbours: ``after`` and ``not_after`` look at the word before it, ``before`` and ``not_before`` at the next one
-(``before`` at the next ``reach`` words). There ``*ed`` means any word with that ending, ``#`` for any whole number
-below 100, ``.`` for the end of the text or any punctuation mark, ``^`` for the start of the text.
+its neighbours: ``after`` and ``not_after`` refer to the word before it, ``before`` and ``not_before`` to the next one
+(``before`` to the next ``reach`` words). There ``*ed`` means any word with that ending, ``#`` any whole number below
+100, ``.`` the end of the text or any punctuation mark, ``^`` the start of the text.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ PAGES = {"page 1": (0, 1), "pages 2-5": (2, 5), "pages 6-20": (6, 20), "from pag
 
 
 def complexity(data: AnalysisInput) -> Iterator[Slice]:
-    """The metric with and without each feature, inside and outside each range of lengths, and by position.
+    """Yield the metric with and without each feature, inside and outside each range of lengths, and by position.
 
     For English captions as queries: the lexicons are English.
     """
@@ -63,7 +64,7 @@ def complexity(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def caption_features(texts: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
-    """Feature -> which captions have it, shape ``(n_captions,)``.
+    """Return feature -> mask of the captions that have it, shape ``(n_captions,)``.
 
     Examples:
         >>> features = caption_features(["a red bus next to a tree", "two men", "nothing here"])
@@ -75,7 +76,7 @@ def caption_features(texts: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
 
 
 class Content(NamedTuple):
-    """Which of :data:`FEATURES` an English caption has, the COCO categories that it names, and its number of words."""
+    """Features (:data:`FEATURES`) of an English caption, the COCO categories that it names, and its number of words."""
 
     features: tuple[bool, ...]
     objects: frozenset[str]
@@ -84,7 +85,7 @@ class Content(NamedTuple):
 
 @lru_cache(maxsize=1 << 18)
 def content_of(text: str) -> Content:
-    """What the lexicons find in an English caption: once, though all analyses, protocols and encoders ask for it.
+    """Return the findings of the lexicons in an English caption; cached for all analyses, protocols and encoders.
 
     Examples:
         >>> sorted(content_of("Two men eat hot dogs beside a parked motor bike").objects)
@@ -101,16 +102,16 @@ def content_of(text: str) -> Content:
 
 
 def english_captions(corpus: Corpus) -> NDArray[np.bool_]:
-    """Return which captions are English and have a text, shape ``(n_captions,)``."""
+    """Return a mask of the captions that are English and not empty, shape ``(n_captions,)``."""
     language, text = corpus.captions["language"], corpus.captions["text"]
     return np.asarray(pc.and_(pc.starts_with(pc.utf8_lower(language), "en"), pc.is_valid(text)))
 
 
 def truncated_captions(data: AnalysisInput) -> Iterator[Slice]:
-    """The share of queries with a truncated caption, ``R@1`` of these, of the others, and the difference.
+    """Yield the share of queries with a truncated caption, ``R@1`` of these, of the others, and the difference.
 
-    Every encoder truncates other captions, so every encoder is compared with itself only. A query image is among them
-    if one of its captions is truncated. Encoders that truncate no caption have no slices.
+    Each encoder truncates different captions, so an encoder is compared only with itself. A query image is included if
+    one of its captions is truncated. Encoders that truncate no caption have no slices.
     """
     image_of = layout_of(data.corpus).caption_images
     for encoder, outcomes in data.outcomes.items():
@@ -128,10 +129,10 @@ def truncated_captions(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def categories(data: AnalysisInput) -> Iterator[Slice]:
-    """The metric by COCO's 80 categories and 12 supercategories of the query's image.
+    """Yield the metric by COCO's 80 categories and 12 supercategories of the query's image.
 
-    From annotations where a corpus has any; where it has none, inferred from the words of the captions, in a table of
-    their own (``category-inferred``).
+    The categories are annotated if the corpus has annotations; otherwise they are inferred from the words of the
+    captions, in a separate table (``category-inferred``).
     """
     corpus, image_of_query = data.corpus, data.queries.clusters
     if corpus.images["objects"].null_count < len(corpus.images):
@@ -148,12 +149,12 @@ def categories(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def annotated_objects(corpus: Corpus) -> list[frozenset[str]]:
-    """The annotated categories of every image; empty where it is not annotated."""
+    """Return the annotated categories of every image; empty for images without annotations."""
     return [frozenset(objects or ()) for objects in corpus.images["objects"].to_pylist()]
 
 
 def inferred_objects(corpus: Corpus) -> tuple[list[set[str]], NDArray[np.bool_]]:
-    """The categories named in any English caption of every image, and which images have an English caption."""
+    """Return the categories named in English captions of every image, and a mask of the images with such a caption."""
     named: list[set[str]] = [set() for _ in range(len(corpus.images))]
     known = np.zeros(len(named), dtype=bool)
     image_of = layout_of(corpus).caption_images
@@ -165,7 +166,7 @@ def inferred_objects(corpus: Corpus) -> tuple[list[set[str]], NDArray[np.bool_]]
 
 
 def _by_name(objects: Sequence[Iterable[str]]) -> tuple[dict[str, NDArray[np.bool_]], dict[str, NDArray[np.bool_]]]:
-    """Category -> which images have it, and the same for supercategories; both in COCO's order."""
+    """Return category -> mask of the images that have it, and the same for supercategories; both in COCO's order."""
     order = {category: at for at, category in enumerate(SUPERCATEGORY_OF)}
     names = sorted({name for each in objects for name in each}, key=lambda name: (order.get(name, len(order)), name))
     fine = {name: np.array([name in each for each in objects]) for name in names}
@@ -179,7 +180,7 @@ def _by_name(objects: Sequence[Iterable[str]]) -> tuple[dict[str, NDArray[np.boo
 
 @cache
 def _vocabulary() -> tuple[Phrases, dict[str, str | None]]:
-    """All words, and the category of each word (None: no category)."""
+    """Return all words, and the category of each word (None: no category)."""
     entry = read_lexicon_file("coco_objects")
     category_of: dict[str, str | None] = {
         form: category
@@ -192,10 +193,10 @@ def _vocabulary() -> tuple[Phrases, dict[str, str | None]]:
 
 
 def tags(data: AnalysisInput) -> Iterator[Slice]:
-    """Text, image and group score per tag, and the share of examples with a tie; or a user's metric per tag.
+    """Yield text, image and group score per tag, and the share of examples with a tie; or a custom metric per tag.
 
-    The tags are those of the corpus: ``Object``, ``Relation``, ``Both`` of Winoground (Thrush et al. 2022) and those of
-    "Why is Winoground Hard?" (Diwan et al. 2022) where its reader adds them.
+    The tags are those of the corpus: ``Object``, ``Relation``, ``Both`` of Winoground (Thrush et al. 2022), and those
+    of "Why is Winoground Hard?" (Diwan et al. 2022) if its reader adds them.
     """
     tags_of: list[Any] = data.corpus.quadruples["tags"].take(data.queries.query_ords).to_pylist()
     names = sorted({tag for tags in tags_of for tag in tags})
@@ -211,9 +212,9 @@ def tags(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def judged_queries(data: AnalysisInput) -> Iterator[Slice]:
-    """The corpus' main metric over parts of the queries; none that holds all of them.
+    """Yield the corpus' main metric over parts of the queries, except parts with all of them.
 
-    Where in a document is the first of the pages with the highest grade, of corpora that number their pages.
+    "Where in the document" is the first of the pages with the highest grade, for corpora that number their pages.
     """
     [figure] = headline_of([data.protocol])
     captions = data.corpus.captions.take(data.queries.query_ords)
@@ -233,7 +234,7 @@ def judged_queries(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
-    """The lowest page number among each query's documents with the highest grade; NaN where it is not known."""
+    """Return the lowest page number among each query's documents with the highest grade; NaN if unknown."""
     numbers = np.array([np.nan if page is None else page for page in data.corpus.images["page"].to_pylist()], float)
     task, grades = data.task, data.task.grades
     if grades is None:
@@ -246,11 +247,11 @@ def _best_page(data: AnalysisInput) -> NDArray[np.float64]:
 
 
 def caption_baselines(data: AnalysisInput) -> Iterator[Slice]:
-    """What scorers of pairs reach that never look at the image; stored under the first encoder, but independent of it.
+    """Yield results of scorers that never see the image; stored under the first encoder, but independent of it.
 
-    How often the right caption is the longer one, and how often its words are the more frequent ones in the
-    corpus. Far from one half, the negatives give themselves away (Hsieh et al., SugarCrepe, 2023, section 3). Not for
-    sets of more captions, where one half is not what such a scorer is compared with.
+    They give how often the right caption is the longer one, and how often its words are the more frequent ones in the
+    corpus. Far from one half, the negatives reveal themselves (Hsieh et al., SugarCrepe, 2023, section 3). Sets of more
+    captions are left out, because one half is not the chance level of such a scorer there.
     """
     if data.queries.n_gallery.max() > 2:
         return
@@ -285,7 +286,7 @@ _START = "^"
 
 
 def tokens_of(text: str) -> list[str]:
-    """Words and punctuation marks, in lower case.
+    """Return words and punctuation marks, in lower case.
 
     Examples:
         >>> tokens_of("A man’s BLACK-and-white dog, asleep.")
@@ -295,7 +296,7 @@ def tokens_of(text: str) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """The words alone.
+    """Return only the words.
 
     Examples:
         >>> words_of("A cat, and 2 dogs!")
@@ -305,7 +306,7 @@ def words_of(text: str) -> list[str]:
 
 
 def phrases(text: str) -> Iterator[str]:
-    """The phrases of a space-separated list, alternatives written out.
+    """Yield the phrases of a space-separated list, with alternatives written out.
 
     Examples:
         >>> list(phrases("next_to on_the_{left,right}"))
@@ -322,7 +323,7 @@ Phrases: TypeAlias = Mapping[str, Sequence[Sequence[str]]]
 
 
 def by_first_word(words: Iterable[str]) -> Phrases:
-    """Words and phrases as :func:`found_in` looks for them."""
+    """Return words and phrases in the form that :func:`found_in` searches for."""
     found: dict[str, list[list[str]]] = {}
     for phrase in sorted((each.split() for each in set(words)), key=len, reverse=True):
         found.setdefault(phrase[0], []).append(phrase)
@@ -330,7 +331,7 @@ def by_first_word(words: Iterable[str]) -> Phrases:
 
 
 def found_in(tokens: Sequence[str], wanted: Phrases) -> Iterator[slice]:
-    """Return where phrases stand, from left to right; of those that begin at one token, the longest.
+    """Yield the positions of phrases, from left to right; among those that begin at one token, the longest.
 
     Examples:
         >>> list(found_in(["a", "hot", "dog"], by_first_word(["hot", "dog", "hot dog"])))
@@ -385,7 +386,7 @@ class Lexicon:
     ignore: Phrases
 
     def matches(self, tokens: Sequence[str]) -> list[str]:
-        """The words and phrases that show the feature: the literal ones in the order of the text, then by rule.
+        """Return the words and phrases that show the feature: the literal ones in the order of the text, then by rule.
 
         Examples:
             >>> lexicon("counting").matches(tokens_of("Someone with two dogs, one cat and a pair of scissors"))
@@ -401,13 +402,13 @@ class Lexicon:
 
     @cached_property
     def _rules_of(self) -> Callable[[str], tuple[Rule, ...]]:
-        """The rules whose word a token is."""
+        """Return a function from a token to the rules for this word."""
         return cache(lambda token: tuple(rule for rule in self.rules if _is_any(token, rule.word)))
 
 
 @cache
 def lexicon(name: str) -> Lexicon:
-    """The lexicon of a feature: ``lexicons/NAME.toml``."""
+    """Return the lexicon of a feature: ``lexicons/NAME.toml``."""
     entry = read_lexicon_file(name)
     return Lexicon(
         literal=by_first_word([*phrases(entry["words"]), *_verb_forms(entry)]),
@@ -417,12 +418,12 @@ def lexicon(name: str) -> Lexicon:
 
 
 def read_lexicon_file(name: str) -> Mapping[str, Any]:
-    """The content of ``lexicons/NAME.toml``."""
+    """Return the content of ``lexicons/NAME.toml``."""
     return tomllib.loads(files("capim.tasks.analyses").joinpath("lexicons", f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def inflected(verb: str) -> list[str]:
-    """The regular forms of an English verb: third person, past, ``-ing``.
+    """Return the regular forms of an English verb: third person, past, ``-ing``.
 
     Examples:
         >>> inflected("ride"), inflected("catch"), inflected("carry")
@@ -437,7 +438,7 @@ def inflected(verb: str) -> list[str]:
 
 
 def _verb_forms(entry: Mapping[str, Any]) -> set[str]:
-    """All forms of the entry's verbs, except those that captions use as nouns or adjectives."""
+    """Return all forms of the entry's verbs, except those that captions use as nouns or adjectives."""
     irregular: Mapping[str, str] = entry.get("irregular", {})
     forms: set[str] = set()
     for verb in entry.get("verbs", "").split():

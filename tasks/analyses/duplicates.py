@@ -1,8 +1,8 @@
-"""Images that are the same or nearly so, within a corpus and between corpora: `capim duplicates`.
+"""Exact and near-duplicate images, within a corpus and between corpora: `capim duplicates`.
 
-By their bytes, by the file names of photographs, by a perceptual hash of their thumbnails, and by the vectors of an
-encoder. What is in two corpora, or in the training and the test part of one, makes their results depend on each other,
-or too good.
+Images are compared by their bytes, by the file names of photographs, by a perceptual hash of their thumbnails, and by
+the vectors of an encoder. Images in two corpora, or in the training and the test part of one, make results dependent on
+each other, or too good.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def duplicates(
     """Yield one row per pair of images, the surest first: equal bytes, equal names between corpora, pictures, vectors.
 
     Args:
-        corpora: Stored ones; images are compared within each and between any two of them.
-        encoder: Name or fingerprint of one with one vector per item; without one, bytes and names alone count.
+        corpora: Stored corpora; images are compared within each and between any two of them.
+        encoder: Name or fingerprint of an encoder with one vector per item; without it, only bytes and names count.
         threshold: Least cosine, in -1..1.
-        bits: Most that may differ of the 64 of two thumbnails' hashes (:func:`perceptual_hash`); with None they are not
-            compared. Another size or compression changes 4 or fewer.
+        bits: Largest number of different bits, of 64, between two thumbnails' hashes (:func:`perceptual_hash`); None:
+            they are not compared. Another size or compression changes 4 or fewer.
 
     Raises:
-        RequestError: The encoder has several vectors per item or none of these images, the threshold is none, or more
-            than 100,000 pairs pass it.
+        RequestError: If the encoder has several vectors per item or none of these images, if the threshold is not a
+            cosine, or if more than 100,000 pairs pass it.
     """
     if not -1 <= threshold <= 1:
         raise RequestError(f"--threshold must be a cosine between -1 and 1, got {threshold}")
@@ -72,7 +72,7 @@ def _row(first: tuple[str, str], second: tuple[str, str], by: str, cosine: float
 
 
 def _photographs(corpora: Sequence[Corpus]) -> Iterator[tuple[tuple[str, str], Photograph]]:
-    """Yield every image, as corpus and id, with what it is known by."""
+    """Yield every image, as corpus and id, with its identifying facts."""
     for corpus in corpora:
         for id_, photograph in zip(texts(corpus.images["id"]), photographs_of(corpus), strict=True):
             yield (corpus.name, id_), photograph
@@ -92,7 +92,7 @@ def _equal(corpora: Sequence[Corpus], what: str) -> Iterator[tuple[tuple[str, st
 def _alike(
     store: EmbeddingStore, corpora: Sequence[Corpus], bits: int
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Pairs of images whose thumbnails have hashes that differ in few bits; images without a thumbnail are left out."""
+    """Yield pairs of images with thumbnail hashes that differ in few bits; images without a thumbnail are left out."""
     images = [(image, photograph.sha) for image, photograph in _photographs(corpora)]
     thumbnails = store.thumbnails([sha for _, sha in images if sha is not None])
     hash_of = {sha: perceptual_hash(decode_image(thumbnail)) for sha, thumbnail in thumbnails.items()}
@@ -111,9 +111,9 @@ def _alike(
 
 
 def perceptual_hash(image: Image.Image) -> int:
-    """64 bits that hardly change with the size and the compression of a picture: pHash, as ImageHash has it.
+    """Return 64 bits that hardly change with the size and the compression of a picture: pHash, as in ImageHash.
 
-    The picture in grey at 32 x 32, its cosine transform, the 8 x 8 lowest frequencies: which are above their median.
+    The picture in grey at 32 x 32, its cosine transform, the 8 x 8 lowest frequencies: a bit is 1 above their median.
 
     Examples:
         >>> picture = Image.linear_gradient("L").rotate(20)
@@ -130,7 +130,7 @@ def perceptual_hash(image: Image.Image) -> int:
 def _near(
     store: EmbeddingStore, corpora: Sequence[Corpus], encoder: str, threshold: float
 ) -> Iterator[tuple[tuple[str, str], tuple[str, str], float]]:
-    """Yield pairs of images whose cosine is at least the threshold."""
+    """Yield pairs of images with a cosine of at least the threshold."""
     from capim.tasks.ranking.cosine import score_blocks
 
     if store.encoder(encoder).vectors == "multi":

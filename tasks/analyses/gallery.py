@@ -1,4 +1,4 @@
-"""What the gallery does to results: hubs among its items, and drawing it again with the queries.
+"""Effects of the gallery on results: hubs among its items, and resampling it with the queries.
 
 Hubs are items in far more result lists than others (Radovanović et al., JMLR 11, 2010). ``N_k`` of an item is the
 number of queries that have it among their first ``k``. Hubs skew its distribution: a few items are found for most
@@ -25,13 +25,13 @@ from capim.tasks.statistics.intervals import NO_SPREAD, TOO_FEW_CLUSTERS, Interv
 
 K = 10
 N_LISTED = 10  # hubs in the detail
-MAX_REPLICATES = 1000  # of a gallery that is drawn, as in V29
+MAX_REPLICATES = 1000  # of a resampled gallery, as in V29
 CUTOFFS = (1, 5, 10)
 _POWERS = np.array([[1], [2], [3]])
 
 
 def hubs(data: AnalysisInput) -> Iterator[Slice]:
-    """Skewness of ``N_10``, share of hubs, share of items that are never found, and the worst hubs by id.
+    """Yield skewness of ``N_10``, share of hubs, share of items that are never found, and the worst hubs by id.
 
     Intervals are by the jackknife over images: a bootstrap draws lists repeatedly and so creates hubs itself.
     """
@@ -58,7 +58,7 @@ def hubs(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[np.int64]:
-    """``N_k`` of every item of the corpus, searched or not: int64, shape ``(n_items,)``.
+    """Return ``N_k`` of every item of the corpus, searched or not: int64, shape ``(n_items,)``.
 
     ``top_ords`` are the best items of every query, shape ``(n_queries, width)``, -1 beyond the gallery.
 
@@ -71,7 +71,7 @@ def k_occurrence(top_ords: NDArray[np.int32], k: int, n_items: int) -> NDArray[n
 
 
 def is_hub(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which items are hubs: ``N_k`` more than two standard deviations above the mean.
+    """Return a mask of the hubs among items: ``N_k`` more than two standard deviations above the mean.
 
     Examples:
         >>> is_hub(np.array([1, 1, 1, 1, 1, 1, 1, 20])).tolist().index(True)
@@ -82,7 +82,7 @@ def is_hub(counts: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def skewness(counts: NDArray[np.int64]) -> float:
-    """Third standardised moment; NaN where all counts are equal.
+    """Return the third standardised moment; NaN if all counts are equal.
 
     Examples:
         >>> round(skewness(np.array([0, 0, 0, 4])), 4)
@@ -92,7 +92,7 @@ def skewness(counts: NDArray[np.int64]) -> float:
 
 
 def _skewness_of(sums: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    """Skewness of ``n`` values from the sums of their first three powers, shape ``(3, ...)``."""
+    """Return the skewness of ``n`` values from the sums of their first three powers, shape ``(3, ...)``."""
     first, second, third = sums
     mean = first / n
     variance = second / n - mean**2
@@ -101,7 +101,7 @@ def _skewness_of(sums: NDArray[np.float64], n: int) -> NDArray[np.float64]:
 
 
 def _skewness_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Skewness when each cluster's lists are left out in turn, shape ``(n_clusters,)``.
+    """Return the skewness with each cluster's lists left out in turn, shape ``(n_clusters,)``.
 
     Only the items of a cluster's lists change their count, so the sums of powers are corrected by these.
     """
@@ -112,12 +112,12 @@ def _skewness_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> ND
 
 
 def _never_without(lists: sparse.csr_matrix, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Share of items in no list when each cluster's lists are left out in turn, shape ``(n_clusters,)``."""
+    """Return the share of items in no list with each cluster's lists left out in turn, shape ``(n_clusters,)``."""
     return np.asarray(((counts == 0).sum() + _by_cluster(lists, counts[lists.indices] == lists.data)) / len(counts))
 
 
 def _by_cluster(lists: sparse.csr_matrix, values: NDArray[np.float64] | NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Sums over the stored entries of each row, shape ``(n_clusters,)``."""
+    """Return sums over the stored entries of each row, shape ``(n_clusters,)``."""
     owner = np.repeat(np.arange(lists.shape[0]), np.diff(lists.indptr))
     return np.bincount(owner, weights=values, minlength=lists.shape[0]).astype(np.float64)
 
@@ -125,7 +125,7 @@ def _by_cluster(lists: sparse.csr_matrix, values: NDArray[np.float64] | NDArray[
 def _jackknifed(
     estimate: float, left_out: NDArray[np.float64], level: float, *, ends: tuple[float, float] = (-np.inf, np.inf)
 ) -> Interval:
-    """The normal interval with the jackknife's standard error (Efron and Tibshirani 1993, equation 11.5).
+    """Return the normal interval with the jackknife's standard error (Efron and Tibshirani 1993, equation 11.5).
 
     It is cut off at ``ends``, the lowest and the highest possible value.
     """
@@ -153,7 +153,7 @@ def _lists_by_cluster(data: AnalysisInput, top_ords: NDArray[np.int32], n_items:
 def _worst(
     outcomes: Outcomes, top_ords: NDArray[np.int32], counts: NDArray[np.int64], ids: list[str]
 ) -> list[dict[str, object]]:
-    """The items that are most often wrongly in first place."""
+    """Return the items that are most often wrongly in first place."""
     wrong = top_ords[outcomes.missed, 0]
     first = np.bincount(wrong[wrong >= 0], minlength=len(counts))
     order = np.lexsort((-counts, -first))[:N_LISTED]
@@ -161,20 +161,20 @@ def _worst(
 
 
 def resampled_gallery(data: AnalysisInput) -> Iterator[Slice]:
-    """Recall with a gallery that is drawn along with the queries, as V29 computes it: biased, for comparison only.
+    """Yield recall with a gallery that is resampled with the queries, as in V29: biased, for comparison only.
 
     5,000 images drawn with replacement are about 3,160 different ones, and a smaller gallery is easier: the mean over
-    the draws lies well above the metric. The headline keeps the gallery fixed (``tasks.statistics.intervals``).
+    the draws is well above the metric. The headline keeps the gallery fixed (``tasks.statistics.intervals``).
 
-    Computed from stored result lists. An image that is drawn several times counts once. Every relevant item belongs to
-    the query's own image, so it is in the gallery whenever the query is, and the query's rank is one more than the
-    number of drawn items above its best relevant item. These items are the first ``rank_best - 1`` of the stored list
-    (100 items). Only where fewer than ``k`` items of a list that ends too early were drawn is the rank undecided: about
-    one in 10^27 draws for ``k = 10``. Then the value is null, with the reason; else it is exact, ties included.
+    Computed from stored result lists. An image that is drawn several times counts once. Every relevant item is of the
+    query's own image, so it is in the gallery whenever the query is, and the query's rank is one more than the number
+    of drawn items above its best relevant item. These items are the first ``rank_best - 1`` of the stored list (100
+    items). The rank is undecided only if a list that ends too early has fewer than ``k`` drawn items: about one in
+    10^27 draws for ``k = 10``. Then the value is null, with the reason; otherwise it is exact, including ties.
 
     The value is the mean over the draws, the interval their percentiles; the detail holds the metric with the gallery
-    fixed, the mean share of the images in a draw, and how many pairs of query and draw are undecided. For protocols
-    whose relevant items belong to the query's own image.
+    fixed, the mean share of the images in a draw, and the number of undecided pairs of query and draw. For protocols
+    with relevant items of the query's own image.
     """
     how, layout = data.resampling, layout_of(data.corpus)
     replicates = min(MAX_REPLICATES, how.replicates)

@@ -1,4 +1,4 @@
-"""What an image and a text are worth in a query of both, and what near-duplicates are worth in a result."""
+"""Contributions of image and text to a query of both, and of near-duplicates to a result."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.slices import part_means
 
-WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))  # of the text, that are tried
+WEIGHTS = tuple(round(0.05 * step, 2) for step in range(21))  # candidate weights of the text
 CHOSEN = "text weighted as is best on the other half"
 THRESHOLDS = (0.99, 0.95, 0.9)  # cosines from which an image is a near-duplicate of an earlier one
 
 
 def composed(data: AnalysisInput) -> Iterator[Slice]:
-    """The metric by the sum of image and text, by either alone, and by the weight that is best on other queries.
+    """Yield the metric by the sum of image and text, by each of them, and by the best weight on other queries.
 
     Each half of the queries takes the weight of the text that is best on the other half; queries about one image are in
     one half.
@@ -60,10 +60,10 @@ def composed(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def without_duplicates(data: AnalysisInput) -> Iterator[Slice]:
-    """The metric without images that repeat an earlier one: by their bytes, and by the cosine of the encoder's vectors.
+    """Yield the metric without images that repeat an earlier one: by their bytes, and by the cosine of the vectors.
 
-    Such an image leaves the gallery, and the queries: with its captions, where these describe it. The change is that
-    of the queries that stay, in the smaller gallery; ``left_out`` in the details counts images.
+    Such an image is removed from the gallery and from the queries, with its captions if these describe it. The change
+    is that of the remaining queries, in the smaller gallery; ``left_out`` in the details counts images.
     """
     shas = data.corpus.images["sha"].to_pylist()
     first = {sha: at for at, sha in reversed([*enumerate(shas)]) if sha is not None}
@@ -104,7 +104,7 @@ def _without(
 
 
 def nearest_earlier(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The highest cosine of each unit vector with one before it, shape ``(n,)``; -inf for the first.
+    """Return the highest cosine of each unit vector with one before it, shape ``(n,)``; -inf for the first.
 
     Examples:
         >>> nearest_earlier(np.float32([[1, 0], [0, 1], [1, 0]])).tolist()
@@ -116,7 +116,7 @@ def nearest_earlier(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     def nearest(block: ScoreRows) -> NDArray[np.float32]:
         rows, scores = block.start + np.arange(len(block.scores)), block.scores.cpu().numpy()
         own = scores[:, block.start : block.start + len(rows)]
-        own[np.triu_indices(len(rows))] = -np.inf  # of those of the block itself, the earlier ones
+        own[np.triu_indices(len(rows))] = -np.inf  # within the block, keep only earlier ones
         return np.asarray(scores[:, : block.start + len(rows)].max(axis=1))
 
     return np.concatenate([*score_blocks(vectors, vectors, then=nearest)])
@@ -125,9 +125,9 @@ def nearest_earlier(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 def reduced(
     task: RetrievalTask, kept: Mapping[Modality, NDArray[np.bool_]]
 ) -> tuple[RetrievalTask, NDArray[np.intp]] | None:
-    """The task of some images and captions, and the positions of its queries; None where no query has an answer left.
+    """Return the task of some images and captions, and the positions of its queries; None if no answers are left.
 
-    ``kept``: which images and captions of the corpus stay, by ord.
+    ``kept``: masks of the images and captions of the corpus that remain, by ord.
     """
 
     def stay(items: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -155,7 +155,7 @@ def reduced(
 
 
 def _values(task: RetrievalTask, vectors: SingleVectors, metric: Metric) -> NDArray[np.float64]:
-    """The metric of every query of a task."""
+    """Return the metric of every query of a task."""
     from capim.tasks.ranking.cosine import dense_outcomes
 
     return metric.per_query(dense_outcomes(vectors.images, vectors.captions, task))

@@ -1,4 +1,4 @@
-"""Labelled images: which classes are found, which are taken for one another, and what the prompts are worth.
+"""Labelled images: results by class, confusions between classes, and the effect of the prompts.
 
 Torch is loaded when ``prompts`` runs.
 """
@@ -20,7 +20,7 @@ CONFUSIONS = 10  # of an encoder, those with most images
 
 
 def classes(data: AnalysisInput) -> Iterator[Slice]:
-    """The metric per class of the image, and the classes that most images of another class are given, by encoder."""
+    """Yield the metric per class of the image, and each encoder's most frequent confusions between classes."""
     labels = _labels(data)
     names = sorted({label for of_query in labels for label in of_query})
     parts = {(name, ""): np.array([name in of_query for of_query in labels]) for name in names}
@@ -41,7 +41,7 @@ def classes(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def prompts(data: AnalysisInput) -> Iterator[Slice]:
-    """``R@1`` by each prompt alone and by all, with the difference to all; nothing where a class has one prompt."""
+    """Yield ``R@1`` by each single prompt and by all, with the difference to all; nothing if a class has one prompt."""
     from capim.tasks.ranking.cosine import dense_outcomes
 
     task = data.task
@@ -65,7 +65,7 @@ def prompts(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def _labels(data: AnalysisInput) -> list[list[str]]:
-    """The labels of the image of every query."""
+    """Return the labels of the image of every query."""
     groups = dict(zip(*(data.corpus.captions[name].to_pylist() for name in ("id", "query_group")), strict=True))
     found: dict[str, list[str]] = {}
     for row in data.corpus.relevance.to_pylist():

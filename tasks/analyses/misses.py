@@ -1,6 +1,6 @@
-"""Misses: the kind of each, those that may be no mistake, and where encoders disagree.
+"""Misses: their kinds, those that may not be mistakes, and disagreement between encoders.
 
-A miss has the best relevant item strictly below the first place; a tie is no miss.
+In a miss, the best relevant item is strictly below the first place; a tie is not a miss.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from capim.tasks.ranking.layout import layout_of, ords_of
 from capim.tasks.ranking.outcomes import Outcomes
 
 WITHOUT = f"{R1.name} {WITHOUT_AMBIGUOUS}"
-FEWEST = 3  # encoders that agree; so many are needed for a suspicion at all
+FEWEST = 3  # encoders that agree; the minimum for a suspicion
 MOST = 2 / 3  # of the encoders with result lists
 NEAR = 10  # the last rank of a near miss
 N_EXAMPLES = 5
 
 
 def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
-    """R@1 of all queries and without the ambiguous misses, by cause and by either, and their share of the misses.
+    """Yield R@1 of all queries and without the ambiguous misses, by cause and by either, and their share of the misses.
 
-    Ambiguous misses may be no mistake of the encoder (``docs/protocols.md`` §5b). Nothing is dropped: R@1 stays what it
-    is, and next to it stands the mean over the other queries.
+    Ambiguous misses may not be mistakes of the encoder (``docs/protocols.md`` §5b). Nothing is dropped: R@1 does not
+    change, and the mean over the other queries is reported next to it.
 
     ==============  =====================================================================================
     ``annotation``  the item in first place is right by another annotation (:func:`first_is_right`)
@@ -81,9 +81,9 @@ def ambiguous(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def without_ambiguous(data: AnalysisInput) -> AnalysisInput | None:
-    """The same input with R@1 over the queries that are no ambiguous misses, for analyses by part of the queries.
+    """Return the same input with R@1 over the queries without ambiguous misses, for analyses by part of the queries.
 
-    None where the metric is another one, or no cause can be known.
+    None if the metric is another one, or if no cause can be known.
     """
     known = with_lists_only(data)
     if known is None or data.metric != R1 or not (causes := causes_of(known)[0]):
@@ -93,15 +93,15 @@ def without_ambiguous(data: AnalysisInput) -> AnalysisInput | None:
 
 
 def with_lists_only(data: AnalysisInput) -> AnalysisInput | None:
-    """The input of the encoders with result lists under a retrieval protocol; None without any."""
+    """Return the input of the encoders with result lists under a retrieval protocol; None without any."""
     outcomes = {name: found for name, found, _ in data.with_lists()}
     return replace(data, outcomes=outcomes) if outcomes and data.protocol.is_retrieval else None
 
 
 def causes_of(data: AnalysisInput) -> tuple[dict[str, NDArray[np.bool_]], dict[str, dict[str, NDArray[np.bool_]]]]:
-    """Cause -> which misses it marks, shape ``(n_encoders, n_queries)``; encoder -> source -> where it says so.
+    """Return cause -> mask of its misses, shape ``(n_encoders, n_queries)``; encoder -> source -> mask of its queries.
 
-    A cause is absent where it cannot be known: no other annotation, or fewer than ``FEWEST`` encoders.
+    A cause is absent if it cannot be known: no other annotation, or fewer than ``FEWEST`` encoders.
     """
     missed = np.stack([outcomes.missed for outcomes in data.outcomes.values()])
     sources = {name: first_is_right(outcomes, data.corpus) for name, outcomes in data.outcomes.items()}
@@ -115,7 +115,7 @@ def causes_of(data: AnalysisInput) -> tuple[dict[str, NDArray[np.bool_]], dict[s
 
 
 def agreeing(first: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return how many encoders have the same item in first place, the encoder itself included; the shape of ``first``.
+    """Return how many encoders have the same item in first place, including the encoder; same shape as ``first``.
 
     ``first`` holds the items, shape ``(n_encoders, n_queries)``.
 
@@ -127,15 +127,15 @@ def agreeing(first: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def first_is_right(outcomes: Outcomes, corpus: Corpus) -> dict[str, NDArray[np.bool_]]:
-    """Source -> for which queries it says that the first item is right, shape ``(n_queries,)``.
+    """Return source -> mask of the queries with a first item that is right by this source, shape ``(n_queries,)``.
 
-    A relevant item is right by some sources too. Only sources that the corpus has; none without result lists, nor of
+    A relevant item is right by some sources too. Only sources that the corpus has; none without result lists, or for
     items that search their own kind.
 
     =================  ==================================================================================
     ``cxc``, ``eccv``  an extra ground truth of the corpus names the pair; its name is the source
     ``same words``     the image has a caption of its own with the words of this caption
-    ``same picture``   the image has the same bytes as the image that the caption belongs to
+    ``same picture``   the image has the same bytes as the image of the caption
     =================  ==================================================================================
     """
     direction = outcomes.protocol.direction
@@ -160,7 +160,7 @@ def first_is_right(outcomes: Outcomes, corpus: Corpus) -> dict[str, NDArray[np.b
 
 
 def _judged(corpus: Corpus, direction: Direction) -> dict[str, NDArray[np.int64]]:
-    """Extra ground truth -> its pairs of this direction, as ``caption ord * n_images + image ord``."""
+    """Return extra ground truth -> its pairs of this direction, as ``caption ord * n_images + image ord``."""
     rows = corpus.relevance.filter((pc.field("direction") == direction) & (pc.field("grade") > 0))
     caption, image = ("query_id", "item_id") if direction == "t2i" else ("item_id", "query_id")
     truths = np.asarray(rows["ground_truth"].to_pylist(), dtype=object)
@@ -169,9 +169,9 @@ def _judged(corpus: Corpus, direction: Direction) -> dict[str, NDArray[np.int64]
     return {str(truth): links[truths == truth] for truth in sorted(set(truths))}
 
 
-@lru_cache(maxsize=1 << 18)  # asked for by every encoder
+@lru_cache(maxsize=1 << 18)  # called for every encoder
 def _words(text: str) -> str:
-    """A text without what two people write differently: capitals, spaces, the full stop.
+    """Return a text without accidental differences between writers: capitals, spaces, the full stop.
 
     Examples:
         >>> _words("A red  bus .") == _words("a red bus")
@@ -181,18 +181,18 @@ def _words(text: str) -> str:
 
 
 def _codes(values: list[str | None]) -> NDArray[np.int64]:
-    """The number of each value, equal for equal values; -1 for None and for an empty text."""
+    """Return the number of each value, equal for equal values; -1 for None and for an empty text."""
     number_of: dict[str, int] = {}
     return np.array([number_of.setdefault(v, len(number_of)) if v else -1 for v in values], dtype=np.int64)
 
 
 def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
-    """Share of all queries per kind; the detail holds its share of the errors, and the clearest examples.
+    """Yield the share of all queries per kind; the detail holds its share of the errors, and the clearest examples.
 
     Each query has exactly one kind, the first that applies; hits are a kind too.
 
     ======================  ===============================================================================
-    ``hit``                 the best relevant item alone is first
+    ``hit``                 only the best relevant item is first
     ``tie``                 nothing scores above the best relevant item, but an irrelevant item scores the same
     ``false negative``      the first item is right by another annotation (:func:`first_is_right`)
     ``near miss``           the best relevant item is at rank 2 to 10
@@ -214,10 +214,10 @@ def error_kinds(data: AnalysisInput) -> Iterator[Slice]:
 
 
 def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] | None) -> dict[str, NDArray[np.bool_]]:
-    """Kind -> which queries are of it, shape ``(n_queries,)``; every query is of exactly one.
+    """Return kind -> mask of its queries, shape ``(n_queries,)``; every query has exactly one kind.
 
-    ``first_right``: whether another annotation calls the first item right; None where the corpus has no other, and
-    ``false negative`` is then absent. ``hub`` is absent without result lists.
+    ``first_right``: mask of the queries with a first item that is right by another annotation; None if the corpus has
+    no other, and ``false negative`` is then absent. ``hub`` is absent without result lists.
     """
     n_items = len(corpus.items(outcomes.protocol.sides[1]))
     tests = {"hit": outcomes.found, "tie": ~outcomes.missed}
@@ -235,17 +235,17 @@ def kinds_of(outcomes: Outcomes, corpus: Corpus, first_right: NDArray[np.bool_] 
 
 
 def clearest(outcomes: Outcomes, chosen: NDArray[np.bool_], rank: NDArray[np.integer]) -> list[str]:
-    """Ids of at most ``N_EXAMPLES`` chosen queries, the highest ``rank`` (best rank of a relevant item) first."""
+    """Return ids of at most ``N_EXAMPLES`` chosen queries, highest ``rank`` (best rank of a relevant item) first."""
     places = np.flatnonzero(chosen)
     order = np.argsort(-rank[places].astype(np.int64), kind="stable")[:N_EXAMPLES]
     return [str(outcomes.query_ids[place]) for place in places[order]]
 
 
 def disagreement(data: AnalysisInput) -> Iterator[Slice]:
-    """Shares of all queries, with examples; a tied query is neither right nor wrong.
+    """Yield shares of all queries, with examples; a tied query is neither right nor wrong.
 
-    Per encoder: right where another is wrong (one row per other encoder), alone right, alone wrong, and wrong
-    together with all others. A single encoder has only the last.
+    Per encoder: right where another is wrong (one row per other encoder), right as the only one, wrong as the only one,
+    and wrong together with all others. A single encoder has only the last.
     """
     names = data.encoders
     right = np.stack([outcomes.found for outcomes in data.outcomes.values()])

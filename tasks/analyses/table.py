@@ -1,8 +1,8 @@
-"""The registry of analyses: what each is called, needs and shows; reports, flows and stored rows read it here.
+"""The registry of analyses: their names, requirements and tables; reports, flows and stored rows read it here.
 
 To add one: a function from :class:`tasks.analyses.analysis.AnalysisInput` to slices in a file of this folder, and a
 row here; or an :class:`Analysis` that a package of your own names in an entry point ``capim.analyses``
-(``docs/own_model.md``). Functions are named by their place, and loaded when they first run.
+(``docs/own_model.md``). Functions are named by their location, and loaded when they first run.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ class Analysis:
     """One analysis.
 
     Attributes:
-        name: By which it is requested.
-        function: Gives slices of an ``AnalysisInput``, none where the corpus lacks what it looks at; for one of capim
-            its place, ``file:function``. Empty: the slices are written by another command than ``capim analyse``.
-        tables: Name in the column ``analysis`` of its slices -> heading of the table of these; the first is its title.
+        name: Name by which it is requested.
+        function: Returns slices of an ``AnalysisInput``, none if the corpus lacks the required data; a built-in
+            function is given by its location, ``file:function``. Empty: the slices are written by another command than
+            ``capim analyse``.
+        tables: Name in the column ``analysis`` of its slices -> heading of their table; the first is its title.
         kinds: Kinds of the protocols that it applies to. Queries of judged documents describe no image.
         directions: Directions of these protocols; None: all.
-        scope: True if the slices of an encoder depend on it alone, or on the other encoders too.
-        needs: What it reads next to outcomes and corpus: fields of ``AnalysisInput``.
+        scope: Whether an encoder's slices depend only on this encoder or also on the others.
+        needs: Data that it reads in addition to outcomes and corpus: fields of ``AnalysisInput``.
         version: Raised when the same input gets other slices; stored with each. A package's also has its version.
-        of_parts: Its slices are means over parts of the queries. It slices any metric of queries, and R@1 a second time
-            without the ambiguous misses; these depend on all encoders.
-        section: Where the report shows it.
-        looks: Name of a table -> how the report shows it. ``folded``; ``of the corpus``: equal for all encoders, and
-            stored under one; ``joined``: several metrics in one table; ``curve``: over a numeric setting;
+        of_parts: True if its slices are means over parts of the queries. It slices any metric of queries, and R@1 a
+            second time without the ambiguous misses; these depend on all encoders.
+        section: Section of the report.
+        looks: Name of a table -> its appearance in the report. ``folded``; ``of the corpus``: equal for all encoders,
+            and stored under one; ``joined``: several metrics in one table; ``curve``: over a numeric setting;
             ``R@1 first``: the other metrics folded; ``part``: may be among the worst slices of the first screen,
             ``absence`` also without the feature.
-        labels: Feature of its slices -> its words for readers, in the order of the page; empty: the features, by name.
+        labels: Feature of its slices -> its label for readers, in the order of the page; empty: the features, by name.
         on_request: True if it runs only when it is named.
-        part_of: The analysis whose name asks for this one too.
-        measures: True if the same input may get other slices: what is trained at random, or is a time.
-        of_languages: True if it runs for the captions of every language, also where it is not named.
+        part_of: The analysis that includes this one when it is requested.
+        measures: True if the same input may get other slices: random training, or measured times.
+        of_languages: True if it runs for the captions of every language, even if it is not named.
     """
 
     name: str
@@ -83,18 +84,18 @@ class Analysis:
 
     @property
     def title(self) -> str:
-        """Return what it shows, in a few words."""
+        """Return its title, in a few words."""
         return next(iter(self.tables.values()))
 
     def applies(self, protocol: Protocol) -> bool:
-        """True if it looks at outcomes of this protocol."""
+        """True if it applies to outcomes of this protocol."""
         return protocol.kind in self.kinds and (self.directions is None or protocol.direction in self.directions)
 
     def run(self, data: AnalysisInput) -> Iterator[Slice]:
-        """The slices of these outcomes, with the version.
+        """Yield the slices of these outcomes, with the version.
 
         Raises:
-            ValueError: A slice of a table that is not among ``tables``.
+            ValueError: If a slice is of a table that is not among ``tables``.
         """
         function = _at(self.function) if isinstance(self.function, str) else self.function
         for each in function(data):
@@ -110,7 +111,7 @@ def _at(place: str) -> Callable[[Any], Any]:
 
 
 def _of_package(plugin: Plugin, found: object) -> Analysis:
-    """The analysis, whose errors name the package."""
+    """Return the analysis of a package, with errors that name the package."""
     if not isinstance(found, Analysis):
         raise TypeError(f"expected a capim.tasks.analyses.table.Analysis, got {type(found).__name__}")
     if found.name != plugin.point.name:
@@ -149,7 +150,7 @@ _VECTORS_AND_SPECS: frozenset[Need] = frozenset({"vectors", "specs"})
 
 
 def _own(name: str, function: str, tables: str | Mapping[str, str], **facts: Any) -> Analysis:
-    """An analysis of capim; one with a single table of its own name gives the heading of that alone."""
+    """Return a built-in analysis; with a single table of its own name, the heading may be given as a string."""
     headings = {name: tables} if isinstance(tables, str) else tables
     looks = {table: _LOOKS[table] for table in headings if table in _LOOKS}
     return Analysis(name, function, headings, looks=looks, **facts)
@@ -278,7 +279,7 @@ ANALYSES = PluginTable("capim.analyses", {analysis.name: analysis for analysis i
 
 
 def headings(section: Section) -> dict[str, str]:
-    """Name of each table of slices -> its heading, in the order in which a section of the report shows them."""
+    """Return the name of each table of slices -> its heading, in the order of a section of the report."""
     return {
         table: heading
         for analysis in ANALYSES.values()
@@ -288,12 +289,12 @@ def headings(section: Section) -> dict[str, str]:
 
 
 def looks_of(table: str) -> tuple[Look, ...]:
-    """Return how the report shows a table of slices; nothing for one of a package that is gone."""
+    """Return how the report shows a table of slices; empty for one of a package that was removed."""
     return next((analysis.looks.get(table, ()) for analysis in ANALYSES.values() if table in analysis.tables), ())
 
 
 def of_parts() -> list[str]:
-    """The names of the analyses that slice any metric of queries."""
+    """Return the names of the analyses that slice any metric of queries."""
     return [name for name, analysis in ANALYSES.items() if analysis.of_parts]
 
 
@@ -301,7 +302,7 @@ def check_analyses(names: Sequence[str]) -> None:
     """Check the names of analyses.
 
     Raises:
-        RequestError: An unknown name.
+        RequestError: If a name is unknown.
     """
     known = [name for name, analysis in ANALYSES.items() if analysis.function]
     if strange := sorted({*names} - {*known}):
@@ -309,10 +310,10 @@ def check_analyses(names: Sequence[str]) -> None:
 
 
 def applying(protocol: Protocol, names: Sequence[str] = ()) -> list[Analysis]:
-    """The named analyses that apply to a protocol; no names: all that run unnamed, for a language or otherwise.
+    """Return the named analyses that apply to a protocol; without names, all that run by default or for a language.
 
     Raises:
-        RequestError: An unknown name.
+        RequestError: If a name is unknown.
     """
     check_analyses(names)
 
@@ -325,7 +326,7 @@ def applying(protocol: Protocol, names: Sequence[str] = ()) -> list[Analysis]:
 
 
 def slices_of(analysis: Analysis, data: AnalysisInput) -> Iterator[Slice]:
-    """The slices of these outcomes by one analysis; means over parts also without the ambiguous misses."""
+    """Yield the slices of these outcomes by one analysis; means over parts also without the ambiguous misses."""
     yield from analysis.run(data)
     without = _at("misses:without_ambiguous")(data) if analysis.of_parts else None
     if without is not None:

@@ -1,7 +1,7 @@
 """Transforms of vectors: rounding, quantisation, centring, whitening, truncation, pooling.
 
-Every function takes float32 rows of unit norm and returns float32 rows that a scorer can use. Where parameters come
-from vectors (means, covariance, axes, ranges), other vectors may be changed by them: see ``ablations.cross_fitted``.
+Every function takes float32 rows of unit norm and returns float32 rows that a scorer can use. Parameters that come from
+vectors (means, covariance, axes, ranges) may be applied to other vectors: see ``ablations.cross_fitted``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from capim.store.vectors import Ragged, unit_vectors
 from capim.tasks.analyses.analysis import Matrix
 
 Change: TypeAlias = Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]
-"""Images and captions -> the same, changed."""
+"""Function from images and captions to changed images and captions."""
 BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.0, "binary": 1 / 8}
 """Bytes of one stored component."""
 ROUNDED = ("float32", "float16", "bfloat16")
@@ -25,7 +25,7 @@ QUANTISED = ("int8", "binary")
 
 
 def rounded(vectors: Matrix, kind: str) -> Matrix:
-    """The vectors rounded to ``float32``, ``bfloat16`` or ``float16`` (half to even), as float32.
+    """Return the vectors rounded to ``float32``, ``bfloat16`` or ``float16`` (half to even), as float32.
 
     bfloat16 is float32 without its lower 16 bits.
 
@@ -45,7 +45,7 @@ def rounded(vectors: Matrix, kind: str) -> Matrix:
 
 
 def stored(vectors: Matrix, kind: str) -> Matrix:
-    """The vectors as a store of this type gives them back: rounded, then unit norm again (``EmbeddingStore.vectors``).
+    """Return the vectors as read from a store of this type: rounded, normalised again (``EmbeddingStore.vectors``).
 
     Examples:
         >>> rows = np.float32([[0.6, 0.8]])
@@ -58,7 +58,7 @@ def stored(vectors: Matrix, kind: str) -> Matrix:
 
 
 def quantised(vectors: Matrix, kind: str, *, reach: NDArray[np.float32]) -> Matrix:
-    """The vectors quantised to ``int8`` or ``binary``, as float32 with dot products that rank the same way.
+    """Return the vectors quantised to ``int8`` or ``binary``, as float32 with dot products that rank the same way.
 
     Args:
         vectors: Shape ``(n, dim)``.
@@ -79,12 +79,12 @@ def quantised(vectors: Matrix, kind: str, *, reach: NDArray[np.float32]) -> Matr
 
 
 def reach(images: Matrix, captions: Matrix) -> NDArray[np.float32]:
-    """Largest absolute value of each component over images and captions, shape ``(dim,)``."""
+    """Return the largest absolute value of each component over images and captions, shape ``(dim,)``."""
     return np.asarray(np.maximum(np.abs(images).max(axis=0), np.abs(captions).max(axis=0)))
 
 
 def normalised(vectors: Matrix) -> Matrix:
-    """Rows of unit norm; a zero row becomes the first unit vector.
+    """Return rows of unit norm; a zero row becomes the first unit vector.
 
     Examples:
         >>> normalised(np.float32([[3, 4], [0, 0]])).round(1).tolist()
@@ -97,12 +97,12 @@ def normalised(vectors: Matrix) -> Matrix:
 
 
 def both(change: Callable[[Matrix], Matrix]) -> Change:
-    """The same change of images and of captions."""
+    """Return the same change of images and of captions."""
     return lambda images, captions: (change(images), change(captions))
 
 
 def centring(images: Matrix, captions: Matrix) -> Change:
-    """A change to unit rows after subtracting the mean of each modality here, which closes the modality gap."""
+    """Return a change to unit rows after subtracting the mean of each modality here, which closes the modality gap."""
     means = [part.mean(axis=0, dtype=np.float64).astype(np.float32) for part in (images, captions)]
 
     def centred(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
@@ -112,7 +112,7 @@ def centring(images: Matrix, captions: Matrix) -> Change:
 
 
 def whitening(images: Matrix, captions: Matrix) -> Change:
-    """A change to unit rows after centring each modality and whitening with the joint covariance here.
+    """Return a change to unit rows after centring each modality and whitening with the joint covariance here.
 
     The covariance is shrunk towards the identity by a hundredth of its mean variance, so that directions with little
     variance are not amplified.
@@ -121,7 +121,7 @@ def whitening(images: Matrix, captions: Matrix) -> Change:
     stacked = np.concatenate([images - means[0], captions - means[1]])
     covariance = stacked.T @ stacked / len(stacked)
     values, axes = np.linalg.eigh(covariance + 0.01 * np.trace(covariance) / len(covariance) * np.eye(len(covariance)))
-    least = values.max() * np.finfo(np.float64).eps or 1.0  # all vectors may be one
+    least = values.max() * np.finfo(np.float64).eps or 1.0  # all vectors may be equal
     spherical = axes / np.sqrt(np.maximum(values, least))
 
     def whitened(images: Matrix, captions: Matrix) -> tuple[Matrix, Matrix]:
@@ -132,23 +132,23 @@ def whitening(images: Matrix, captions: Matrix) -> Change:
 
 
 def principal_axes(images: Matrix, captions: Matrix) -> Matrix:
-    """Principal axes of both modalities together, not centred, by decreasing variance; shape ``(dim, dim)``."""
+    """Return the principal axes of both modalities together, uncentred, by decreasing variance, ``(dim, dim)``."""
     stacked = np.concatenate([images, captions]).astype(np.float64)
     _, axes = np.linalg.eigh(stacked.T @ stacked)
     return np.ascontiguousarray(axes[:, ::-1], dtype=np.float32)
 
 
 def truncated(vectors: Matrix, dim: int) -> Matrix:
-    """The first ``dim`` components as unit rows (Kusupati et al., Matryoshka Representation Learning, 2022)."""
+    """Return the first ``dim`` components as unit rows (Kusupati et al., Matryoshka Representation Learning, 2022)."""
     return normalised(vectors[:, :dim])
 
 
 def token_trees(vectors: Ragged, *, like_colpali_engine: bool = False) -> list[NDArray[np.float64]]:
-    """Ward's tree over the vectors of each item, as SciPy's linkage matrix; empty for an item with one vector.
+    """Return Ward's tree over the vectors of each item, as SciPy's linkage matrix; empty for an item with one vector.
 
-    The distance of two vectors is one minus their cosine. ``like_colpali_engine``: as colpali_engine's
-    ``HierarchicalTokenPooler`` and the code of the paper of :func:`pooled` do, it is the Euclidean distance between the
-    two rows of the matrix of these distances.
+    The distance of two vectors is one minus their cosine. ``like_colpali_engine``: it is the Euclidean distance between
+    the two rows of the matrix of these distances, as in colpali_engine's ``HierarchicalTokenPooler`` and in the code of
+    the paper of :func:`pooled`.
     """
     trees = []
     for item in vectors:
@@ -164,12 +164,12 @@ def token_trees(vectors: Ragged, *, like_colpali_engine: bool = False) -> list[N
 
 
 def pooled(vectors: Ragged, trees: Sequence[NDArray[np.float64]], factor: int) -> Ragged:
-    """The vectors of each item merged to about ``1 / factor`` of their number: unit means of Ward clusters.
+    """Return the vectors of each item merged to about ``1 / factor`` of their number: unit means of Ward clusters.
 
     Clavié et al., Reducing the Footprint of Multi-Vector Retrieval with Minimal Performance Impact via Token Pooling,
     2024 (arXiv 2409.14683), section 3: hierarchical clustering over cosine distances.
 
-    ``trees`` are those of :func:`token_trees`; they serve every factor.
+    ``trees`` are those of :func:`token_trees`, which serve every factor.
     """
     items = []
     for item, tree in zip(vectors, trees, strict=True):

@@ -1,4 +1,4 @@
-"""Stored vectors, as analyses take them, and why a stored caption and image match."""
+"""Stored vectors in the form for analyses, and explanations of why a stored caption and image match."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from capim.tasks.results.stored import has_vectors
 def vector_reader(
     store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str
 ) -> Callable[[str], SingleVectors | None]:
-    """Return a function that reads the vectors of an encoder by name: None for one without one vector per item."""
+    """Return a function that reads an encoder's vectors by its name; it returns None without one vector per item."""
 
     def read(name: str) -> SingleVectors | None:
         encoder = fingerprints[name]
@@ -39,7 +39,7 @@ def vector_reader(
 def item_reader(
     store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: str
 ) -> Callable[[str, Modality, NDArray[np.int32]], Ragged | None]:
-    """Return a function that reads the vectors of an encoder's items as ``AnalysisInput.items`` has them."""
+    """Return a function that reads the vectors of an encoder's items, in the form of ``AnalysisInput.items``."""
 
     def read(name: str, modality: Modality, ords: NDArray[np.int32]) -> Ragged | None:
         encoder = fingerprints[name]
@@ -64,7 +64,7 @@ def stored_items(
 def read_truncated(
     store: EmbeddingStore, fingerprints: Mapping[str, str], corpus: Corpus
 ) -> dict[str, NDArray[np.bool_]]:
-    """Encoder name -> which captions were longer than its model reads, of the encoders that truncated any."""
+    """Return encoder name -> mask of the captions longer than its model reads, for encoders that truncated any."""
     rows = store.sql(
         "SELECT corpus_fingerprint, encoder_fingerprint, ord FROM embeddings WHERE truncated AND modality = 'caption'"
     ).filter(pc.field("corpus_fingerprint") == corpus.fingerprint)
@@ -96,7 +96,7 @@ def explain_pair(store: EmbeddingStore, *, encoder: str, corpus: str, caption: s
         corpus: Name or fingerprint.
 
     Raises:
-        RequestError: The encoder has one vector per item, or an id is not in the corpus; all faults together.
+        RequestError: If the encoder has one vector per item, or an id is not in the corpus; all errors together.
     """
     stored = store.corpus(corpus)
     spec = store.encoder(encoder)
@@ -129,7 +129,7 @@ def explain_pairs(
         corpus: Name or fingerprint.
         pairs: Positions of a caption and an image in the corpus.
     """
-    from capim.tasks.ranking.maxsim_products import token_similarities  # with torch
+    from capim.tasks.ranking.maxsim_products import token_similarities  # imports torch
 
     spec, stored = store.encoder(encoder), store.corpus(corpus)
     items: dict[tuple[Modality, int], tuple[NDArray[np.float32], str]] = {}

@@ -1,7 +1,7 @@
 """Encoders: one interface for all models, from images and captions to unit vectors.
 
-``ADAPTERS`` lists the families of models, ``catalog()`` the models that are known by name. Nothing here imports torch
-before a model is loaded.
+``ADAPTERS`` lists the families of models, ``catalog()`` the models that are known by name. Importing this package does
+not import torch; loading a model does.
 """
 
 from __future__ import annotations

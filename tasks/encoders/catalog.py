@@ -29,7 +29,7 @@ from capim.tasks.encoders.checkpoint import repository_of
 
 log = logging.getLogger(__name__)
 _COUNT = "a whole number from 1 on"
-# field -> what is expected, where pydantic's message is not plain
+# field -> expected value, for fields with an unclear message of pydantic
 _EXPECTED = {
     "dim": _COUNT,
     "image_batch": _COUNT,
@@ -42,22 +42,23 @@ _EXPECTED = {
 
 
 class CatalogEntry(BaseModel):
-    """One model: how it is loaded, and what to know before choosing it. The form of a row in a catalog or suite file.
+    """One model: how it is loaded, and facts for choosing it. The form of a row in a catalog or suite file.
 
     The first nine fields and the licence are those of :class:`store.types.EncoderSpec`. A model that is code, of a
-    package or of the user, needs no checkpoint: it is then called as its adapter.
+    package or of the user, needs no checkpoint: it then has the name of its adapter.
 
     Attributes:
         storage: As in :class:`store.types.EncoderSpec`; None: float32 for one vector per item, float16 for many.
-        title: One line for people.
+        title: A one-line description.
         image_batch: Images per forward pass.
         caption_batch: Captions per forward pass.
-        parameters: Of both towers, in millions, approximately; None if unknown.
-        training: The training data, above all whether COCO was part of it.
-        needs: Requirements next to the checkpoint: other repositories, a GPU, consent to remote code.
+        parameters: Parameters of both towers, in millions, approximately; None if unknown.
+        training: The training data, in particular whether COCO was part of it.
+        needs: Requirements in addition to the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
-        remote_code: The checkpoint brings Python code that must be run: in the catalog a fact, in a suite consent.
-        files: For code of the user or of a package: files and folders that the module opens, from its folder;
+        remote_code: True if the checkpoint contains Python code that must be run: in the catalog a fact, in a suite
+            consent.
+        files: For code of the user or of a package: files and folders that the module opens, relative to its folder;
             their contents are part of the model's identity.
     """
 
@@ -102,9 +103,9 @@ def _own_rows() -> Mapping[str, CatalogEntry]:
 
 @cache
 def catalog() -> Mapping[str, CatalogEntry]:
-    """All rows of ``catalog.toml`` by name, in its order, and after them those of the adapters of installed packages.
+    """Return all rows of ``catalog.toml`` by name, in order, followed by those of adapters of installed packages.
 
-    A row of a package that is faulty, or that has the name of another, is left out, with one line in the log.
+    A row of a package that is faulty, or has a name that is taken, is left out and logged in one line.
     """
     rows = dict(_own_rows())
     for key, adapter in ADAPTERS.items():
@@ -112,7 +113,7 @@ def catalog() -> Mapping[str, CatalogEntry]:
             try:
                 if name in rows:
                     owner = adapter_named(rows[name].adapter).package
-                    raise RequestError(f"encoder {name!r}: this name belongs to {owner}")
+                    raise RequestError(f"encoder {name!r}: the name is taken by {owner}")
                 rows[name] = entry_from(name, {**row, "adapter": key})
             except RequestError as error:
                 log.error("package %s, adapter %r: %s; the row is left out", adapter.package, key, error)
@@ -120,10 +121,10 @@ def catalog() -> Mapping[str, CatalogEntry]:
 
 
 def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
-    """The entry of a catalog row, or of a row of the same form in a user's suite file.
+    """Return the entry of a catalog row, or of a row of the same form in a user's suite file.
 
     Raises:
-        RequestError: Lists every fault of the row.
+        RequestError: If the row has errors; lists all of them.
     """
     faults = []
     adapter = row.get("adapter")
@@ -135,7 +136,7 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         # the code of a package or of the user may be the model itself
         if not faults and adapter_named(adapter).library and isinstance(row.get("checkpoint"), str):
             row = {**of_mteb.row_of(str(row["checkpoint"])), **row}
-        with suppress(RequestError):  # of the adapter: it is among the faults
+        with suppress(RequestError):  # from the adapter: listed among the errors
             if not row.get("checkpoint") and (is_own_code(adapter) or adapter_named(adapter).release):
                 row = {**row, "checkpoint": adapter}
     try:
@@ -144,7 +145,7 @@ def entry_from(name: str, row: Mapping[str, object]) -> CatalogEntry:
         faults += _plain(error)
     named = str(row.get("adapter"))
     if "files" in row and named in ADAPTERS and not (ADAPTERS[named].is_file or ADAPTERS[named].release):
-        faults.append(f"files belong to code of your own, {OWN_CODE_FORM}; of any other model all files count")
+        faults.append(f"files are only for your own code, {OWN_CODE_FORM}; for any other model all files count")
     if faults:
         raise RequestError([f"encoder {name!r}: {fault}" for fault in faults])
     try:
@@ -217,12 +218,12 @@ def entry_of_spec(spec: EncoderSpec) -> CatalogEntry:
 
 
 def spec_of(name: str) -> EncoderSpec:
-    """The spec of a catalog row; raises as :func:`entry_of`."""
+    """Return the spec of a catalog row; raises as :func:`entry_of`."""
     return entry_of(name).spec
 
 
 def _plain(error: ValidationError) -> Iterator[str]:
-    """One line for each field at fault."""
+    """Yield one line for each field with an error."""
     for field, fault in {fault["loc"][0]: fault for fault in error.errors()}.items():
         if fault["type"] == "missing":
             yield f"{field!r} is missing"

@@ -1,9 +1,9 @@
-"""Where the files of a model are: in this package, in a folder, or in a hub repository at one commit.
+"""Location of the files of a model: this package, a folder, or a hub repository at one commit.
 
 A checkpoint is named by a spec: a folder, ``package:NAME``, a hub repository, one of open_clip's own names
 ``architecture/tag``, or a file of weights for one of them, ``ViT-B-32@/path/epoch_3.pt``. Other repositories that it
 needs (a base model, a tokenizer, code) are pinned to a commit too: ``resolve`` writes it into the spec's options as
-``revision:<repository>``, and what loads them reads it there.
+``revision:<repository>``, and loading reads it there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OWN_CODE = 'if you saved it yourself, call save_pretrained, or load it in code 
 
 
 def repository_of(checkpoint: str) -> str:
-    """A checkpoint without open_clip's scheme.
+    """Return a checkpoint without open_clip's scheme.
 
     Examples:
         >>> repository_of("hf-hub:apple/DFN5B-CLIP-ViT-H-14-378")
@@ -54,10 +54,10 @@ def repository_of(checkpoint: str) -> str:
 
 
 def local_path(checkpoint: str) -> Path | None:
-    """The folder or file that a checkpoint names on this machine; None if it names a hub repository.
+    """Return the folder or file that a checkpoint names on this machine; None if it names a hub repository.
 
     Raises:
-        RequestError: It looks like a path, but does not exist.
+        RequestError: If it looks like a path, but does not exist.
     """
     checkpoint = repository_of(checkpoint)
     in_package = checkpoint.startswith("package:")
@@ -74,7 +74,7 @@ def local_path(checkpoint: str) -> Path | None:
 
 
 def digest_of(path: Path) -> str:
-    """``sha256-`` and 16 hexadecimal digits over the names and contents of a folder's files, or over one file.
+    """Return ``sha256-`` and 16 hexadecimal digits over the names and contents of a folder's files, or over one file.
 
     Links are followed; hidden files and ``__pycache__`` do not count.
     """
@@ -90,7 +90,7 @@ def digest_of(path: Path) -> str:
 
 
 def _files_in(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """The files of a folder and of its folders; ``above`` are the folders that lead to it, which a link may name."""
+    """Yield the files of a folder and its subfolders; ``above`` are its parent folders, which a link may name."""
     here = folder.resolve()
     for entry in folder.iterdir() if here not in above else ():
         if entry.name.startswith(".") or entry.name == "__pycache__":
@@ -102,13 +102,13 @@ def _files_in(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Pa
 
 
 def json_file(file: Path) -> dict[str, Any]:
-    """The contents of a JSON file, empty if there is no such file."""
+    """Return the contents of a JSON file, empty if there is no such file."""
     contents: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return contents
 
 
 def folder_of(spec: EncoderSpec) -> Path:
-    """The folder with the files of a resolved spec, downloaded from the hub if necessary; or its file of weights."""
+    """Return the folder (or weights file) with the files of a resolved spec, downloaded from the hub if necessary."""
     if path := local_path(spec.checkpoint):
         return path
     repository, weights = source_of(spec)
@@ -116,28 +116,28 @@ def folder_of(spec: EncoderSpec) -> Path:
 
 
 def source_of(spec: EncoderSpec) -> tuple[str, tuple[str, ...]]:
-    """The hub repository of the weights of a spec, and the patterns of their files in the order of preference."""
+    """Return the hub repository of a spec's weights, and the patterns of their files in order of preference."""
     if tag := open_clip_tag(spec):
         return tag.repository, tag.weights
     return repository_of(spec.checkpoint), adapter_named(spec.adapter).weights
 
 
 def related_folder(spec: EncoderSpec, repository: str, weights: Sequence[str] = ()) -> Path:
-    """The folder of another repository that a resolved spec needs, at its pinned commit, downloaded if necessary.
+    """Return the folder of another repository of a resolved spec, at its pinned commit, downloaded if necessary.
 
-    ``weights`` are patterns of its weights; none where only its configuration or code is needed.
+    ``weights`` are patterns of its weights; empty if only its configuration or code is needed.
     """
     return local_path(repository) or snapshot(repository, str(spec.options[PIN + repository]), weights)
 
 
 def base_folder(spec: EncoderSpec, folder: Path) -> Path | None:
-    """The folder of the base model of a LoRA checkpoint; None for a complete checkpoint."""
+    """Return the folder of the base model of a LoRA checkpoint; None for a complete checkpoint."""
     base = json_file(folder / "adapter_config.json").get("base_model_name_or_path")
     return related_folder(spec, str(base), adapter_named(spec.adapter).weights) if base else None
 
 
 def related_repositories(adapter: str, read: ReadJson) -> list[str]:
-    """The other repositories (or local folders) that a checkpoint of an adapter names, without duplicates.
+    """Return the other repositories (or local folders) that a checkpoint of an adapter names, without duplicates.
 
     Examples:
         >>> files = {"adapter_config.json": {"base_model_name_or_path": "vidore/base"}}
@@ -151,16 +151,15 @@ def related_repositories(adapter: str, read: ReadJson) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenClipTag:
-    """A model that open_clip knows by name, with its published weights or with those of a training of one's own.
+    """A model that open_clip knows by name, with its published weights or with those of a user's training run.
 
     Attributes:
         architecture: Name of a built-in configuration.
         config: The built-in configuration.
-        repository: The hub repository of the weights; empty where only a file of the user has them.
-        weights: Possible names of the file of the weights, in the order of preference.
-        preprocess: Mean, standard deviation, interpolation and resize mode that belong to the tag; open_clip's own
-            without a tag.
-        key: Which weights of the user's file, where it holds several, as of a moving average (EMA).
+        repository: The hub repository of the weights; empty if only a file of the user has them.
+        weights: Possible names of the file of the weights, in order of preference.
+        preprocess: Mean, standard deviation, interpolation and resize mode of the tag; open_clip's own without a tag.
+        key: Name of the weights in the user's file, if it holds several, such as a moving average (EMA).
     """
 
     architecture: str
@@ -171,16 +170,16 @@ class OpenClipTag:
     key: str
 
     def read(self, name: str) -> Mapping[str, Any]:
-        """The configuration in the form of a repository's ``open_clip_config.json``."""
+        """Return the configuration in the form of a repository's ``open_clip_config.json``."""
         return {"model_cfg": self.config} if name == "open_clip_config.json" else {}
 
 
 def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
-    """What open_clip knows about the checkpoint of a spec; None if it is a repository, a folder or of another adapter.
+    """Return open_clip's facts about a spec's checkpoint; None for a repository, a folder or another adapter.
 
     Raises:
-        RequestError: The tag or the architecture of a file is unknown, there is no such file, or open_clip is not
-            installed.
+        RequestError: If the tag or the architecture of a file is unknown, if there is no such file, or if open_clip is
+            not installed.
     """
     named, of_file = (pattern.fullmatch(spec.checkpoint) for pattern in (_OPEN_CLIP_NAME, _OPEN_CLIP_FILE))
     form = named or of_file
@@ -196,7 +195,7 @@ def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
     if config is None:
         return None
     if of_file:
-        local_path(spec.checkpoint)  # raises where there is no such file
+        local_path(spec.checkpoint)  # raises if there is no such file
     weights = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
     if tag and not weights.get("hf_hub"):
         known = ", ".join(open_clip.list_pretrained_tags_by_model(architecture)) or "none"
@@ -213,7 +212,7 @@ def open_clip_tag(spec: EncoderSpec) -> OpenClipTag | None:
 
 
 def chosen_weights(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """The files of each folder that match the first pattern with any match there.
+    """Return the files of each folder that match the first pattern with any match there.
 
     Examples:
         >>> chosen_weights(["model.safetensors", "open_clip_pytorch_model.bin"], adapter_named("openclip").weights)
@@ -234,7 +233,7 @@ def chosen_weights(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 
 def weight_files(spec: EncoderSpec) -> list[Path]:
-    """The files that hold the weights of a resolved spec, and after them those of the base model of a LoRA adapter."""
+    """Return the files with the weights of a resolved spec, then those of the base model of a LoRA adapter."""
     folder, (_, patterns) = folder_of(spec), source_of(spec)
     if folder.is_file():
         return [folder]
@@ -247,7 +246,7 @@ def weight_files(spec: EncoderSpec) -> list[Path]:
 
 
 def needed_files(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
-    """All files of a repository except weights in other formats.
+    """Return all files of a repository except weights in other formats.
 
     Examples:
         >>> needed_files(["config.json", "model.safetensors", "pytorch_model.bin"], adapter_named("hf_dual").weights)
@@ -258,22 +257,22 @@ def needed_files(files: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 
 def snapshot(repository: str, commit: str, weights: Sequence[str]) -> Path:
-    """The folder of one commit of a hub repository, with only the weights that are needed.
+    """Return the folder of one commit of a hub repository, with only the required weights.
 
     Args:
         repository: Hub id.
         commit: A commit, never a branch.
-        weights: Patterns of the files that hold the weights, in the order of preference; none: no weights.
+        weights: Patterns of the files with weights, in order of preference; empty: no weights.
 
     Raises:
-        RequestError: The repository or commit does not exist.
-        WorkError: As of :func:`capim.tasks.hub.folder_at`.
+        RequestError: If the repository or commit does not exist.
+        WorkError: As in :func:`capim.tasks.hub.folder_at`.
     """
     return folder_at(repository, commit, partial(needed_files, patterns=weights))
 
 
 def downloads_of(spec: EncoderSpec) -> dict[str, int]:
-    """The files, as ``repository/file``, and their bytes that loading a resolved spec would download from the hub."""
+    """Return the files, as ``repository/file``, and their bytes that loading a resolved spec would download."""
     if adapter_named(spec.adapter).is_remote or spec.checkpoint == spec.adapter or local_path(spec.checkpoint):
         return {}
     repository, weights = source_of(spec)
@@ -290,13 +289,13 @@ def downloads_of(spec: EncoderSpec) -> dict[str, int]:
 
 
 def complete_folder(spec: EncoderSpec, *, may_be_blind: bool = False) -> Path:
-    """The folder of a resolved spec in the layout of ``save_pretrained``, with every kind of file that a model needs.
+    """Return the folder of a resolved spec in the layout of ``save_pretrained``, with every required kind of file.
 
-    ``may_be_blind``: a model of text alone is complete without image preprocessing.
+    ``may_be_blind``: True if the model may read only text, and so needs no image preprocessing.
 
     Raises:
-        RequestError: The configuration, the weights, the image preprocessing or the tokenizer is missing; the message
-            names the file and the command that fetches it.
+        RequestError: If the configuration, the weights, the image preprocessing or the tokenizer is missing; the
+            message names the file and the command that fetches it.
     """
     folder, weights = folder_of(spec), adapter_named(spec.adapter).weights
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
@@ -322,7 +321,7 @@ def complete_folder(spec: EncoderSpec, *, may_be_blind: bool = False) -> Path:
 
 
 def _fetching(spec: EncoderSpec, home: Path, files: str) -> str:
-    """The command that fetches files of the original model into the folder of the configuration."""
+    """Return the command that fetches files of the original model into the folder of the configuration."""
     base = json_file(home / "adapter_config.json").get("base_model_name_or_path")
     known = str(base or json_file(home / "config.json").get("_name_or_path"))
     named = known.count("/") == 1 and not Path(known).exists()

@@ -1,7 +1,7 @@
-"""The conformance suite: whether a model was loaded correctly, for tests and for ``capim check ENCODER``.
+"""The conformance suite: checks that a model was loaded correctly, for tests and for ``capim check ENCODER``.
 
-A check takes a loaded model and returns what it measured, in one line; it raises :class:`CheckFailed` or
-:class:`CheckSkipped` with the reason. None of them depends on the family of the model. The inputs are six images with
+A check takes a loaded model and returns its measurement, in one line; it raises :class:`CheckFailed` or
+:class:`CheckSkipped` with the reason. No check depends on the family of the model. The inputs are six images with
 captions, unusual images and unusual captions.
 """
 
@@ -30,7 +30,7 @@ from capim.tasks.encoders.weights import MissingWeightsError, lost_matrices, wei
 
 NORM_TOLERANCE = 1e-3
 PRECISION_COSINE = 0.999
-# the same item in another batch: float32 differs by rounding alone, half precision by its own rounding
+# the same item in another batch: float32 differs only by rounding, half precision by its own rounding
 NEIGHBOUR_TOLERANCE = {"float32": 2e-5, "bfloat16": 2e-2, "float16": 4e-3}
 _OPEN_CLIP_RESIZE: dict[str, Literal["crop", "squash"]] = {"shortest": "crop", "squash": "squash"}
 _COLOURS = {
@@ -65,11 +65,11 @@ LONG = "a small red bus and a large green tree stand beside each other " * 800
 
 
 class CheckFailed(Exception):  # noqa: N818 - a result, not an error of the program
-    """What is wrong with the model, in one line."""
+    """The error found in the model, in one line."""
 
 
 class CheckSkipped(Exception):  # noqa: N818 - a result, not an error of the program
-    """Why a check does not apply to this model, in one line."""
+    """The reason why a check does not apply to this model, in one line."""
 
 
 class CheckResult(NamedTuple):
@@ -77,8 +77,8 @@ class CheckResult(NamedTuple):
 
     Attributes:
         check: Name of the check.
-        result: ``pass``, ``fail``, or ``skip`` where the check does not apply to this model or cannot know.
-        detail: What was measured, is wrong or was not verified, in one line.
+        result: ``pass``, ``fail``, or ``skip`` if the check does not apply to this model or cannot decide.
+        detail: The measurement, the error, or the unverified fact, in one line.
     """
 
     check: str
@@ -87,7 +87,7 @@ class CheckResult(NamedTuple):
 
 
 def weights_are_in_the_model(encoder: Encoder) -> str:
-    """Every weight matrix of the checkpoint's files is found in the model, value by value."""
+    """Check that every weight matrix of the checkpoint's files is in the model, value by value."""
     if not encoder.modules:
         raise CheckSkipped("the adapter does not expose its weights")
     if adapter_named(encoder.spec.adapter).unverified:
@@ -99,7 +99,7 @@ def weights_are_in_the_model(encoder: Encoder) -> str:
 
 
 def shapes_and_norms(encoder: Encoder) -> str:
-    """Vectors are finite float32 of unit norm and the right dimension, one item per input, with their norms."""
+    """Check that vectors are finite float32 of unit norm and right dimension, one item per input, with their norms."""
     images, captions = suite_embeddings(encoder)
     for name, block, n in (("image", images, 6), ("caption", captions, 6 + len(CAPTIONS))):
         values = block.values
@@ -126,7 +126,7 @@ def shapes_and_norms(encoder: Encoder) -> str:
 
 
 def repeated_calls_agree(encoder: Encoder) -> str:
-    """Two calls with the same inputs give the same vectors: dropout is off and no state is kept."""
+    """Check that two calls with the same inputs give the same vectors: dropout is off and no state is kept."""
     first, second = suite_embeddings(encoder), suite_embeddings(encoder)
     for name, one, other in zip(("images", "captions"), first, second, strict=True):
         largest = _tolerance(encoder) if service_of(encoder) else 1e-6
@@ -136,7 +136,7 @@ def repeated_calls_agree(encoder: Encoder) -> str:
 
 
 def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
-    """An item has the same vectors alone, in a batch, and in a batch with a long caption."""
+    """Check that an item has the same vectors by itself, in a batch, and in a batch with a long caption."""
     tolerance = _tolerance(encoder)
     images = [*six_scenes()[0][:2], noise_image(300, 90, 1), noise_image(64, 200, 2)]
     captions = [*CAPTIONS, " ".join([CAPTIONS[2]] * 2)]
@@ -148,7 +148,7 @@ def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
         for i, (inside, single) in enumerate(zip(_items(together), alone, strict=True)):
             if inside.shape != single.values.shape:
                 raise CheckFailed(
-                    f"{name} {i} has {len(single.values)} vectors alone and {len(inside)} in a batch: padding is kept"
+                    f"{name} {i} has {len(single.values)} vectors by itself, {len(inside)} in a batch: padding is kept"
                 )
             worst = max(worst, _change(inside, single.values))
         if worst > tolerance:
@@ -159,7 +159,7 @@ def vectors_do_not_depend_on_the_batch(encoder: Encoder) -> str:
 
 
 def resizing_is_as_declared(encoder: Encoder) -> str:
-    """A model that should crop does not see the sides of a wide image; one that should squash does."""
+    """Check that a model that should crop does not see the sides of a wide image, and one that should squash does."""
     code = encoder.spec.checkpoint == encoder.spec.adapter
     if service_of(encoder) or code or (declared := declared_resize(encoder)) is None:
         raise CheckSkipped("the checkpoint does not declare it")
@@ -190,7 +190,7 @@ def declared_resize(encoder: Encoder) -> Literal["crop", "squash"] | None:
 
 
 def truncation_is_counted(encoder: Encoder) -> str:
-    """A caption that is too long is truncated and marked as such; a short one is not."""
+    """Check that a caption that is too long is truncated and marked as such, and that a short one is not."""
     block = encode_captions(encoder, [LONG, SHORT])
     if not block.n_tokens.any() or (service_of(encoder) and not block.truncated.any()):
         raise CheckSkipped("the adapter does not count tokens, or the service does not say what it truncates")
@@ -204,7 +204,7 @@ def truncation_is_counted(encoder: Encoder) -> str:
 
 
 def unusual_images_are_encoded(encoder: Encoder) -> str:
-    """Images of every mode and size have finite vectors, those of any mode the vectors of the image in RGB."""
+    """Check that images of every mode and size have finite vectors, in every mode those of the image in RGB."""
     images = unusual_images()
     for name, image in images.items():
         values = encode_images(encoder, [image]).values
@@ -218,9 +218,9 @@ def unusual_images_are_encoded(encoder: Encoder) -> str:
 
 
 def unusual_captions_are_encoded(encoder: Encoder) -> str:
-    """Empty, non-Latin and hostile captions have finite vectors and do not change those of their neighbours."""
+    """Check that empty, non-Latin and hostile captions have finite vectors and do not change their neighbours'."""
     plain = encode_captions(encoder, [SHORT]).values
-    for others in (UNUSUAL_CAPTIONS, (LONG,)):  # apart: all would be padded to the long one
+    for others in (UNUSUAL_CAPTIONS, (LONG,)):  # separately: all would be padded to the long one
         together = encode_captions(encoder, [SHORT, *others])
         if not np.isfinite(together.values).all():
             raise CheckFailed("the vector of a caption is not finite")
@@ -231,7 +231,7 @@ def unusual_captions_are_encoded(encoder: Encoder) -> str:
 
 
 def matching_pairs_score_highest(encoder: Encoder) -> str:
-    """On average, captions of the six scenes score higher with their own image than with the others."""
+    """Check that captions of the six scenes score higher on average with their own image than with the others."""
     scenes, captions = six_scenes()
     images, texts = _items(encode_images(encoder, scenes)), _items(encode_captions(encoder, captions))
     # the sum over caption vectors of the best image vector; for single vectors, the cosine
@@ -246,7 +246,7 @@ def matching_pairs_score_highest(encoder: Encoder) -> str:
 
 
 def speed_of_one_batch(encoder: Encoder) -> str:
-    """Items per second of one prepared batch of 16, after a warm-up pass."""
+    """Measure the items per second of one prepared batch of 16, after a warm-up pass."""
     images = [noise_image(320, 240, seed) for seed in range(16)]
     rates = []
     for batch in (encoder.prepare_images(images), encoder.prepare_captions([CAPTIONS[1]] * 16)):
@@ -260,7 +260,7 @@ def speed_of_one_batch(encoder: Encoder) -> str:
 
 
 def identity_is_whole(encoder: Encoder) -> str:
-    """Everything that changes a vector, as it is stored with the embeddings."""
+    """Report everything that changes a vector, as it is stored with the embeddings."""
     spec = encoder.spec
     if gap := identity_gap(spec):
         raise CheckSkipped(f"not verified: {gap}")
@@ -273,12 +273,12 @@ def identity_is_whole(encoder: Encoder) -> str:
 
 
 def roles_and_prompts(encoder: Encoder) -> str:
-    """In which role, and with which text before or after them, captions and images are encoded."""
+    """Report the roles and the surrounding texts with which captions and images are encoded."""
     return roles_line(encoder.spec) or "its family has none"
 
 
 def no_weight_is_missing(encoder: Encoder) -> str:
-    """The model, which was loaded, has all its weights from the checkpoint."""
+    """Check that the loaded model has all its weights from the checkpoint."""
     if unverified := adapter_named(encoder.spec.adapter).unverified:
         raise CheckSkipped(f"not verified: {unverified}")
     held = weights_of(encoder)
@@ -313,7 +313,7 @@ def check_encoder(
     A model that does not load gives one failed result only.
 
     Raises:
-        RequestError: The adapter or device is unknown, or a library or consent is missing.
+        RequestError: If the adapter or device is unknown, or if a library or consent is missing.
     """
     adapter_of(spec)
     try:
@@ -347,7 +347,7 @@ def check_loaded(encoder: Encoder, which: Mapping[str, Callable[[Encoder], str]]
 
 
 def _load(spec: EncoderSpec, device: str, trust_remote_code: bool, compiled: bool) -> tuple[Encoder, CheckResult]:
-    """The model, loaded without the hub if possible, and whether that was possible."""
+    """Return the model, loaded without the hub if possible, and whether that was possible."""
 
     def load() -> Encoder:
         return load_encoder(resolve(spec), device=device, trust_remote_code=trust_remote_code, compiled=compiled)
@@ -394,7 +394,7 @@ def _agreement(spec: EncoderSpec, found: Sequence[Embeddings], device: str, trus
         encoder = load_encoder(replace(resolve(spec), precision=other), trust_remote_code=trust_remote_code)
         pairs = zip(found, suite_embeddings(encoder), strict=True)
         items = (each for one, two in pairs for each in zip(_items(one), _items(two), strict=True))
-        lowest = min(float((one * two).sum(axis=1).mean()) for one, two in items)  # of many vectors their mean
+        lowest = min(float((one * two).sum(axis=1).mean()) for one, two in items)  # for multi-vectors, their mean
     except (WorkError, RequestError, RuntimeError) as error:
         return CheckResult(name, "fail", f"{type(error).__name__}: {error}")
     detail = f"lowest cosine between {spec.precision} on {device} and {other} on cpu is {lowest:.5f}"
@@ -402,35 +402,35 @@ def _agreement(spec: EncoderSpec, found: Sequence[Embeddings], device: str, trus
 
 
 def suite_embeddings(encoder: Encoder) -> tuple[Embeddings, Embeddings]:
-    """Embeddings of the six scenes, and those of their captions and of four others."""
+    """Return embeddings of the six scenes, and those of their captions and of four others."""
     images, captions = six_scenes()
     return encode_images(encoder, images), encode_captions(encoder, [*captions, *CAPTIONS])
 
 
 def _items(block: Embeddings) -> Ragged:
-    """The vectors of each item, shape ``(count, dim)``."""
+    """Return the vectors of each item, shape ``(count, dim)``."""
     return Ragged.from_counts(block.values, block.counts)
 
 
 def _change(one: NDArray[np.floating], other: NDArray[np.floating]) -> float:
-    """The largest change of a component of an item's vectors; infinite where their number changes."""
+    """Return the largest change of a component of an item's vectors; infinite if their number changes."""
     return float(np.abs(one - other).max()) if one.shape == other.shape else np.inf
 
 
 def _highest_cosine(block: Embeddings) -> float:
-    """The highest cosine of two different items, by their mean vectors."""
+    """Return the highest cosine of two different items, by their mean vectors."""
     means = np.asarray([item.mean(axis=0) for item in _items(block)])
     unit = means / np.linalg.norm(means, axis=1, keepdims=True)
     return float((unit @ unit.T)[~np.eye(len(unit), dtype=bool)].max())
 
 
 def _tolerance(encoder: Encoder) -> float:
-    """How far a vector may be from that of the same item in another batch; the precision of a service is unknown."""
+    """Return the allowed change of a vector between batches; a service's precision is unknown."""
     return NEIGHBOUR_TOLERANCE["bfloat16" if service_of(encoder) else encoder.spec.precision]
 
 
 def six_scenes() -> tuple[list[Image.Image], list[str]]:
-    """Images of two shapes each, and a matching caption for each."""
+    """Return images of two shapes each, and a matching caption for each."""
     images, captions = [], []
     for left, first, right, second in _SCENES:
         image = Image.new("RGB", (256, 256), (240, 240, 240))
@@ -447,13 +447,13 @@ def six_scenes() -> tuple[list[Image.Image], list[str]]:
 
 
 def noise_image(width: int, height: int, seed: int) -> Image.Image:
-    """An image of coarse coloured noise, which survives resizing."""
+    """Return an image of coarse coloured noise, which survives resizing."""
     small = np.random.default_rng(seed).integers(0, 256, (max(1, height // 8), max(1, width // 8), 3), dtype=np.uint8)
     return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
 
 
 def unusual_images() -> dict[str, Image.Image]:
-    """Images in every Pillow mode that a corpus may hold, and of extreme sizes, by name."""
+    """Return images in every Pillow mode that a corpus may hold, and of extreme sizes, by name."""
     image = noise_image(96, 80, seed=5)
     modes = {mode: image.convert(mode) for mode in ("L", "LA", "RGBA", "P", "CMYK", "1", "YCbCr")}
     modes["I;16"] = Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 257)
@@ -462,7 +462,7 @@ def unusual_images() -> dict[str, Image.Image]:
 
 
 def wide_pair() -> tuple[Image.Image, Image.Image]:
-    """Two wide images with equal centres and different sides: a centre crop makes them equal."""
+    """Return two wide images with equal centres and different sides: a centre crop makes them equal."""
     first, second = noise_image(720, 240, seed=7), noise_image(720, 240, seed=8)
     second.paste(first.crop((200, 0, 520, 240)), (200, 0))
     return first, second

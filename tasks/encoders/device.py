@@ -1,4 +1,4 @@
-"""The device of the forward pass: which one, what it is called, its precision and its memory."""
+"""The device of the forward pass: its choice, name, precision and memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory",
 
 
 def choose_device(device: str) -> str:
-    """The device for ``auto``: the first CUDA device, Apple's GPU, else the CPU; any other name unchanged."""
+    """Return the device for ``auto``: the first CUDA device, Apple's GPU, else the CPU; any other name unchanged."""
     if device != "auto":
         return device
     import torch
@@ -35,7 +35,7 @@ def check_device(device: str) -> None:
     """Check that a device exists.
 
     Raises:
-        RequestError: The name is unknown, or this machine has no such device.
+        RequestError: If the name is unknown, or if this machine has no such device.
     """
     found = re.fullmatch(r"(cpu|cuda|mps)(?::(\d+))?", device)
     if found is None:
@@ -48,7 +48,7 @@ def check_device(device: str) -> None:
 
 
 def _cuda_devices() -> int:
-    """How many CUDA devices torch sees; none where there is no driver, which is known without importing torch."""
+    """Return how many CUDA devices torch sees; 0 without a driver, which is detected without importing torch."""
     if platform.system() == "Linux" and not Path("/dev/kfd").exists():  # AMD's driver, which torch also calls cuda
         try:
             ctypes.CDLL("libcuda.so.1")
@@ -68,14 +68,14 @@ def _has_mps() -> bool:
 
 
 def _cuda(device: str) -> Any:
-    """Torch's module for a CUDA device; None for any other."""
+    """Return torch's module for a CUDA device; None for any other."""
     import torch
 
     return torch.cuda if device.startswith("cuda") else None
 
 
 def device_name(device: str) -> str:
-    """The model of the hardware, e.g. ``NVIDIA A40`` or the processor's name."""
+    """Return the model of the hardware, e.g. ``NVIDIA A40`` or the processor's name."""
     if cuda := _cuda(device):
         return str(cuda.get_device_name(device))
     with suppress(OSError):
@@ -86,7 +86,7 @@ def device_name(device: str) -> str:
 
 
 def device_identity(device: str) -> str:
-    """An identifier of the hardware: the UUID of a CUDA device, else the name of the device.
+    """Return an identifier of the hardware: the UUID of a CUDA device, else the name of the device.
 
     ``cuda:0`` may be another card under another ``CUDA_VISIBLE_DEVICES``; the UUID is not.
     """
@@ -96,10 +96,10 @@ def device_identity(device: str) -> str:
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Inference with products and convolutions of float32 tensors in true float32, whatever the process has set before.
+    """Run inference with products and convolutions of float32 tensors in true float32, whatever the process has set.
 
-    On a CUDA device torch convolves in TF32 by default, which keeps 10 bits of a number's fraction out of 23: the
-    patches of a vision transformer are cut by a convolution.
+    On a CUDA device torch convolves in TF32 by default, which keeps 10 of 23 bits of a number's fraction: the patches
+    of a vision transformer are cut by a convolution.
     """
     import torch
 
@@ -115,12 +115,12 @@ def full_float32() -> Iterator[None]:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use; fewer than the machine has in a container with pinned cores."""
+    """Return the cores that this process may use; fewer than the machine has in a container with pinned cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True if an error of torch or Python says that memory ran out, on any device.
+    """True if an error of torch or Python means that memory ran out, on any device.
 
     Examples:
         >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes do not match"))
@@ -143,7 +143,7 @@ def release(device: str) -> None:
 
 
 def peak_bytes(device: str) -> int:
-    """Peak memory so far: of the tensors on a CUDA device, else of the process."""
+    """Return the peak memory so far: of the tensors on a CUDA device, else of the process."""
     if cuda := _cuda(device):
         return int(cuda.max_memory_allocated(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -35,8 +35,8 @@ class Prepared:
         inputs: The model's inputs by name. Tensors and lists have one row per item; any other value applies to all.
         n_tokens: int32, shape ``(n,)``: tokens that the model sees, with special tokens, without padding; for
             images the number of patches; 0 if unknown.
-        truncated: bool, shape ``(n,)``: the item was longer than the model takes.
-        layouts: For each item what its vectors will mean (``store.vectors``); None: not known.
+        truncated: bool, shape ``(n,)``: True if the item was longer than the model takes.
+        layouts: For each item the meaning of its vectors (``store.vectors``); None: unknown.
     """
 
     modality: Modality
@@ -49,7 +49,7 @@ class Prepared:
         return len(self.n_tokens)
 
     def part(self, start: int, stop: int) -> Prepared:
-        """Rows ``start:stop``, without copying."""
+        """Return rows ``start:stop``, without copying."""
         rows = slice(start, stop)
         return replace(
             self,
@@ -61,7 +61,7 @@ class Prepared:
 
 
 def service_of(encoder: Encoder) -> EndpointClient | None:
-    """The service of an encoder whose model runs at an address; None for a model that runs here."""
+    """Return the service of an encoder behind a URL; None for a model that runs here."""
     service: EndpointClient | None = getattr(encoder, "service", None)
     return service
 
@@ -70,12 +70,12 @@ class Encoder(Protocol):
     """A loaded model. Vectors do not depend on batch size, batch neighbours or order.
 
     Attributes:
-        spec: Resolved.
-        device: Where the forward pass runs, e.g. ``cpu`` or ``cuda:0``.
-        joins_images: Images prepared in separate calls have tensors of one shape and may share a forward pass.
-        pads_to_longest: Captions are padded to the longest of their batch, so that batches of similar lengths are
-            cheap; False if every caption is padded to one fixed length.
-        modules: The networks that hold the weights; empty where an adapter does not know them.
+        spec: The resolved spec.
+        device: Device of the forward pass, e.g. ``cpu`` or ``cuda:0``.
+        joins_images: True if images prepared in separate calls have tensors of one shape and may share a forward pass.
+        pads_to_longest: True if captions are padded to the longest of their batch, so that batches of similar lengths
+            are cheap; False if every caption is padded to one fixed length.
+        modules: The networks that hold the weights; empty if an adapter does not know them.
         forwards: The two forward passes; ``load_encoder(compiled=True)`` replaces them by compiled ones.
     """
 
@@ -95,26 +95,26 @@ class Encoder(Protocol):
         ...
 
     def embed(self, prepared: Prepared) -> Embeddings:
-        """The forward pass: unit-norm float32 in the order of the input; one thread at a time.
+        """Run the forward pass: unit-norm float32 in the order of the input; one thread at a time.
 
         Raises:
-            WorkError: A vector is NaN, infinite or zero, or has the wrong dimension.
+            WorkError: If a vector is NaN, infinite or zero, or has the wrong dimension.
         """
         ...
 
 
 def encode_images(encoder: Encoder, images: Sequence[Image]) -> Embeddings:
-    """Embeddings of images in one forward pass, in the order given; no items give no vectors."""
+    """Return embeddings of images from one forward pass, in the given order; no items give no vectors."""
     return encoder.embed(encoder.prepare_images(images)) if images else empty_embeddings(encoder.spec)
 
 
 def encode_captions(encoder: Encoder, captions: Sequence[str]) -> Embeddings:
-    """Embeddings of captions in one forward pass, in the order given; no items give no vectors."""
+    """Return embeddings of captions from one forward pass, in the given order; no items give no vectors."""
     return encoder.embed(encoder.prepare_captions(captions)) if captions else empty_embeddings(encoder.spec)
 
 
 def empty_embeddings(spec: EncoderSpec) -> Embeddings:
-    """Embeddings of no items."""
+    """Return embeddings of no items."""
     return Embeddings(
         values=np.empty((0, spec.dim), dtype=np.float32),
         norms=np.empty(0, dtype=np.float32),
@@ -125,7 +125,7 @@ def empty_embeddings(spec: EncoderSpec) -> Embeddings:
 
 
 def take(embeddings: Embeddings, items: NDArray[np.int64]) -> Embeddings:
-    """The items at the given positions, in that order; a position may occur several times.
+    """Return the items at the given positions, in that order; a position may occur several times.
 
     Examples:
         >>> two = Embeddings(values=np.eye(3, dtype=np.float32), norms=np.ones(2, np.float32),
@@ -145,7 +145,7 @@ def take(embeddings: Embeddings, items: NDArray[np.int64]) -> Embeddings:
 
 
 def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
-    """The items of several parts, at least one, in order."""
+    """Return the items of several parts, at least one, in order."""
     if len(parts) == 1:
         return parts[0]
     vectors = Ragged.concatenate([Ragged.from_counts(part.values, part.counts) for part in parts])
@@ -160,6 +160,6 @@ def concatenate(parts: Sequence[Embeddings]) -> Embeddings:
 
 
 def joined_layouts(parts: Sequence[Embeddings] | Sequence[Prepared]) -> tuple[str, ...] | None:
-    """The layouts of several parts, in order; None where they are not known."""
+    """Return the layouts of several parts, in order; None if they are unknown."""
     known = [part.layouts for part in parts if part.layouts is not None]
     return tuple(chain.from_iterable(known)) if len(known) == len(parts) else None

@@ -1,8 +1,8 @@
-"""Fix every revision of a spec, so that its fingerprint names one state of all that changes a vector.
+"""Fix every revision of a spec, so that its fingerprint identifies one state of everything that changes a vector.
 
-That is the commit of a repository or the digest of a folder, the commits of other repositories that it names, the roles
-and prompts that its files give captions and images, the state of code that is not capim's, and the files that a user's
-module opens. What a suite gives wins over what the files say.
+This includes the commit of a repository or the digest of a folder, the commits of other repositories that it names, the
+roles and prompts that its files give captions and images, the state of code outside capim, and the files that a user's
+module opens. Values in a suite take precedence over those in the files.
 """
 
 from __future__ import annotations
@@ -37,29 +37,30 @@ from capim.tasks.encoders.checkpoint import (
 from capim.tasks.hub import commit_of, hub_json
 
 ROLES = {"caption": "query", "image": "document"}
-"""The usual role of each modality: captions search among images."""
+"""The default role of each modality: captions search among images."""
 _KNOWN_ROLES = ("query", "document", "none")
 _DIGEST = re.compile(r"(?:(?P<given>.+)\+)?(?P<digest>sha256-[0-9a-f]{16})")
 _packages = cache(packages_distributions)  # reads the lists of files of all packages, half a second
 
 
 def resolve(spec: EncoderSpec) -> EncoderSpec:
-    """The spec with every revision fixed: a commit of the hub, or the digest of a folder's files. Loads no model.
+    """Return the spec with every revision fixed: a commit of the hub, or a digest of a folder's files. Loads no model.
 
     Repositories that the checkpoint also needs (a base model, a tokenizer, code) are fixed as options
-    ``revision:<repository>``, and so are the files that a module names. The revision of a module is what the user gave,
-    if anything, and the digest of the file: ``second-try+sha256-…``. The roles and prompts of captions and images
-    become options too, where the family has them: :func:`prompts_of`. The version of the package that an adapter comes
-    from is an option ``revision:<package>``, and the revision of a model without a checkpoint.
+    ``revision:<repository>``, and so are the files that a module names. The revision of a module is the user's, if any,
+    and the digest of the file: ``second-try+sha256-…``. The roles and prompts of captions and images become options
+        too,
+    if the family has them: :func:`prompts_of`. The version of an adapter's package is an option ``revision:<package>``,
+    and the revision of a model without a checkpoint.
 
     Raises:
-        RequestError: The checkpoint does not exist, its files are not those that the spec names, or the package of the
-            adapter is of another version.
-        WorkError: The hub cannot be reached and the cache does not know the revision.
+        RequestError: If the checkpoint does not exist, if its files differ from those that the spec names, or if the
+            adapter's package has another version.
+        WorkError: If the hub cannot be reached and the cache does not know the revision.
     """
     adapter = adapter_named(spec.adapter)
     if adapter.is_remote:
-        from capim.tasks.encoders.adapters.endpoint import resolve_endpoint  # torch
+        from capim.tasks.encoders.adapters.endpoint import resolve_endpoint  # imports torch
 
         return resolve_endpoint(spec)
     if adapter.library:
@@ -82,10 +83,10 @@ def resolve(spec: EncoderSpec) -> EncoderSpec:
 
 
 def _known_digest(spec: EncoderSpec, path: Path, known: str) -> str:
-    """The digest of a file or folder that a model needs.
+    """Return the digest of a file or folder that a model needs.
 
     Raises:
-        RequestError: The spec names another digest.
+        RequestError: If the spec names another digest.
     """
     digest = digest_of(path)
     if known and known != digest:
@@ -97,7 +98,7 @@ def _known_digest(spec: EncoderSpec, path: Path, known: str) -> str:
 
 
 def _with_code(spec: EncoderSpec) -> EncoderSpec:
-    """The spec with the state of its adapter's code, unless that is capim's, whose adapters have version numbers."""
+    """Return the spec with the state of its adapter's code; unchanged for capim's adapters, which have versions."""
     adapter = adapter_named(spec.adapter)
     if adapter.library:
         name, state = adapter.library, version(adapter.library)
@@ -129,16 +130,16 @@ def own_module(adapter: str) -> Path:
 
 
 def _reader(checkpoint: str, revision: str) -> ReadJson:
-    """Reads JSON files of a folder, or of a hub repository at a commit."""
+    """Return a reader of JSON files of a folder, or of a hub repository at a commit."""
     path = local_path(checkpoint)
     return lambda name: hub_json(checkpoint, revision, name) if path is None else json_file(path / name)
 
 
 def state_of(adapter: str) -> tuple[str, str]:
-    """Name and state of the code that the user names: a package and its version, or a file (folder) and its digest.
+    """Return name and state of code that a user names: a package and its version, or a file (folder) and its digest.
 
     Raises:
-        RequestError: There is no such file or module.
+        RequestError: If there is no such file or module.
     """
     where = adapter.rpartition(":")[0]
     if where.endswith(".py"):
@@ -165,7 +166,7 @@ def _with_related(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
 
 
 def _with_prompts(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
-    """The spec with the roles and prompts that the checkpoint's files give captions and images."""
+    """Return the spec with the roles and prompts that the checkpoint's files give captions and images."""
     adapter = adapter_named(spec.adapter)
     if not adapter.prompts:
         return spec
@@ -177,14 +178,14 @@ def _with_prompts(spec: EncoderSpec, read: ReadJson) -> EncoderSpec:
 
 
 def prompts_of(spec: EncoderSpec, described: Sequence[ReadJson]) -> dict[str, str]:
-    """The options that hold the roles and prompts of captions and images, for an adapter that has prompts.
+    """Return the options with the roles and prompts of captions and images, for an adapter that has prompts.
 
     Args:
         spec: The model.
-        described: Read the JSON files of the checkpoint and, for a LoRA adapter, of its base model.
+        described: Readers of the JSON files of the checkpoint and, for a LoRA adapter, of its base model.
 
     Raises:
-        RequestError: A role of the spec's options is unknown.
+        RequestError: If a role of the spec's options is unknown.
     """
     if adapter_named(spec.adapter).prompts == "saved":
         return _of_sentence_transformers(spec, _first(described, "config_sentence_transformers.json"))
@@ -197,9 +198,9 @@ def prompts_of(spec: EncoderSpec, described: Sequence[ReadJson]) -> dict[str, st
 
 
 def _of_sentence_transformers(spec: EncoderSpec, config: Mapping[str, Any]) -> dict[str, str]:
-    """The prompts that ``encode_query`` and ``encode_document`` would take, by modality."""
+    """Return the prompts that ``encode_query`` and ``encode_document`` would take, by modality."""
     prompts = dict(config.get("prompts") or {})
-    for role in ("query", "document"):  # PyLate saved the marker of a role apart from its prompt
+    for role in ("query", "document"):  # PyLate saved the marker of a role separately from its prompt
         prefix = config.get(f"{role}_prefix") or ""
         prompts[role] = prefix + (prompts.get(role) or "").removeprefix(prefix)
     options = {}
@@ -215,12 +216,12 @@ def _of_sentence_transformers(spec: EncoderSpec, config: Mapping[str, Any]) -> d
 
 
 def _first(described: Sequence[ReadJson], file: str) -> Mapping[str, Any]:
-    """The contents of a file in the first checkpoint that has it."""
+    """Return the contents of a file in the first checkpoint that has it."""
     return next(filter(None, (read(file) for read in described)), {})
 
 
 def roles_line(spec: EncoderSpec) -> str:
-    """The role and prompt of captions and of images of a resolved spec, in one line; empty for a model without roles.
+    """Return the role and prompt of captions and images of a resolved spec, in one line; empty without roles.
 
     Examples:
         >>> spec = EncoderSpec(name="x", adapter="colvision", checkpoint="a/b", dim=8,
@@ -241,7 +242,7 @@ def roles_line(spec: EncoderSpec) -> str:
 
 
 def _module_revision(spec: EncoderSpec, path: Path) -> str:
-    """The digest of a module's file, after what the user gave as the revision."""
+    """Return the digest of a module's file, after the user's revision if there is one."""
     known = _DIGEST.fullmatch(spec.revision)
     digest = _known_digest(spec, path, known["digest"] if known else "")
     given = known["given"] if known else spec.revision if spec.revision != "main" else None
@@ -251,8 +252,8 @@ def _module_revision(spec: EncoderSpec, path: Path) -> str:
 def _with_files(spec: EncoderSpec, module: Path, code: str = "") -> EncoderSpec:
     """Return the spec with the digests of the files that its table or the module itself names.
 
-    Names are paths of files or folders, from the folder of the module. ``code``: under this name the module itself is
-    pinned.
+    Names are paths of files or folders, relative to the folder of the module. ``code``: name under which the module
+    itself is pinned.
     """
     pins = {}
     given = [name for name in pins_of(spec) if name != code]
@@ -268,7 +269,7 @@ def _with_files(spec: EncoderSpec, module: Path, code: str = "") -> EncoderSpec:
 
 
 def _pinned(spec: EncoderSpec, name: str, path: Path | None) -> str:
-    """The digest of another file or folder that a model needs, or the commit of another repository."""
+    """Return the digest of another file or folder that a model needs, or the commit of another repository."""
     known = str(spec.options.get(PIN + name, "main"))
     if path is None:
         return commit_of(name, known)
@@ -276,10 +277,10 @@ def _pinned(spec: EncoderSpec, name: str, path: Path | None) -> str:
 
 
 def declared_files(path: Path) -> list[str] | None:
-    """The files that a module names; None if it has no list ``files``.
+    """Return the files that a module names; None if it has no list ``files``.
 
     Raises:
-        RequestError: It is not Python, or ``files`` is not a literal list of texts.
+        RequestError: If it is not Python, or if ``files`` is not a literal list of strings.
     """
     try:
         tree = ast.parse(path.read_bytes() if path.is_file() else b"", filename=str(path))
@@ -300,9 +301,9 @@ def declared_files(path: Path) -> list[str] | None:
 
 
 def identity_gap(spec: EncoderSpec) -> str | None:
-    """Return what the identity of a file of code may lack and what to do about it, in one line; None if nothing.
+    """Return a possible gap in the identity of a code file, and the remedy, in one line; None if there is none.
 
-    Any other model is all the files of its folder or repository, or of its package.
+    Any other model is identified by all files of its folder, repository or package.
     """
     in_file = spec.checkpoint == spec.adapter and ".py:" in spec.adapter
     path = (
@@ -315,7 +316,7 @@ def identity_gap(spec: EncoderSpec) -> str | None:
     if path is None or pins_of(spec).keys() - {path.name} or declared_files(path) is not None:
         return None
     return (
-        f"encoder {spec.name!r}: its identity is {path.name} alone; if it opens other files, name them in it "
+        f"encoder {spec.name!r}: its identity is only {path.name}; if it opens other files, name them in it "
         '(files = ["weights.pt"]), so that embeddings are encoded again when they change'
     )
 
@@ -327,7 +328,7 @@ def pin(names: Sequence[str] | None = None) -> dict[str, EncoderSpec | str]:
         By name the resolved spec, or the reason why that failed.
 
     Raises:
-        RequestError: A name is unknown.
+        RequestError: If a name is unknown.
     """
     pins: dict[str, EncoderSpec | str] = {}
     for spec in [spec_of(name) for name in names or catalog()]:
@@ -339,7 +340,7 @@ def pin(names: Sequence[str] | None = None) -> dict[str, EncoderSpec | str]:
 
 
 def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
-    """The ``[[encoder]]`` tables of a suite file; a model that could not be resolved is a comment with the reason.
+    """Return the ``[[encoder]]`` tables of a suite file; unresolved models become comments with the reason.
 
     Examples:
         >>> spec = EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8, revision="c0ffee", licence="MIT")

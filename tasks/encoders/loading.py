@@ -30,15 +30,15 @@ def load_encoder(
         device: ``cpu``, ``cuda``, ``cuda:1``, ``mps``.
         trust_remote_code: Consent to run Python code from the checkpoint's repository.
         compiled: Compile the forward passes with ``torch.compile``: the first batches take minutes, later ones are
-            faster. Vectors change in the last digits, as they do from one device to another.
+            faster. Vectors change in the last digits, as between devices.
 
     Raises:
-        RequestError: The adapter or device is unknown, or a library, the checkpoint or consent is missing.
-        MissingWeightsError: The model and the files of the checkpoint do not hold the same weights.
-        WorkError: The hub cannot be reached, access is restricted, or the files cannot be loaded.
+        RequestError: If the adapter or device is unknown, or if a library, the checkpoint or consent is missing.
+        MissingWeightsError: If the model and the files of the checkpoint do not hold the same weights.
+        WorkError: If the hub cannot be reached, if access is restricted, or if the files cannot be loaded.
     """
     adapter = adapter_of(spec)
-    if repr(trust_remote_code) not in ("True", "False"):  # a caller without types may pass the text "false"
+    if repr(trust_remote_code) not in ("True", "False"):  # untyped callers may pass the string "false"
         raise RequestError(f"trust_remote_code must be true or false, got {trust_remote_code!r}")
     check_device(device)
     from capim.tasks.encoders.weights import LoadReports, check_weights_loaded, loads_reported, wrong_weights
@@ -83,7 +83,7 @@ def load_encoder(
 
 
 def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
-    """Return what an adapter returned: an encoder, or an object with two functions, which becomes one."""
+    """Return the result of an adapter: an encoder, or an object with two functions, which becomes one."""
     if hasattr(loaded, "embed"):
         return loaded  # type: ignore[no-any-return]
     from capim.tasks.encoders.adapters.module import NAMES, encoder_of_functions, functions_of
@@ -97,7 +97,7 @@ def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
 
 
 def _compiled(forward: Callable[..., Any], modality: Modality, spec: EncoderSpec) -> Callable[..., Any]:
-    """The forward pass through ``torch.compile``; if that fails, the error says to run without it."""
+    """Return the forward pass through ``torch.compile``; if that fails, the error says to run without it."""
     import torch
     from torch._dynamo.exc import TorchDynamoException
 

@@ -1,7 +1,7 @@
-"""mteb's table of models: what an encoder with ``adapter = "mteb"`` is, without loading it.
+"""mteb's table of models: the facts about an encoder with ``adapter = "mteb"``, without loading it.
 
-Its checkpoint is the name that mteb gives the model, its revision the commit that mteb pins. Loader, prompts and roles
-are mteb's, so the version of mteb is part of the identity, and so is the task whose prompts are taken.
+Its checkpoint is mteb's name of the model, its revision the commit that mteb pins. Loader, prompts and roles are
+mteb's, so its identity includes the version of mteb, and the task that the prompts are from.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from capim.store.types import EncoderSpec
 from capim.tasks.encoders.adapters import ADAPTERS, MTEB
 
 TASK = "Flickr30kT2IRetrieval"
-"""The task whose prompts are taken unless an option names another: captions search among photographs."""
+"""The task with the prompts, unless an option names another: captions search among photographs."""
 _KINDS = {"dense": "single", "late-interaction": "multi"}
 
 
 def model_meta(name: str) -> Any:
-    """Mteb's ``ModelMeta`` of a model that sees images and runs here.
+    """Return mteb's ``ModelMeta`` of a model that sees images and runs here.
 
     Raises:
-        RequestError: mteb is not installed, has no such model, or has one that gives no vectors here; says which.
+        RequestError: If mteb is not installed, or has no such model, or one without vectors here; says which.
     """
     if missing := ADAPTERS[MTEB].missing:
         raise RequestError(f"adapter {MTEB!r} needs {', '.join(missing)}; install it with: {ADAPTERS[MTEB].install}")
@@ -42,9 +42,9 @@ def _metas() -> list[Any]:
 
 
 def why_not(meta: Any, *, installed: bool = True) -> str:
-    """Why a model of mteb's table cannot be an encoder here; empty if it can, as far as can be seen without loading it.
+    """Return why a model of mteb's table cannot be an encoder here; empty if it can, as far as known without loading.
 
-    ``installed``: what it needs and is not installed, or in another version, counts.
+    ``installed``: count requirements that are not installed, or in another version.
     """
     if kind := set(meta.model_type) - _KINDS.keys():
         return f"is a {', '.join(sorted(kind))} model, which has no vectors to store"
@@ -61,7 +61,7 @@ def _found(requirement: str) -> str:
 
 
 def row_of(checkpoint: str) -> dict[str, object]:
-    """Return what a suite's row of the adapter may leave out, in the form of ``catalog.toml``."""
+    """Return the values that a suite's row of the adapter may leave out, in the form of ``catalog.toml``."""
     meta = model_meta(checkpoint)
     row: dict[str, object] = {"licence": str(meta.license or "unknown"), "vectors": _KINDS[meta.model_type[0]]}
     if isinstance(meta.embed_dim, int):
@@ -74,17 +74,17 @@ def row_of(checkpoint: str) -> dict[str, object]:
 
 
 def _precision(meta: Any) -> str | None:
-    """In which numbers its loader loads it, where mteb says so."""
+    """Return the precision in which its loader loads it, if mteb states it."""
     named = meta.loader_kwargs.get("torch_dtype") or meta.output_dtypes
     value = getattr(named, "value", named)
     return value if value in ("bfloat16", "float16", "float32") else None
 
 
 def resolved(spec: EncoderSpec) -> EncoderSpec:
-    """The spec at the commit that mteb pins, with the task of the prompts and the roles as options.
+    """Return the spec at the commit that mteb pins, with the task of the prompts and the roles as options.
 
     Raises:
-        RequestError: As of :func:`model_meta`, or what it needs is not installed.
+        RequestError: As in :func:`model_meta`, or if a requirement is not installed.
     """
     meta = model_meta(spec.checkpoint)
     if reason := why_not(meta):
@@ -95,8 +95,8 @@ def resolved(spec: EncoderSpec) -> EncoderSpec:
 
 
 def rows() -> Iterator[Mapping[str, Any]]:
-    """A row for every model of mteb that sees images and reads text, for ``capim list encoders --all``."""
-    model_meta("openai/clip-vit-base-patch32")  # raises where mteb is not installed
+    """Yield a row for every model of mteb that sees images and reads text, for ``capim list encoders --all``."""
+    model_meta("openai/clip-vit-base-patch32")  # raises if mteb is not installed
     for meta in _metas():
         yield {
             "name": meta.name,

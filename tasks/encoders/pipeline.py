@@ -3,7 +3,7 @@
 The three run at the same time, so that the device does not wait: workers read, decode and prepare the next batches
 while one batch is on the device and another is being stored. Every result names the positions of its items in the
 corpus, so that any of them may be missing after a crash. Equal items are encoded once, captions of similar length
-together; :func:`find_batch_size` finds how many items fit into a forward pass and pay.
+together; :func:`find_batch_size` finds the number of items that fit into a forward pass and are worthwhile.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class EncodedBatch:
         index: 0, 1, 2, …; batch 0 warms the device up and does not count in throughput.
         ords: int32, shape ``(n,)``: corpus positions of the items of ``embeddings``.
         embeddings: One item per ord; equal items have the same vector.
-        n_encoded: Items that went through the model: ``n`` without duplicates.
+        n_encoded: Number of items that went through the model: ``n`` without duplicates.
         batch_size: Largest number of items in one forward pass so far.
-        decode_seconds: Reading and decoding, summed over worker threads; 0 for captions.
-        preprocess_seconds: Resizing or tokenising, summed over worker threads.
-        forward_seconds: The forward pass, until the vectors are back on the CPU.
+        decode_seconds: Time for reading and decoding, summed over worker threads; 0 for captions.
+        preprocess_seconds: Time for resizing or tokenising, summed over worker threads.
+        forward_seconds: Time of the forward pass, until the vectors are back on the CPU.
         peak_memory_bytes: Peak memory of the device so far (on the CPU: of the process).
     """
 
@@ -101,11 +101,11 @@ class EncodedBatch:
 
 
 Batch: TypeAlias = list[NDArray[np.int64]]
-"""Distinct items of one forward pass: for each its positions in the work, several where items are equal."""
+"""Distinct items of one forward pass: for each its positions in the work, several if items are equal."""
 
 
 class _PreparedBatch(NamedTuple):
-    """Items ready for the forward pass, and the seconds that preparing them took, summed over threads."""
+    """Items ready for the forward pass, and the seconds of their preparation, summed over threads."""
 
     prepared: Prepared
     decode_seconds: float
@@ -115,11 +115,12 @@ class _PreparedBatch(NamedTuple):
 def encode_stream(
     encoder: Encoder, work: ImageWork | CaptionWork, *, batch_size: int, workers: int | None = None
 ) -> Generator[EncodedBatch, None, None]:
-    """Encode all items; yields each batch as soon as it is done, not in the order of the items.
+    """Encode all items; yield each batch as soon as it is done, not in the order of the items.
 
-    Captions go longest first, so that a batch holds captions of similar length and too little memory shows at once.
-    Where a caption costs by its length, ``batch_size`` counts captions of 32 tokens: batches of shorter ones are
-    larger, of longer ones smaller. When a batch does not fit into memory it is halved, and so are all later ones.
+    Captions are encoded longest first, so that a batch holds captions of similar length and a lack of memory shows at
+    once. If the cost of a caption depends on its length, ``batch_size`` counts captions of 32 tokens: batches of
+    shorter ones are larger, of longer ones smaller. When a batch does not fit into memory it is halved, and so are all
+    later ones.
 
     Args:
         encoder: A loaded model.
@@ -128,9 +129,9 @@ def encode_stream(
         workers: Threads that read, decode and prepare; None: as many as there are cores, at most 16.
 
     Raises:
-        RequestError: ``batch_size`` or ``workers`` is less than 1.
-        WorkError: An image cannot be read or decoded, a single item does not fit into memory, or a vector is not
-            finite. Batches that were yielded before are correct and complete.
+        RequestError: If ``batch_size`` or ``workers`` is less than 1.
+        WorkError: If an image cannot be read or decoded, if a single item does not fit into memory, or if a vector is
+            not finite. Batches that were yielded before are correct and complete.
     """
     if batch_size < 1 or (workers is not None and workers < 1):
         raise RequestError(f"batch size and workers must be at least 1, got {batch_size} and {workers}")
@@ -161,7 +162,7 @@ def encode_stream(
 
 
 def plan_batches(encoder: Encoder, work: ImageWork | CaptionWork, batch_size: int) -> list[Batch]:
-    """The batches of all distinct items."""
+    """Return the batches of all distinct items."""
     if isinstance(work, ImageWork):
         items = group_equal([sha or key for sha, key in zip(work.shas, work.keys, strict=True)])
         return [items[start : start + batch_size] for start in range(0, len(items), batch_size)]
@@ -171,7 +172,7 @@ def plan_batches(encoder: Encoder, work: ImageWork | CaptionWork, batch_size: in
 
 
 def group_equal(contents: Sequence[Hashable]) -> list[NDArray[np.int64]]:
-    """All positions of each distinct content, in order of first appearance.
+    """Return all positions of each distinct content, in order of first appearance.
 
     Examples:
         >>> [positions.tolist() for positions in group_equal(["a", "b", "a"])]
@@ -184,7 +185,7 @@ def group_equal(contents: Sequence[Hashable]) -> list[NDArray[np.int64]]:
 
 
 def caption_batches(texts: Sequence[str], batch_size: int, *, by_length: bool) -> list[list[int]]:
-    """Positions of captions in batches, longest first.
+    """Return positions of captions in batches, longest first.
 
     Args:
         texts: The captions.
@@ -216,10 +217,10 @@ def caption_batches(texts: Sequence[str], batch_size: int, *, by_length: bool) -
 
 
 def _estimated_tokens(text: str) -> int:
-    """A rough estimate of the number of subword tokens of a caption, plus two special tokens.
+    """Return a rough estimate of the number of subword tokens of a caption, plus two special tokens.
 
-    One token for each Latin word of up to twelve letters, for three letters of another script, for every digit and
-    mark: for English within a token of CLIP's count, at a fraction of its cost.
+    It counts one token for each Latin word of up to twelve letters, for three letters of another script, and for every
+    digit and mark: for English within a token of CLIP's count, at a fraction of its cost.
 
     Examples:
         >>> _estimated_tokens("Two dogs play."), _estimated_tokens("一只红色的公共汽车")
@@ -231,7 +232,7 @@ def _estimated_tokens(text: str) -> int:
 def _encoded(
     encoder: Encoder, ords: NDArray[np.int32], batches: Iterator[tuple[Batch, _PreparedBatch]], batch_size: int
 ) -> Iterator[EncodedBatch]:
-    """One forward pass after the other over prepared batches."""
+    """Yield one forward pass after the other over prepared batches."""
     limit: int | None = None
     for index, (batch, ready) in enumerate(batches):
         begun = time.perf_counter()
@@ -252,7 +253,7 @@ def _encoded(
 
 
 def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[Embeddings, int | None]:
-    """The forward pass in pieces of at most ``limit`` items, halved whenever memory runs out."""
+    """Run the forward pass in pieces of at most ``limit`` items, halved whenever memory runs out."""
     pieces: list[Embeddings] = []
     done, size = 0, min(limit or len(prepared), len(prepared))
     while done < len(prepared):
@@ -265,7 +266,7 @@ def _forward(encoder: Encoder, prepared: Prepared, limit: int | None) -> tuple[E
                 raise
             if size == 1:
                 raise WorkError(
-                    f"encoder {encoder.spec.name!r}: one {prepared.modality} alone does not fit into the memory of "
+                    f"encoder {encoder.spec.name!r}: a single {prepared.modality} does not fit into the memory of "
                     f"{encoder.device}; try --precision bfloat16 or another device. Stored embeddings are kept"
                 ) from error
         # outside the handler: the error's traceback holds the tensors of the failed pass
@@ -282,7 +283,7 @@ def _prepared(
     pool: ThreadPoolExecutor,
     joiner: ThreadPoolExecutor,
 ) -> Iterator[tuple[Batch, _PreparedBatch]]:
-    """The batches of the plan in its order, prepared; the next ``ahead`` ones are being prepared meanwhile."""
+    """Yield the batches of the plan in its order, prepared; the next ``ahead`` ones are prepared meanwhile."""
     waiting: deque[Future[_PreparedBatch]] = deque()
     coming = iter(plan)
     uploads = Uploads(encoder.device)
@@ -333,7 +334,7 @@ def _decoded(work: ImageWork, key: str) -> Image.Image:
 def find_batch_size(
     encoder: Encoder, modality: Modality, *, start: int = 4, largest: int | None = None, gain: float = 1.05
 ) -> int:
-    """The batch size found by doubling until a batch is no faster, does not fit, or reaches the limit.
+    """Return the batch size found by doubling until a batch is no faster, does not fit, or reaches the limit.
 
     Only the forward pass is timed, on images of 320 x 240 and captions of about 32 tokens, after one warm-up pass.
     Vectors do not depend on the batch size beyond rounding.
@@ -346,7 +347,7 @@ def find_batch_size(
         gain: A doubled batch must raise the items per second by this factor, or the smaller one is taken.
 
     Raises:
-        WorkError: Not even the smallest batch fits into memory.
+        WorkError: If not even the smallest batch fits into memory.
     """
     largest = largest or (LARGEST_ON_CPU[modality] if encoder.device == "cpu" else _LARGEST_BATCH)
     best, best_rate, size = 0, 0.0, start

@@ -1,8 +1,8 @@
 """Images to tensors, several times faster than the libraries' own loops, with equal results.
 
-Pillow resizes in both cases, because the models were trained with it; what is saved are the many passes over the
-pixels afterwards. A :class:`PixelPipeline` takes size, filter and crop from the checkpoint's preprocessing, and is
-used only if its tensors equal those of that preprocessing to 1e-5 on images of unusual sizes.
+Pillow resizes in both cases, because the models were trained with it; the saving is in the many passes over the pixels
+afterwards. A :class:`PixelPipeline` takes size, filter and crop from the checkpoint's preprocessing, and is used only
+if its tensors equal those of that preprocessing to 1e-5 on images of unusual sizes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class PixelPipeline:
     """The preprocessing of a model's images.
 
     Attributes:
-        fit: Resizes and crops one RGB image to the model's size.
+        fit: Function that resizes and crops one RGB image to the model's size.
         mean: Subtracted from each channel, in units of 0 to 1.
-        std: Divided by, after the mean.
+        std: Divisor of each channel, after the mean.
     """
 
     fit: Callable[[Image.Image], Image.Image]
@@ -35,7 +35,7 @@ class PixelPipeline:
     std: tuple[float, ...]
 
     def tensor(self, images: Sequence[Image.Image]) -> Tensor:
-        """float32, shape ``(n, 3, height, width)``."""
+        """Return the pixels of images, float32, shape ``(n, 3, height, width)``."""
         fitted = [self.fit(image) for image in images]
         width, height = fitted[0].size
         values = np.empty((len(fitted), 3, height, width), dtype=np.float32)
@@ -50,7 +50,7 @@ class PixelPipeline:
         return torch.from_numpy(values)
 
     def if_equal(self, reference: Callable[[Image.Image], Tensor]) -> PixelPipeline | None:
-        """This pipeline if it makes the tensors of a reference on images of unusual sizes, else None."""
+        """Return this pipeline if it makes a reference's tensors on images of unusual sizes, else None."""
         for width, height in ((97, 41), (40, 133), (601, 478)):
             noise = np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8)
             image = Image.fromarray(noise)
@@ -61,7 +61,7 @@ class PixelPipeline:
 
 
 def pipeline_of_processor(processor: Any) -> PixelPipeline | None:
-    """The pipeline of a transformers image processor; None if it does more than resize, crop and scale."""
+    """Return the pipeline of a transformers image processor; None if it does more than resize, crop and scale."""
     size, crop = getattr(processor, "size", None) or {}, getattr(processor, "crop_size", None) or {}
     if not (processor.do_resize and processor.do_rescale and processor.do_normalize):
         return None
@@ -86,7 +86,7 @@ def pipeline_of_processor(processor: Any) -> PixelPipeline | None:
 
 
 def pipeline_of_transform(transform: Any) -> PixelPipeline | None:
-    """The pipeline of a torchvision transform that ends with ``ToTensor`` and ``Normalize``; None for any other.
+    """Return the pipeline of a torchvision transform that ends with ``ToTensor`` and ``Normalize``; None for any other.
 
     Its own resize and crop are used; one pass over the pixels replaces the five after them.
     """
@@ -107,7 +107,7 @@ def pipeline_of_transform(transform: Any) -> PixelPipeline | None:
 def _resize_and_crop(
     image: Image.Image, *, edge: int, crop: tuple[int, int], resample: Image.Resampling
 ) -> Image.Image:
-    """Resize the shorter edge, then crop ``(height, width)`` from the centre, rounding as transformers does."""
+    """Resize the shorter edge, then crop ``(height, width)`` from the centre, with the rounding of transformers."""
     width, height = image.size
     size = (edge, int(edge * height / width)) if width <= height else (int(edge * width / height), edge)
     top, left = (size[1] - crop[0]) // 2, (size[0] - crop[1]) // 2

@@ -20,10 +20,10 @@ DTYPES: dict[Precision, torch.dtype] = {"float32": torch.float32, "bfloat16": to
 
 
 def as_tensor(values: Any) -> Tensor:
-    """Return torch's view of what a library or a user's function returned, also of a reversed or big-endian array.
+    """Return torch's view of the result of a library or a user's function, also of a reversed or big-endian array.
 
     Raises:
-        TypeError, ValueError, RuntimeError: They are not numbers of one shape.
+        TypeError, ValueError, RuntimeError: If it is not an array of numbers.
     """
     if isinstance(values, np.ndarray):
         values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
@@ -31,9 +31,9 @@ def as_tensor(values: Any) -> Tensor:
 
 
 def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
-    """Inputs on the device, floating tensors in the model's type; from pinned memory the copy is asynchronous.
+    """Return inputs on the device, floating tensors in the model's type; from pinned memory the copy is asynchronous.
 
-    A list of tensors, which :func:`rows_of_items` made, becomes one tensor again.
+    A list of tensors, from :func:`rows_of_items`, becomes one tensor again.
     """
     moved: dict[str, Any] = dict(inputs)
     for name, value in inputs.items():
@@ -45,9 +45,9 @@ def move(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> dict[str, 
 
 
 def rows_of_items(inputs: Mapping[str, Any], n_items: int) -> dict[str, Any]:
-    """The inputs with one entry per item: the patches of all images in one tensor become a list of one per image.
+    """Return the inputs with one entry per item: patches of all images in one tensor become a list of one per image.
 
-    Processors that keep the aspect ratio return ``image_grid_thw``, shape ``(n_images, 3)``: how many patches each has.
+    Processors that keep the aspect ratio return ``image_grid_thw``, shape ``(n_images, 3)``: the patches of each image.
     """
     grid = inputs.get("image_grid_thw")
     counts = [] if grid is None else grid.prod(dim=1).tolist()
@@ -58,7 +58,7 @@ def rows_of_items(inputs: Mapping[str, Any], n_items: int) -> dict[str, Any]:
 
 
 def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
-    """Several prepared batches, at least one, as one, in their order; tensors must agree in all but the first axis.
+    """Join several prepared batches, at least one, in order; tensors must agree in all but the first axis.
 
     ``pinned`` puts the tensors in pinned memory, so that copying them to a GPU is asynchronous.
     """
@@ -81,16 +81,16 @@ def join(parts: Sequence[Prepared], *, pinned: bool) -> Prepared:
 
 
 class Uploads:
-    """Copies the next batch to a CUDA device on a stream of its own, while the model computes the present one."""
+    """Copies of the next batch to a CUDA device on a separate stream, while the model computes the present one."""
 
     def __init__(self, device: str) -> None:
         self._device = torch.device(device)
         self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def begin(self, prepared: Prepared) -> Prepared:
-        """The batch with its tensors on the device, once :meth:`finish` was called; unchanged on other devices.
+        """Return the batch with its tensors on the device, once :meth:`finish` was called; unchanged on other devices.
 
-        A batch that does not fit stays where it is: the forward pass copies the part that it can take.
+        A batch that does not fit stays on the CPU: the forward pass copies the part that it can take.
         """
         if self._stream is None:
             return prepared
@@ -105,7 +105,7 @@ class Uploads:
         return replace(prepared, inputs=inputs)
 
     def finish(self) -> None:
-        """Let the model wait for all copies that were begun."""
+        """Let the model wait for all started copies."""
         if self._stream is not None:
             torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
@@ -113,16 +113,16 @@ class Uploads:
 def unit_embeddings(
     features: Tensor, prepared: Prepared, spec: EncoderSpec, *, keep: Tensor | None = None
 ) -> Embeddings:
-    """Unit vectors from unnormalised features of any type, on any device.
+    """Return unit vectors from unnormalised features of any type, on any device.
 
     Args:
-        features: Shape ``(n, dim)``, or with ``keep`` ``(n, longest, dim)``: many vectors per item.
+        features: Shape ``(n, dim)``, or with ``keep`` ``(n, longest, dim)``: multi-vectors.
         prepared: The items.
-        spec: Of the model.
+        spec: Spec of the model.
         keep: Shape ``(n, longest)``, False for padding, which is dropped and never stored as zeros.
 
     Raises:
-        WorkError: A feature is NaN or infinite, a vector is zero, an item keeps no vector, or the shape is another.
+        WorkError: If a feature is NaN or infinite, a vector is zero, an item keeps no vector, or the shape is wrong.
     """
     expected = (len(prepared), *(() if keep is None else keep.shape[1:]), spec.dim)
     if tuple(features.shape) != expected:
@@ -137,7 +137,7 @@ def unit_embeddings(
         offsets = offsets_of(counts.numpy())
     norms = torch.linalg.vector_norm(vectors, dim=1)
     values = (vectors / norms[:, None]).numpy()
-    if keep is not None:  # NaN where any vector of an item is zero, or where it has none
+    if keep is not None:  # NaN for an item with any zero vector, or without vectors
         norms = torch.segment_reduce(torch.where(norms == 0, torch.nan, norms), "mean", lengths=counts)
     bad = np.flatnonzero(~(torch.isfinite(norms) & (norms > 0)).numpy())
     if bad.size:

@@ -1,14 +1,15 @@
-"""The weights of a model: read from files, and proof that model and files are the same, both ways.
+"""The weights of a model: reading them from files, and proof that model and files agree, in both directions.
 
-Libraries fill in what they miss with random numbers, interpolate what has another shape, cast what has another type and
-leave out what they have no place for, and at most log it. Every adapter loads by ``Module.load_state_dict`` of torch or
-``from_pretrained`` of transformers, itself or through its library. Both know which names of the model they did not find
-and which of the files they did not take, after all renaming, tying and conversion of theirs; here they are listened to,
-so that no adapter has to ask. What neither of them saw is compared with the files, value by value, without comparing
-names: a tensor is identified by its shape and a sample of its values in the precision of the forward pass.
+Libraries fill missing weights with random numbers, interpolate those of another shape, cast those of another type and
+leave out those without a place, and at most log it. Every adapter loads by ``Module.load_state_dict`` of torch or
+``from_pretrained`` of transformers, directly or through its library. Both know which names of the model they did not
+find and which of the files they did not use, after all their renaming, tying and conversion. This module intercepts
+their reports, so that no adapter has to check. Tensors that neither of them saw are compared with the files, value by
+value, without comparing names: a tensor is identified by its shape and a sample of its values in the precision of the
+forward pass.
 
-A weight that is in no file is made NaN, never left random, and is an error where a vector needs it: libraries build
-language heads and poolers that no vector sees, and checkpoints leave them out. A tensor of the files that the model
+A weight that is in no file is made NaN, never left random, and is an error if a vector needs it: libraries build
+language heads and poolers that no vector uses, and checkpoints leave them out. A tensor of the files that the model
 does not hold is an error too, unless it is computed (``COMPUTED``), transformers or the adapter lists it for the
 architecture (``Adapter.unused``), or the spec does (option ``unused_weights``).
 """
@@ -39,17 +40,17 @@ from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 from capim.tasks.encoders.tensors import DTYPES
 
 COMPUTED = ("*position_ids", "*token_type_ids", "*attn_mask", "*embed_scale", "*inv_freq")
-"""Names of buffers whose values follow from the configuration, so that files may hold them or not."""
+"""Names of buffers with values that follow from the configuration, so that files may hold them or not."""
 _SAMPLE = 512  # values that enter the digest of a matrix
-_PLAIN = (torch.float64, torch.float32, torch.float16, torch.bfloat16)  # which hold a weight as it is
-_Place = tuple[nn.Module, str]  # a network and the name of a tensor of its own, which wrapping does not change
+_PLAIN = (torch.float64, torch.float32, torch.float16, torch.bfloat16)  # types that hold a weight unchanged
+_Place = tuple[nn.Module, str]  # a network and the name of its own tensor, which wrapping does not change
 
 
 class MissingWeightsError(WorkError):
     """The model and the files of its checkpoint do not hold the same weights.
 
     Attributes:
-        faults: What is wrong with each weight, by its name in the model or in the files.
+        faults: The error of each weight, by its name in the model or in the files.
     """
 
     def __init__(self, message: str, faults: Mapping[str, str]) -> None:
@@ -58,7 +59,7 @@ class MissingWeightsError(WorkError):
 
 
 class StoredTensor(NamedTuple):
-    """A tensor of a weights file, whose values are read when they are looked at."""
+    """A tensor of a weights file; its values are read on access."""
 
     file: Path
     name: str
@@ -66,10 +67,10 @@ class StoredTensor(NamedTuple):
 
 
 def weights_file(folder: Path, names: Iterable[str], spec: EncoderSpec) -> Path:
-    """The first of these files that a folder has.
+    """Return the first of these files that a folder has.
 
     Raises:
-        MissingWeightsError: It has none of them.
+        MissingWeightsError: If it has none of them.
     """
     if found := [folder / name for name in names if (folder / name).is_file()]:
         return found[0]
@@ -79,33 +80,33 @@ def weights_file(folder: Path, names: Iterable[str], spec: EncoderSpec) -> Path:
 
 
 def read_tensors(file: Path, *, mapped: bool = False) -> dict[str, Any]:
-    """The tensors of a weights file by name; a pickle may also hold mappings of tensors, but no code is run.
+    """Return the tensors of a weights file by name; a pickle may also hold mappings of tensors, but no code is run.
 
-    ``mapped``: values are read from the file when they are looked at, wherever its format can do that.
+    ``mapped``: True to read values from the file on access, if its format allows that.
     """
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file
 
         return dict(load_file(file))
     if mapped:
-        with contextlib.suppress(RuntimeError):  # of torch 1.5 and older
+        with contextlib.suppress(RuntimeError):  # files of torch 1.5 and older
             return dict(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
     return dict(torch.load(file, map_location="cpu", weights_only=True))
 
 
 def weights_in(file: Path, key: str = "", *, mapped: bool = False) -> dict[str, Any]:
-    """The weights in a file of open_clip, a training's too, by their names in the model.
+    """Return the weights in a file of open_clip, including training checkpoints, by their names in the model.
 
-    A training keeps them as ``state_dict`` next to its optimiser, perhaps those of a moving average (EMA) as well, and
+    A training run keeps them as ``state_dict`` next to its optimiser, perhaps with those of a moving average (EMA), and
     may have written ``module.`` (DDP) or ``_orig_mod.`` (``torch.compile``) before every name.
 
     Args:
-        file: Safetensors or a pickle, of which no code is run.
-        key: Which weights, where the file holds several.
-        mapped: As of :func:`read_tensors`.
+        file: Safetensors, or a pickle, which is read without running code.
+        key: Name of the weights, if the file holds several.
+        mapped: As in :func:`read_tensors`.
 
     Raises:
-        RequestError: There are no weights, none under that key, or several and no key.
+        RequestError: If there are no weights, none under that key, or several and no key.
     """
     contents = read_tensors(file, mapped=mapped)
     whole = {name: each for name, each in contents.items() if isinstance(each, Tensor)}
@@ -120,7 +121,7 @@ def weights_in(file: Path, key: str = "", *, mapped: bool = False) -> dict[str, 
         )
     if len(sets) > 1 and not key:
         raise RequestError(
-            f"{file} holds several weights; add to it which are meant: {' or '.join(f'#{name}' for name in sets)}"
+            f"{file} holds several sets of weights; append the one to use: {' or '.join(f'#{name}' for name in sets)}"
         )
     tensors = sets[key or next(iter(sets))]
     for wrapper in ("module.", "_orig_mod.", "module."):
@@ -130,17 +131,17 @@ def weights_in(file: Path, key: str = "", *, mapped: bool = False) -> dict[str, 
 
 
 class LoadReports:
-    """What torch and transformers said about the weights of a model while it was loaded."""
+    """Reports of torch and transformers about the weights of a model while it was loaded."""
 
     def __init__(self) -> None:
         self._all: list[tuple[Mapping[str, _Place], frozenset[str], Any]] = []
-        self._given: dict[str, set[tuple[int, ...]]] = {}  # shapes of what torch was given, perhaps for two towers
+        self._given: dict[str, set[tuple[int, ...]]] = {}  # shapes of tensors given to torch, perhaps for two towers
         self._read: set[Path] = set()  # the files that transformers read by itself
 
     def add(self, model: nn.Module, report: Any, names: Collection[str] | None = None) -> None:
-        """Keep what one load says; ``names``: those that it was about, by default all.
+        """Keep the report of one load; ``names``: the names that it covers, by default all.
 
-        What is missing is what is missing now: transformers will take tied weights out, also those that nobody has.
+        Missing names are recorded now: transformers will later remove tied weights, even those that nothing provides.
         """
         places = _places(model)
         about = places if names is None else {name: places[name] for name in names if name in places}
@@ -154,7 +155,7 @@ class LoadReports:
         self._read |= {Path(file).resolve() for file in files}
 
     def faults(self) -> dict[str, str]:
-        """What is wrong with each weight of the model or of the files, in the words of a loader that broke off."""
+        """Return the error of each weight of the model or of the files, as reported by a loader that stopped."""
         missing = [name for *_, report in self._all for name in report.missing_keys]
         return dict.fromkeys(missing, "missing") | self._reshaped() | dict.fromkeys(self._unexpected(), "unused")
 
@@ -169,7 +170,7 @@ class LoadReports:
         return {name for *_, report in self._all for name in report.unexpected_keys}
 
     def not_loaded(self, encoder: Encoder, stored: Iterable[StoredTensor]) -> dict[str, Tensor]:
-        """The weights and stored buffers of an encoder that did not come from its files, by name."""
+        """Return the weights and stored buffers of an encoder that did not come from its files, by name."""
         seen = {place for places, *_ in self._all for place in places.values()}
         loaded = {place for places, lost, _ in self._all for name, place in places.items() if name not in lost}
         held = weights_of(encoder)
@@ -186,7 +187,7 @@ class LoadReports:
         return dict(reversed(by_storage.values()))
 
     def not_taken(self, encoder: Encoder, stored: Iterable[StoredTensor]) -> dict[str, str]:
-        """The tensors of the files that are not in the model as they are, by name, and in what they differ."""
+        """Return the tensors of the files that the model does not hold unchanged, by name, with the difference."""
         spec, unexpected = encoder.spec, self._unexpected()
         given, ends = self._given.keys() - unexpected, {_end(name) for name in unexpected}
         allowed = _may_be_left(spec)
@@ -212,7 +213,7 @@ class LoadReports:
         for file, tensors in itertools.groupby(stored, key=lambda each: each.file):
             read = file.resolve() in self._read
             found = [(name, fault_of(name, tensor, read), tensor.ndim) for _, name, tensor in tensors]
-            # of which no matrix was taken: a file of another model
+            # no matrix of the file was taken: it is of another model
             if read or any(fault != "unused" for _, fault, n_axes in found if n_axes > 1):
                 faults |= {name: fault for name, fault, _ in found if fault}
         return faults
@@ -220,9 +221,9 @@ class LoadReports:
 
 @contextlib.contextmanager
 def loads_reported() -> Iterator[LoadReports]:
-    """Listen to torch and transformers for the block, in which no other thread may load a model.
+    """Intercept torch and transformers during the block, in which no other thread may load a model.
 
-    What transformers would show of it, progress bars and a report, is suppressed: what matters in it is checked.
+    Their own output, progress bars and a report, is suppressed: its relevant contents are checked.
     """
     from transformers import PreTrainedModel
     from transformers.utils import logging
@@ -246,7 +247,7 @@ def loads_reported() -> Iterator[LoadReports]:
         model: Any, state_dict: Mapping[str, Any] | None, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any
     ) -> Any:
         found = of_transformers(model, state_dict, checkpoint_files, *args, **kwargs)
-        # the names of a LoRA adapter are expected alone; tying takes names out of the report later
+        # only the names of a LoRA adapter are expected; tying takes names out of the report later
         reports.add(model, found[0], kwargs.get("expected_keys"))
         reports.gave(state_dict or {}, checkpoint_files or ())
         return found
@@ -264,10 +265,10 @@ def loads_reported() -> Iterator[LoadReports]:
 
 
 def check_weights_loaded(encoder: Encoder, reports: LoadReports) -> None:
-    """Make the weights that are not from the files NaN, and check that no vector needs one; and the other way round.
+    """Make weights that are not from the files NaN and check that no vector needs them; also check the reverse.
 
     Raises:
-        MissingWeightsError: Names the first few that differ, how many there are, and what to do.
+        MissingWeightsError: If they differ; names the first few, their number, and the remedy.
     """
     spec = encoder.spec
     stored = [*stored_tensors(spec)]
@@ -285,7 +286,7 @@ def check_weights_loaded(encoder: Encoder, reports: LoadReports) -> None:
 
 
 def wrong_weights(spec: EncoderSpec, faults: Mapping[str, str], of: int | None = None) -> MissingWeightsError:
-    """The error for weights in which a model and its files differ, with the first names of each kind of fault."""
+    """Return the error for weights in which a model and its files differ, with the first names per kind of error."""
     files = " and ".join([spec.checkpoint, *pins_of(spec)])
     again = "copy or save the folder again, with all its weights"
     if local_path(spec.checkpoint) is None:
@@ -316,23 +317,23 @@ def _plain(dtype: torch.dtype) -> str:
 
 
 def _end(name: str) -> str:
-    """The last two parts of a name, which a loader that renames modules leaves."""
+    """Return the last two parts of a name, which a loader that renames modules keeps."""
     return ".".join(name.split(".")[-2:])
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """True if the name of a tensor has one of these forms."""
+    """True if the name of a tensor matches one of these patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _may_be_left(spec: EncoderSpec) -> list[str]:
-    """The forms of the names of tensors that the model of a spec may leave out."""
+    """Return the patterns of the names of tensors that the model of a spec may leave out."""
     own = [pattern.strip() for pattern in str(spec.options.get(UNUSED_WEIGHTS, "")).split(",")]
     return [*COMPUTED, *adapter_named(spec.adapter).unused, *own]
 
 
 def _broken_off(model: nn.Module, given: Mapping[str, Any]) -> SimpleNamespace:
-    """Return what a strict load of torch found before it raised."""
+    """Return the findings of a strict load of torch before it raised."""
     places = _places(model)
     own = {name: tuple(_tensor_at(place).shape) for name, place in places.items()}
     return SimpleNamespace(
@@ -347,7 +348,7 @@ def _broken_off(model: nn.Module, given: Mapping[str, Any]) -> SimpleNamespace:
 
 
 def weights_of(encoder: Encoder) -> dict[str, tuple[_Place, Tensor]]:
-    """The weights and stored buffers of an encoder by name."""
+    """Return the weights and stored buffers of an encoder by name."""
     many = len(encoder.modules) > 1
     return {
         f"{number}.{name}" if many else name: (place, _tensor_at(place))
@@ -371,18 +372,18 @@ def _tensor_at(place: _Place) -> Any:
 
 
 def _all_tensors(modules: Iterable[nn.Module]) -> Iterator[tuple[str, Tensor]]:
-    """All parameters and buffers by name, also those that a checkpoint does not hold."""
+    """Yield all parameters and buffers by name, including those that a checkpoint does not hold."""
     for module in modules:
         yield from module.named_parameters()
         yield from module.named_buffers()
 
 
 def checksum_of(encoder: Encoder) -> str:
-    """16 hexadecimal digits over the shapes and values of all weights, in the order of the model.
+    """Return 16 hexadecimal digits over the shapes and values of all weights, in the order of the model.
 
-    Names do not count, so that a library may rename its modules; nor do computed buffers, whose last bits depend on the
-    processor, where ``COMPUTED`` lists them. Any other buffer counts, because a library may have left it uninitialised.
-    Empty where the adapter does not know the model's networks.
+    Names do not count, so that a library may rename its modules; nor do computed buffers (``COMPUTED``), because their
+    last bits depend on the processor. Any other buffer counts, because a library may have left it uninitialised. Empty
+    if the adapter does not know the model's networks.
     """
 
     def one(tensor: Tensor) -> bytes:
@@ -396,7 +397,7 @@ def checksum_of(encoder: Encoder) -> str:
 
 
 def _encodes(encoder: Encoder) -> list[str]:
-    """The modalities that the model gives a vector without NaN."""
+    """Return the modalities for which the model gives a vector without NaN."""
     done = []
     with contextlib.suppress(Exception):
         encode_images(encoder, [Image.effect_noise((64, 64), 80).convert("RGB")])
@@ -408,12 +409,12 @@ def _encodes(encoder: Encoder) -> list[str]:
 
 
 def digests_of_model(modules: Iterable[nn.Module]) -> frozenset[str]:
-    """Digests of all parameters and buffers of a model."""
+    """Return digests of all parameters and buffers of a model."""
     return frozenset(digest_of_tensor(tensor) for module in modules for tensor in module.state_dict().values())
 
 
 def stored_tensors(spec: EncoderSpec) -> Iterator[StoredTensor]:
-    """The tensors of all weight files of a resolved spec, those of a LoRA adapter before those of its base model."""
+    """Yield the tensors of all weight files of a resolved spec, a LoRA adapter's before those of its base model."""
     tag = open_clip_tag(spec)
     for file in weight_files(spec):
         if adapter_named(spec.adapter).open_clip:
@@ -428,12 +429,12 @@ def stored_tensors(spec: EncoderSpec) -> Iterator[StoredTensor]:
 
 
 def lost_matrices(spec: EncoderSpec, modules: Iterable[nn.Module]) -> tuple[list[str], int]:
-    """The names of the weight matrices in a spec's files that a model does not hold, and how many there are in all.
+    """Return the names of the weight matrices in a spec's files that a model does not hold, and the number of all.
 
-    A matrix counts as held, too, where the model holds it in two or three parts: queries, keys and values.
+    A matrix also counts as held if the model holds it in two or three parts: queries, keys and values.
 
     Vectors and counters are left out: architectures drop some of them (position ids), and a lost layer shows in its
-    matrices. So are weights that the model has no place for, if it was allowed to leave them out.
+    matrices. So are weights without a place in the model, if it may leave them out.
     """
     allowed, held, dtype = _may_be_left(spec), digests_of_model(modules), DTYPES[spec.precision]
     matrices = [
@@ -449,7 +450,7 @@ def lost_matrices(spec: EncoderSpec, modules: Iterable[nn.Module]) -> tuple[list
 
 
 def digest_of_tensor(tensor: Tensor, dtype: torch.dtype = torch.float32) -> str:
-    """A digest of the shape of a tensor and a sample of its values, in the precision of the forward pass."""
+    """Return a digest of the shape of a tensor and a sample of its values, in the precision of the forward pass."""
     # some loaders empty the row of the padding, which is masked anyway: long matrices count from their third row
     values = (tensor[2:] if tensor.ndim > 1 and len(tensor) > 64 else tensor).detach().cpu().flatten()
     sample = values[:: max(1, len(values) // _SAMPLE)].to(dtype).to(torch.float32).contiguous()

@@ -1,8 +1,8 @@
-"""The Hugging Face hub: the commit that a name means, and the files of a commit in the hub's cache.
+"""The Hugging Face hub: the commit behind a name, and the files of a commit in the hub's cache.
 
-Before a download it is known how large it is and whether it fits; while it runs it is a piece of work like any other
-(:mod:`capim.tasks.hub.progress`). A connection that breaks is taken up where it broke, by ``huggingface_hub``; a
-command that is repeated fetches the files that are not whole.
+The size of a download, and whether it fits, is known before it begins; while it runs, it reports progress like any
+other work (:mod:`capim.tasks.hub.progress`). ``huggingface_hub`` resumes a broken connection; a repeated command
+fetches the files that are incomplete.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _TOO_MANY_REQUESTS = 429
 
 
 def commit_of(repository: str, revision: str, *, kind: Kind = "model") -> str:
-    """The commit that a branch or tag of a hub repository names: from the hub, or else from the cache.
+    """Return the commit that a branch or tag of a hub repository names: from the hub, or else from the cache.
 
     Raises:
-        RequestError: The repository or revision does not exist.
-        WorkError: The hub cannot be reached and the cache does not have it, or access is restricted.
+        RequestError: If the repository or revision does not exist.
+        WorkError: If the hub cannot be reached and the cache does not have it, or if access is restricted.
     """
     from huggingface_hub import HfApi, constants
 
@@ -39,7 +39,7 @@ def commit_of(repository: str, revision: str, *, kind: Kind = "model") -> str:
 
     commit = _from_hub_or_cache(resolved, repository, revision, kind)
     if not constants.HF_HUB_OFFLINE and not _is_cached(repository, commit, kind):
-        try:  # the commit is public where the files are not
+        try:  # the commit is public even if the files are not
             HfApi().auth_check(repository, repo_type=kind)
         except Exception as error:
             raise hub_error(error, repository, revision, kind) from error
@@ -49,18 +49,18 @@ def commit_of(repository: str, revision: str, *, kind: Kind = "model") -> str:
 def folder_at(
     repository: str, commit: str, chosen: Callable[[Sequence[str]], Sequence[str]], *, kind: Kind = "model"
 ) -> Path:
-    """The folder of one commit of a hub repository, with the files that are chosen; those not there are downloaded.
+    """Return the folder of one commit of a hub repository with the chosen files; missing ones are downloaded.
 
     Args:
         repository: Hub id.
         commit: A commit, never a branch.
-        chosen: Of the names of all files those that are needed.
+        chosen: Function that returns the required names among all file names.
         kind: Models or data sets.
 
     Raises:
-        RequestError: The repository or commit does not exist.
-        WorkError: The hub cannot be reached and the cache does not hold it, access is restricted, or the files do not
-            fit on the disk.
+        RequestError: If the repository or commit does not exist.
+        WorkError: If the hub cannot be reached and the cache does not hold the files, if access is restricted, or if
+            the files do not fit on the disk.
     """
     from huggingface_hub import snapshot_download
 
@@ -77,7 +77,7 @@ def folder_at(
 
 
 def _sizes(repository: str, commit: str, kind: Kind, *, local: bool) -> dict[str, int] | None:
-    """The files of a commit and their bytes; None where the hub is not asked and the cache does not know."""
+    """Return the files of a commit and their bytes; None if the cache lacks the list and the hub may not be queried."""
     from huggingface_hub import HfApi, get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
@@ -100,10 +100,10 @@ def _listed(endpoint: str, repository: str, commit: str, kind: Kind) -> dict[str
 
 @contextlib.contextmanager
 def _download(repository: str, commit: str, sizes: Mapping[str, int], kind: Kind) -> Iterator[type]:
-    """A class of progress bars that reports the bytes of those of the files that the cache does not hold.
+    """Return a class of progress bars that reports the bytes of the files that are not in the cache.
 
     Raises:
-        WorkError: They do not fit on the disk.
+        WorkError: If they do not fit on the disk.
     """
     from tqdm.auto import tqdm
 
@@ -112,15 +112,15 @@ def _download(repository: str, commit: str, sizes: Mapping[str, int], kind: Kind
     needed = n_bytes * (2 if kind == "dataset" else 1)  # the rows of a data set are written again, as Arrow
     if needed > free:
         raise WorkError(
-            f"{repository} takes {size(needed)} in the hub's cache ({cache}), where {size(free)} are free; make "
-            "room there, or set HF_HOME to a folder on another disk"
+            f"{repository} takes {size(needed)} in the hub's cache ({cache}), where {size(free)} are free; free "
+            "space there, or set HF_HOME to a folder on another disk"
         )
     what = f"downloading {repository} ({size(n_bytes)} into {cache}, {size(free)} free)"
     total = round(n_bytes / _MEGABYTE)
     with track(what, total=total, unit=DOWNLOADED) if total else contextlib.nullcontext(lambda _: None) as advance:
 
         class Bar(tqdm):  # type: ignore[misc]
-            """Never shown; of the bars of a snapshot the one that counts the bytes of files reports them."""
+            """Never shown; among the bars of a snapshot, the one that counts the bytes of files reports them."""
 
             def __init__(self, *args: Any, **kwargs: Any) -> None:
                 self._counts = str(kwargs.get("desc", "")).startswith("Reconstructing")
@@ -143,18 +143,18 @@ def _not_in_cache(repository: str, commit: str, sizes: Mapping[str, int], kind: 
 
 
 def to_download(repository: str, commit: str, chosen: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, int]:
-    """The files and their bytes that :func:`folder_at` would download; none where the hub cannot be asked."""
+    """Return the files that :func:`folder_at` would download and their bytes; empty if the hub cannot be queried."""
     from huggingface_hub import constants
 
     sizes: Mapping[str, int] | None = None
-    with contextlib.suppress(Exception):  # whoever requests the files gets the reason
+    with contextlib.suppress(Exception):  # the request for the files will report the error
         sizes = _sizes(repository, commit, "model", local=constants.HF_HUB_OFFLINE)
     wanted = {file: (sizes or {})[file] for file in chosen(list(sizes or {}))}
     return _not_in_cache(repository, commit, wanted, "model")
 
 
 def disk() -> tuple[Path, int]:
-    """The folder of the hub's cache, and the bytes that are free there."""
+    """Return the folder of the hub's cache, and the free bytes there."""
     from huggingface_hub import constants
 
     cache = Path(constants.HF_HUB_CACHE)
@@ -162,7 +162,7 @@ def disk() -> tuple[Path, int]:
 
 
 def size(n_bytes: int) -> str:
-    """Bytes for people.
+    """Return a number of bytes in readable units.
 
     Examples:
         >>> size(3_944_000_000), size(12_400_000), size(200)
@@ -172,19 +172,19 @@ def size(n_bytes: int) -> str:
 
 
 def _from_hub_or_cache(ask: Callable[[bool], str], repository: str, revision: str, kind: Kind = "model") -> str:
-    """Return what ``ask(False)`` gets from the hub, or where that fails ``ask(True)`` from the cache."""
+    """Return the result of ``ask(False)``, from the hub, or if that fails of ``ask(True)``, from the cache."""
     try:
         return ask(False)
     except WorkError:
         raise
     except Exception as error:
-        with contextlib.suppress(Exception):  # the first error has the reason
+        with contextlib.suppress(Exception):  # the first error has the cause
             return ask(True)
         raise hub_error(error, repository, revision, kind) from error
 
 
 def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "model") -> RequestError | WorkError:
-    """A failure of the hub as an error that names the repository and the next step; other errors are raised."""
+    """Return an error of the hub with the repository and the next step; raise any other error."""
     from huggingface_hub import constants, errors
 
     place, of_kind = ("datasets/", " --repo-type dataset") if kind == "dataset" else ("", "")
@@ -193,7 +193,7 @@ def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "mo
     at, offline = f"{repository} at {revision!r}", constants.HF_HUB_OFFLINE
     too_many = getattr(getattr(error, "response", None), "status_code", None) == _TOO_MANY_REQUESTS
     network = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.RevisionResolutionError)
-    # the first row that fits; the classes of the first three are also errors of HTTP
+    # the first matching row counts; the classes of the first three are also HTTP errors
     table: list[tuple[bool, type[RequestError] | type[WorkError], str]] = [
         (isinstance(error, errors.GatedRepoError), WorkError,
          f"{repository} is gated: accept its terms at {where} while logged in, then set HF_TOKEN (or: hf auth login)"),
@@ -217,16 +217,16 @@ def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "mo
 
 
 def hub_json(repository: str, commit: str, name: str) -> Mapping[str, Any]:
-    """The contents of a JSON file of a repository, empty if it has no such file.
+    """Return the contents of a JSON file of a repository; empty if it has no such file.
 
     Raises:
-        RequestError: The repository or commit does not exist.
-        WorkError: The file is there, and neither the hub nor the cache gives it.
+        RequestError: If the repository or commit does not exist.
+        WorkError: If the file exists, but neither the hub nor the cache provides it.
     """
     from huggingface_hub import errors, hf_hub_download
 
     known: Mapping[str, int] | None = None
-    with contextlib.suppress(Exception):  # the hub is away: perhaps the cache has the file
+    with contextlib.suppress(Exception):  # without the hub, the cache may have the file
         known = _sizes(repository, commit, "model", local=False)
     if known is not None and name not in known:
         return {}

@@ -1,7 +1,7 @@
-"""Progress of long work, reported to a listener, and how far a whole run is.
+"""Progress of long work, reported to a listener, and the progress of a whole run.
 
 Code wraps its loop in :func:`track`; the command line listens and draws bars, a Prefect flow listens and updates an
-artifact, and with no listener nothing happens. :class:`Overall` makes one result of the reports of a run.
+artifact, and without a listener nothing happens. :class:`Overall` combines the reports of a run into one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DOWNLOADED = "MB downloaded"
 QUIET_SECONDS = 2.0  # shorter work is not worth a line
 _EARLY = 0.08  # the part of a run before which its time left is a guess
 STEPS = {"embed": 0.2, "score": 0.28, "compare": 0.28, "diagnose": 0.12, "publish": 0.12}
-"""The steps of a run, and about what share of its time each takes: measured with the demo."""
+"""The steps of a run, and the approximate fraction of its time that each takes, measured with the demo."""
 STEPS_OF = {
     "benchmark": tuple(STEPS),
     "embed": ("embed",),
@@ -25,7 +25,7 @@ STEPS_OF = {
     "compare": ("compare", "diagnose"),
     "watch": ("embed", "score"),
 }
-"""The steps of each flow; in others each piece of work stands alone."""
+"""The steps of each flow; in other flows each piece of work is independent."""
 _DONE = {
     "embed": "encoded",
     "score": "scored",
@@ -43,10 +43,10 @@ class Progress:
     """One step of one piece of work.
 
     Attributes:
-        work: What is being done, unique among what runs at once: ``"tiny-clip · shapes · images"``.
-        done: Units finished so far, with the part of those in work where it is known.
-        total: Units in all; ``done == total`` ends the work.
-        unit: What is counted: ``images``, ``captions``, ``encoders``.
+        work: Description of the work, unique among concurrent work: ``"tiny-clip · shapes · images"``.
+        done: Number of finished units, including the known part of those in progress.
+        total: Number of all units; ``done == total`` ends the work.
+        unit: Kind of units: ``images``, ``captions``, ``encoders``.
         step: True if it is a whole step of a run, which consists of such pieces.
     """
 
@@ -63,7 +63,7 @@ _listener: ContextVar[Listener | None] = ContextVar("progress_listener", default
 
 
 def current_listener() -> Listener:
-    """The current listener, or one that does nothing."""
+    """Return the current listener, or one that does nothing."""
     return _listener.get() or (lambda _progress: None)
 
 
@@ -79,7 +79,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextmanager
 def track(work: str, *, total: int, unit: str, step: bool = False) -> Iterator[Callable[[float], None]]:
-    """Gives a callback that takes the number of units just finished.
+    """Yield a callback that takes the number of units just finished.
 
     Examples:
         >>> seen = []
@@ -104,9 +104,9 @@ def track(work: str, *, total: int, unit: str, step: bool = False) -> Iterator[C
 
 @dataclass
 class Overall:
-    """How far a whole run is, from the reports of its steps and of the pieces that these consist of.
+    """The progress of a whole run, from the reports of its steps and of their pieces.
 
-    A step without work, because the store has everything, takes no part in the estimate of the time.
+    A step without work, because the store has everything, is left out of the time estimate.
 
     Examples:
         >>> run = Overall(steps={"embed": 1.0, "score": 3.0})
@@ -119,18 +119,18 @@ class Overall:
     """
 
     steps: Mapping[str, float]
-    corpora: int = 1  # how many an encoder encodes
+    corpora: int = 1  # number of corpora that an encoder encodes
     now: str = ""
     _fractions: dict[str, float] = field(default_factory=dict)
     _idle: set[str] = field(default_factory=set)
-    _counts: Counter[str] = field(default_factory=Counter)  # what the pieces of the step have counted, by unit
+    _counts: Counter[str] = field(default_factory=Counter)  # counts of the step's pieces, by unit
     _step: Progress | None = None
     _begun: float = 0.0
-    _pieces: float = 0.0  # of the part of the step that is in work
+    _pieces: float = 0.0  # part of the step that is in progress
 
     @classmethod
     def of(cls, flow: str, corpora: int) -> Overall:
-        """The progress of a run of this flow, not begun."""
+        """Return the progress of a run of this flow, not yet begun."""
         return cls(steps={name: STEPS[name] for name in STEPS_OF.get(flow, ())}, corpora=max(corpora, 1))
 
     @property
@@ -139,12 +139,12 @@ class Overall:
         return self._share_done(self.steps)
 
     def left(self, seconds: float) -> float | None:
-        """The seconds that are left, ``seconds`` after the begin; None while that would be a guess."""
+        """Return the seconds that are left, ``seconds`` after the start; None while that would be a guess."""
         done = self._share_done({name: share for name, share in self.steps.items() if name not in self._idle})
         return seconds * (1 - done) / done if done > _EARLY else None
 
     def listen(self, progress: Progress, seconds: float) -> str:
-        """Take one report, ``seconds`` after the begin; returns a line about what has ended with it, or nothing."""
+        """Take one report, ``seconds`` after the start; return a line about the work that ended with it, or nothing."""
         if not progress.step:
             return self._listen_to_piece(progress, seconds)
         if progress.done == 0:
@@ -174,7 +174,7 @@ class Overall:
         return f"{progress.work}: {progress.total:,} {progress.unit} in {clock(took)}" if finished and took > 2 else ""
 
     def _place(self, step: Progress) -> None:
-        """Note how far a step is: its finished parts, and the pieces of the part that is in work."""
+        """Record the progress of a step: its finished parts, and the pieces of the part in progress."""
         expected = 2 * self.corpora if step.work == "embed" else 1
         part = min(self._pieces / expected, 0.99) if step.done < step.total else 0.0
         self._fractions[step.work if self.steps else ""] = (step.done + part) / max(step.total, 1)
@@ -185,7 +185,7 @@ class Overall:
 
 
 def clock(seconds: float) -> str:
-    """A length of time in whole seconds, or in minutes and seconds.
+    """Return a duration in whole seconds, or in minutes and seconds.
 
     Examples:
         >>> clock(3.4), clock(75), clock(3725)

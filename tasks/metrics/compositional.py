@@ -1,4 +1,4 @@
-"""Winoground and hard-negative pairs: comparisons are strict, a tie is wrong (``docs/protocols.md`` §5)."""
+"""Winoground and hard-negative pairs. Comparisons are strict: a tie is wrong (``docs/protocols.md`` §5)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Score: TypeAlias = Literal["text", "image", "group"]
 
 
 def winoground(scores: NDArray[np.float32], score: Score, *, ties_win: bool = False) -> NDArray[np.bool_]:
-    """True if each example is right (Thrush et al. 2022).
+    """Return a mask of the examples that are correct (Thrush et al. 2022), shape ``(n_examples,)``.
 
     ``text``: for both images, the right caption scores higher. ``image``: for both captions, the right image does.
-    ``group``: both. (The V28 seed's printed columns have text and image exchanged.)
+    ``group``: both. (The V28 seed exchanged text and image in its printed columns.)
 
     Args:
         scores: ``c0i0 c0i1 c1i0 c1i1``, shape ``(n_examples, 4)``.
-        ties_win: Count equal scores as right, to show how many there are; the definition counts them as wrong.
+        ties_win: Count equal scores as correct, to show how many there are; by definition they are wrong.
 
     Examples:
         Caption 0 goes with image 0 by 0.9 to 0.2; caption 1 scores 0.5 with both images.
@@ -42,7 +42,7 @@ def _example_is_right(judgements: NDArray[np.bool_], score: Score) -> NDArray[np
 
 
 def text_and_image(judgements: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Winoground's text and image score of each example, from its four or two ``Outcomes.judgements``.
+    """Return Winoground's text and image score of each example, from its four or two ``Outcomes.judgements``.
 
     Examples:
         >>> text, image = text_and_image(np.array([[True, True, False, True]]))
@@ -71,7 +71,7 @@ def _winoground(score: Score, title: str, guess: float) -> Metric:
 
 
 def _examples_won(outcomes: Outcomes, score: Score, ties: Ties) -> NDArray[np.bool_]:
-    """True if each example is right, by its scores or, for a model without scores, by its judgements."""
+    """Return a mask of the correct examples, by their scores or, for a model without scores, by its judgements."""
     if outcomes.judgements is not None:
         return _example_is_right(outcomes.judgements, score)
     scores = stored_values(outcomes, "scores", f" has no scores of quadruples; got {outcomes.protocol.direction}")
@@ -79,7 +79,7 @@ def _examples_won(outcomes: Outcomes, score: Score, ties: Ties) -> NDArray[np.bo
 
 
 def _all_won(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
-    """True if every comparison of a set was won; a tie is lost, by the definition."""
+    """Return 1 for sets in which every comparison was won, else 0; by definition a tie is lost."""
     won = ~outcomes.missed if ties == "won" else outcomes.found
     return won.astype(np.float64)
 

@@ -13,7 +13,7 @@ from capim.tasks.metrics.metric import FRACTION, RETRIEVAL, Metric, stored_value
 
 Figures: TypeAlias = Mapping[tuple[str, str], float]  # (language, translator) -> one metric's value
 
-# Speakers in millions, as the table of the COCO-SM seed has them
+# Speakers in millions, from the table of the COCO-SM seed
 SPEAKERS: dict[str, int] = {
     "ar": 274, "hy": 4, "zh": 1118, "en": 1452, "fr": 274, "de": 134, "he": 9, "hi": 602, "id": 199, "it": 67,
     "ja": 125, "ko": 81, "fa": 77, "pl": 41, "pt": 257, "ru": 258, "es": 548, "th": 61, "tr": 88, "uk": 41, "vi": 85,
@@ -48,17 +48,17 @@ def language_weights(
     without: str | None = None,
     speakers: bool = False,
 ) -> NDArray[np.float64]:
-    """Weight of each part in a mean over languages; translators of a language share its weight. The sum is 1.
+    """Return the weight of each part in a mean over languages (sum 1); translators share their language's weight.
 
     Args:
-        without: A language to leave out. The published "Mean" of COCO-SM includes English; show it also without.
+        without: A language to leave out. COCO-SM's published "Mean" includes English; compare with the mean without it.
         speakers: Weight languages by their speakers instead of equally.
 
     Raises:
-        ValueError: No part is left, or the speakers of a language are not known.
+        ValueError: If no part is left, or if the number of speakers of a language is unknown.
 
     Examples:
-        German by two translators weighs as much as English by one; by 134 and 1,452 million speakers, less.
+        German by two translators weighs as much as English by one; weighted by 134 and 1,452 million speakers, less.
 
         >>> parts = [("en", "google"), ("de", "google"), ("de", "bing")]
         >>> language_weights(parts).tolist(), language_weights(parts, without="en").tolist()
@@ -83,11 +83,11 @@ def language_weights(
 
 
 class EtaSquared(NamedTuple):
-    """Eta squared of languages, of translators, and the residual, of one metric; they add up to 1.
+    """Eta squared of languages and of translators, and the residual, for one metric; they add up to 1.
 
-    Sums of squares of the language means, of the translator means, and of what both leave over, divided by the total:
-    the two-way analysis of variance without replication. They describe the table at hand and are no estimates of
-    variance components: results that differ by noise alone give every source a share, :func:`noise_eta_squared`.
+    They are the sums of squares of the language means, of the translator means and of the rest, divided by the total:
+    the two-way analysis of variance without replication. They describe this table and do not estimate variance
+    components: pure noise gives every source a share (:func:`noise_eta_squared`).
     """
 
     language: float
@@ -96,7 +96,7 @@ class EtaSquared(NamedTuple):
 
 
 def noise_eta_squared(n_languages: int, n_translators: int) -> EtaSquared:
-    """Eta squared to expect where all results differ by noise alone: the shares of the degrees of freedom.
+    """Return the eta squared expected from pure noise: the shares of the degrees of freedom.
 
     Examples:
         COCO-SM without English: 20 languages by 3 translators.
@@ -109,13 +109,14 @@ def noise_eta_squared(n_languages: int, n_translators: int) -> EtaSquared:
 
 
 def eta_squared(figures: Figures) -> EtaSquared:
-    """Eta squared of languages and of translators, and the residual.
+    """Return eta squared of languages and of translators, and the residual.
 
     Args:
-        figures: Every language by every translator. Leave out English, which no system translated.
+        figures: Results for every pair of language and translator. Omit English, which no system translated.
 
     Raises:
-        ValueError: A combination is missing, there are fewer than two languages or translators, or nothing varies.
+        ValueError: If a pair is missing, if there are fewer than two languages or translators, or if all values are
+            equal.
 
     Examples:
         Languages differ by 0.2, translators by 0.1, and nothing else.

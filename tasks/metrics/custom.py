@@ -1,15 +1,15 @@
-"""A user's metric: ``capim evaluate --own-metric FILE.py:NAME``, any callable of a file or a module.
+"""Custom metrics: ``capim evaluate --own-metric FILE.py:NAME``, any callable in a file or a module.
 
-Its arguments are matched by name, any combination of
+Its arguments are matched by name, in any combination:
 
-- ``outcomes``: ranks, ties and best lists of the queries by column, their texts, languages and the ids of the searched
-  items (:class:`tasks.metrics.custom.QueryOutcomes`);
+- ``outcomes``: ranks, ties and best lists of the queries by column, with their texts and languages and the ids of the
+  gallery items (:class:`tasks.metrics.custom.QueryOutcomes`);
 - ``block``: raw scores of some queries with their relevance (:class:`tasks.ranking.evaluate.ScoreBlock`), for
   retrieval by encoders with embeddings; ``outcomes`` are then those of the block's queries;
 - ``corpus``: the corpus (:class:`store.types.Corpus`).
 
-Further arguments are options: ``my_metrics.py:at_k(k=3)``. It returns one number per query, in query order, NaN where
-it does not apply:
+Other arguments are options: ``my_metrics.py:at_k(k=3)``. The callable returns one number per query, in query order, and
+NaN where it does not apply:
 
     def margin(block):
         '''How far the best relevant item is ahead of the best other one.'''
@@ -17,7 +17,7 @@ it does not apply:
         other = np.where(block.relevant, -np.inf, block.scores).max(axis=1)
         return own - other
 
-The mean over queries, its interval, comparisons and slices follow as for every other metric. With an attribute
+The mean over queries, its interval, comparisons and slices are computed as for any other metric. With an attribute
 ``aggregate`` the result is ``aggregate(values)`` instead of the mean; a query may then have several numbers. With
 ``lower_is_better = True`` the lowest result is the best. See ``docs/own_metric.md``.
 """
@@ -51,14 +51,14 @@ from capim.tasks.metrics.metric import RETRIEVAL, Metric, Ties, checked_values, 
 from capim.tasks.protocols import Direction, Protocol
 from capim.tasks.ranking.outcomes import Outcomes, stored_attributes
 
-# --- Finds a user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``.
+# --- Finding a custom metric by ``FILE.py:NAME`` or ``MODULE:NAME``.
 
 
 FORM = "module:function or path.py:function, options in parentheses, e.g. my_metrics.py:margin, my_metrics.py:at_k(k=3)"
 
 
 class FoundMetric(NamedTuple):
-    """What a user named: an object of a module, with options."""
+    """The callable that a user named: an object of a module, with options."""
 
     name: str
     target: Any
@@ -67,21 +67,21 @@ class FoundMetric(NamedTuple):
 
 
 def find(requested: str, folder: Path) -> FoundMetric:
-    """The object that a user named.
+    """Return the object that a user named.
 
-    A file is executed under a private name, so that ``metrics.py`` or ``store.py`` is never taken for a module of capim
-    or of a library; modules next to it can be imported, unless they are called like a package of capim. The name of the
-    metric is ``FILE:NAME(option=value)``, with the file's name without its folder and the options in alphabetical
-    order.
+    A file is executed under a private name, so that ``metrics.py`` or ``store.py`` is never mistaken for a module of
+    capim or of a library. Modules next to it can be imported, unless they have the name of a package of capim. The
+    metric is called ``FILE:NAME(option=value)``, with the name of the file without its folder, and the options in
+    alphabetical order.
 
     Raises:
-        RequestError: No such file, module or object, a module that cannot be imported, or options that are not
-            literals.
+        RequestError: If there is no such file, module or object, if the module cannot be imported, or if options are
+            not literals.
     """
     where, name, options = _parsed(requested)
     file = folder / (where if where.endswith(".py") else f"{where.replace('.', '/')}.py")
     beside = str(file.parent.resolve() if where.endswith(".py") else folder.resolve())
-    sys.path.append(beside)  # at the end: a file next to the metric is never taken for a library
+    sys.path.append(beside)  # at the end, so that a file next to the metric never replaces a library
     try:
         if where.endswith(".py") or ("." not in where and file.is_file()):
             if not file.is_file():
@@ -103,12 +103,12 @@ def find(requested: str, folder: Path) -> FoundMetric:
 
 
 def found_object(target: Any) -> FoundMetric:
-    """A Python object as if it had been named: ``MODULE:NAME``, with the options of a partial function.
+    """Return a Python object as if it had been named: ``MODULE:NAME``, with the options of a partial function.
 
-    The module of a script is its file's name, as for ``FILE.py:NAME``; that of a notebook is ``notebook``.
+    For a script, the module is the name of its file, as in ``FILE.py:NAME``; for a notebook, it is ``notebook``.
 
     Raises:
-        RequestError: It cannot be called, or is a lambda, which has no name.
+        RequestError: If it cannot be called, or is a lambda and so has no name.
     """
     options = dict(target.keywords) if isinstance(target, functools.partial) else {}
     inner = target.func if isinstance(target, functools.partial) else target
@@ -118,7 +118,7 @@ def found_object(target: Any) -> FoundMetric:
             f"metric {target!r} must be {FORM}; or a function with a name: capim.Metric(name='own:NAME', function=…)"
         )
     where = str(getattr(inner, "__module__", None) or "notebook")
-    if where in ("__main__", "builtins"):  # builtins: of code that was executed without a name
+    if where in ("__main__", "builtins"):  # builtins: code that was executed without a name
         where = Path(getattr(sys.modules["__main__"], "__file__", None) or "notebook").stem
     called = inner if hasattr(inner, "__code__") else getattr(type(inner), "__call__", None)  # noqa: B004
     return FoundMetric(
@@ -130,10 +130,9 @@ def found_object(target: Any) -> FoundMetric:
 
 
 def source_digest(target: Any, file: str) -> str:
-    """A digest of a metric's file, of Python without comments; of the object's own code where it is in no file.
+    """Return a digest of a metric's file (of Python, without comments), or of the object's own code if it has no file.
 
-    Modules that the code imports are not part of it. Code of a shell that keeps no source is distinguished by
-    its instructions.
+    Imported modules are not included. Code from a shell that keeps no source is distinguished by its instructions.
     """
     while isinstance(target, functools.partial):
         target = target.func
@@ -144,7 +143,7 @@ def source_digest(target: Any, file: str) -> str:
     except (OSError, TypeError):
         code = getattr(owner, "__code__", None) or getattr(owner.__call__, "__code__", None)
         return digest16([code.co_code.hex(), *map(str, code.co_names)] if code else str(owner))
-    with suppress(SyntaxError, ValueError):  # no Python: a file of judgements
+    with suppress(SyntaxError, ValueError):  # not Python: a file of judgements
         text = ast.unparse(ast.parse(text))
     return digest16(text)
 
@@ -186,24 +185,24 @@ def _callables(module: ModuleType) -> str:
     return ", ".join(own) or "none"
 
 
-# --- What a user's metric sees of the queries: their outcomes by column, their texts and languages, the searched items.
+# --- The data that a custom metric receives: outcomes by column, texts and languages of the queries, gallery items.
 
 
 _ATTRIBUTES = {column: name for name, column in stored_attributes()}
 COLUMNS = tuple(_ATTRIBUTES)
-# one value per relevant item instead of one per query
+# columns with one value per relevant item instead of one per query
 _OF_RELEVANT = ("relevant_rank_best", "relevant_rank_worst", "relevant_grades", "relevant_scores")
 
 
 class QueryColumn(np.ndarray[Any, np.dtype[Any]]):
-    """A NumPy array that also answers ``to_numpy()`` and ``to_pylist()``, as a column of an Arrow table does."""
+    """A NumPy array with ``to_numpy()`` and ``to_pylist()``, like a column of an Arrow table."""
 
     def to_numpy(self) -> NDArray[Any]:
-        """The values as a plain array."""
+        """Return the values as a plain array."""
         return np.asarray(self)
 
     def to_pylist(self) -> list[Any]:
-        """The values as a list."""
+        """Return the values as a list."""
         values: list[Any] = self.tolist()
         return values
 
@@ -211,12 +210,12 @@ class QueryColumn(np.ndarray[Any, np.dtype[Any]]):
 class QueryOutcomes:
     """Outcomes of one encoder under one protocol: ``outcomes["rank_worst"]`` or ``outcomes.rank_worst``.
 
-    ``top_ords`` are positions among all images or captions of the corpus, whose ids are ``items``, not in the gallery.
+    ``top_ords`` are positions among all images or captions of the corpus (their ids are ``items``), not in the gallery.
     Columns are named as in the stored table (``store.schema.OUTCOMES``) and have one value per query, with three
     exceptions: ``top_ords``, ``top_scores`` and ``scores`` are matrices with a row per query, padded with -1 and NaN;
     ``relevant_rank_best`` and ``relevant_rank_worst`` hold the ranks of all relevant items, query after query,
-    ``n_relevant`` each, and where documents were judged ``relevant_grades`` and ``relevant_scores`` likewise; columns
-    that the protocol does not have are None.
+    ``n_relevant`` each, and so do ``relevant_grades`` and ``relevant_scores`` for judged documents; columns that the
+    protocol does not have are None.
 
     Examples:
         >>> from capim.tasks.ranking.outcomes import outcomes_of
@@ -250,7 +249,7 @@ class QueryOutcomes:
         """The corpus of the queries.
 
         Raises:
-            RequestError: The metric is computed without one.
+            RequestError: If the metric is computed without a corpus.
         """
         if self._corpus is None:
             raise RequestError("these outcomes come without their corpus: give it when the metric is made")
@@ -258,22 +257,22 @@ class QueryOutcomes:
 
     @property
     def query_texts(self) -> QueryColumn:
-        """The text of each query: a caption, of a pair the right one, of a quadruple the first; None for an image."""
+        """The text of each query: its caption (of a pair the right one, of a quadruple the first); None for images."""
         return self._of_captions("text")
 
     @property
     def languages(self) -> QueryColumn:
-        """The language of each query's caption (BCP-47); for an image that of the protocol, or None."""
+        """The language of each query's caption (BCP-47); for an image, the language of the protocol, or None."""
         if self.protocol.is_retrieval and self.protocol.sides[0] == "image":
             return np.full(len(self), self.protocol.language or None, dtype=object).view(QueryColumn)
         return self._of_captions("language")
 
     @cached_property
     def items(self) -> QueryColumn:
-        """The ids of all items that the queries search, by position: ``items[top_ords[:, 0]]`` are those found first.
+        """The ids of all gallery items, by position: ``items[top_ords[:, 0]]`` are those that were found first.
 
         Raises:
-            RequestError: The protocol has no gallery.
+            RequestError: If the protocol has no gallery.
         """
         if not self.protocol.is_retrieval:
             raise RequestError(f"protocol {self.protocol.id!r} searches no items")
@@ -281,7 +280,7 @@ class QueryOutcomes:
         return np.array(table["id"].to_pylist(), dtype=object).view(QueryColumn)
 
     def at(self, rows: NDArray[np.int64]) -> QueryOutcomes:
-        """The outcomes of some queries, by their positions, in the order given."""
+        """Return the outcomes of some queries, by their positions, in the given order."""
         outcomes = self._outcomes
         counts = outcomes.n_relevant[rows]
         ranks = positions_within(counts) + np.repeat(outcomes.offsets[:-1][rows], counts)
@@ -293,7 +292,7 @@ class QueryOutcomes:
         return QueryOutcomes(replace(outcomes, **chosen), self._corpus)
 
     def _of_captions(self, column: str) -> QueryColumn:
-        """A column of the captions that the queries are; None for images."""
+        """Return a column of the captions that are the queries; values are None for images."""
         if self.protocol.is_retrieval and self.protocol.sides[0] == "image":
             return np.full(len(self), None, dtype=object).view(QueryColumn)
         captions, positions = self.corpus.captions, self._outcomes.query_ords
@@ -306,25 +305,25 @@ class QueryOutcomes:
 
 
 AnyMetric: TypeAlias = str | Metric | Callable[..., object]
-"""What names a user's metric: a text, or the object."""
+"""Identifier of a custom metric: a string, or the object."""
 ARGUMENTS = ("outcomes", "block", "corpus")
 _ALL_DIRECTIONS: frozenset[Direction] = RETRIEVAL | {"pairs", "quadruples"}
 
 
 Blocks: TypeAlias = Callable[[Outcomes], Iterable[Any]]
-"""Gives the score blocks of an encoder by its outcomes (:class:`tasks.ranking.evaluate.ScoreBlock`)."""
+"""Function from an encoder's outcomes to its score blocks (:class:`tasks.ranking.evaluate.ScoreBlock`)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OwnValues:
-    """Computes the values of a user's metric: ``Metric.values``.
+    """The values of a custom metric: ``Metric.values``.
 
     Attributes:
-        name: The name of the metric, for messages.
-        function: Gets its arguments by name: ``outcomes`` or ``block``, and ``corpus``.
-        several: A query may have several numbers.
+        name: Name of the metric, for messages.
+        function: Receives its arguments by name: ``outcomes`` or ``block``, and ``corpus``.
+        several: True if a query may have several numbers.
         file: The user's file, for messages.
-        corpus, blocks: Whatever :func:`bound` gave.
+        corpus, blocks: As given to :func:`bound`.
     """
 
     name: str
@@ -336,14 +335,14 @@ class OwnValues:
 
     @property
     def takes(self) -> frozenset[str]:
-        """Those of ``ARGUMENTS`` that the function gets."""
+        """The arguments, out of ``ARGUMENTS``, that the function takes."""
         return frozenset(_parameters(self.function)) & {*ARGUMENTS}
 
     def __call__(self, outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
-        """One row per query, checked; score blocks have no ties that could be lost or won.
+        """Return one checked row per query; score blocks have no ties that could be lost or won.
 
         Raises:
-            RequestError: The user's code fails, or returns something else than numbers of queries.
+            RequestError: If the user's code fails, or does not return numbers per query.
         """
         if "block" not in self.takes:
             return self._called(QueryOutcomes(decided(outcomes, ties), self.corpus))
@@ -381,19 +380,19 @@ def own_metric(
     file: str = "",
     bounds: tuple[float, float] | None = None,
 ) -> Metric:
-    """Make a metric of a callable.
+    """Make a metric from a callable.
 
     Args:
-        name: The name in tables and reports: ``FILE:NAME`` with its options, or another text with a colon.
-        function: Gets its arguments by name: ``outcomes`` or ``block``, and ``corpus``.
-        title: What it measures, in a few words; the first line of its docstring.
-        aggregate: Values of some queries -> the value of all; None for a mean.
-        lower_is_better: The lowest value is the best.
+        name: Name in tables and reports: ``FILE:NAME`` with its options, or another string with a colon.
+        function: Receives its arguments by name: ``outcomes`` or ``block``, and ``corpus``.
+        title: A short description; by default the first line of its docstring.
+        aggregate: Function from the values of some queries to the result; None for a mean.
+        lower_is_better: True if the lowest value is the best.
         file: The user's file, for messages.
-        bounds: The lowest and the highest value of a query, if they are known: intervals of a mean stay between them.
+        bounds: Lowest and highest possible value of a query, if known: intervals of a mean stay between them.
 
     Raises:
-        RequestError: The name has no colon, or the function takes something else.
+        RequestError: If the name has no colon, or if the function takes other arguments.
     """
     if ":" not in name.strip(":"):
         raise RequestError(f"metric {name!r}: the name needs a group and a colon, e.g. {f'own:{name}'!r}")
@@ -422,7 +421,7 @@ def own_metric(
 
 
 def bound(metric: Metric, corpus: Corpus | None = None, blocks: Blocks | None = None) -> Metric:
-    """Return a user's metric with what its function may read; the function is called once for the same outcomes."""
+    """Return a custom metric with the data that its function may read; it is called once for the same outcomes."""
     if not isinstance(metric.values, OwnValues):
         raise TypeError(f"metric {metric.name!r} is not of a user's function")
     own = replace(metric.values, corpus=corpus, blocks=blocks)
@@ -439,15 +438,15 @@ def bound(metric: Metric, corpus: Corpus | None = None, blocks: Blocks | None = 
 
 
 def load_metric(requested: AnyMetric, *, folder: str | Path = ".") -> Metric:
-    """The user's metric by ``FILE.py:NAME`` or ``MODULE:NAME``, with options in parentheses; or of a Python object.
+    """Return a custom metric by ``FILE.py:NAME`` or ``MODULE:NAME`` with options in parentheses, or by a Python object.
 
-    A class is made with the options, and its instance called; other callables get the options with every call.
+    A class is instantiated with the options, and its instance called; other callables get the options with every call.
 
     Args:
-        requested: As given on the command line, or the object: a metric, a function, a partial function, an instance.
+        requested: The argument of the command line, or a metric, a function, a partial function, an instance.
 
     Raises:
-        RequestError: No such file, module or object, one with other arguments, or an object without a name.
+        RequestError: If there is no such file, module or object, or if it has other arguments or no name.
     """
     if isinstance(requested, Metric):
         return requested
@@ -479,7 +478,7 @@ def _parameters(function: Callable[..., object]) -> dict[str, inspect.Parameter]
 
 
 def _check_arguments(requested: str, function: Callable[..., object], options: Collection[str] = ()) -> None:
-    """Refuse a callable that takes something else than outcomes or blocks, or that lacks an option."""
+    """Refuse a callable that takes anything but outcomes or blocks, or that lacks an option."""
     parameters = _parameters(function)
     optional = [name for name in parameters if name not in ARGUMENTS]
     missing = [n for n in optional if n not in options and parameters[n].default is inspect.Parameter.empty]
@@ -495,25 +494,25 @@ def _check_arguments(requested: str, function: Callable[..., object], options: C
 
 
 def _title(target: Any) -> str:
-    """The first line of a docstring; of a partial function, that of the function."""
+    """Return the first line of a docstring; for a partial function, that of the wrapped function."""
     text = inspect.getdoc(target.func if isinstance(target, functools.partial) else target) or ""
     return text.partition("\n")[0].strip()
 
 
 def _attribute(target: Any, name: str) -> Any:
-    """An attribute of a callable; of a partial function, also that of the function."""
+    """Return an attribute of a callable; for a partial function, possibly that of the wrapped function."""
     inner = getattr(target, "func", None) if isinstance(target, functools.partial) else None
     return getattr(target, name, getattr(inner, name, None))
 
 
 def with_judgements(file: str | Path) -> Metric:
-    """The share of queries whose first item is relevant, or is right by a line of the file; called ``FILE:R@1``.
+    """Return the share of queries with a first item that is relevant, in the corpus or by the file; named ``FILE:R@1``.
 
     A judgement holds in both directions: a caption that is right for an image makes the image right for the caption.
     Corpora without a line in the file are left out.
 
     Raises:
-        RequestError: The file cannot be read, or when computed: an id is not in the corpus.
+        RequestError: If the file cannot be read, or, on computation, if an id is not in the corpus.
     """
     path = Path(file)
     judgements = read_judgements(path)

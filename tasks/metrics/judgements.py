@@ -1,7 +1,7 @@
-"""A user's own judgements: pairs of a query and an item that belong together, in a CSV file next to the store.
+"""A user's own judgements: additional pairs of a query and a relevant item, in a CSV file next to the store.
 
 Columns: ``corpus``, ``direction`` (``t2i``: the query is a caption; ``i2t``: an image), ``query_id``, ``item_id``.
-The file is the user's: pages add lines to it, ``capim evaluate --judgements`` reads it, and it may be edited by hand.
+The file is the user's: pages add lines to it, ``capim evaluate --judgements`` reads it, and it may be edited manually.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from capim.store.tables import rows_with
 
 
 class Judgement(NamedTuple):
-    """An item that is right for a query although the corpus does not say so."""
+    """An item that is relevant to a query although the corpus does not list it."""
 
     corpus: str
     direction: str
@@ -25,10 +25,10 @@ class Judgement(NamedTuple):
 
 
 def read_judgements(path: Path) -> list[Judgement]:
-    """Return the judgements of a file, each once; none where it has a heading alone, its last line taken out by hand.
+    """Return the judgements of a file, each once; an empty list if the file has only a heading.
 
     Raises:
-        RequestError: The file cannot be read, or lacks a column; names the row.
+        RequestError: If the file cannot be read, or lacks a column; the message names the row.
     """
     found: dict[Judgement, None] = {}
     for number, row in enumerate(rows_with(existing_file(path), *Judgement._fields), start=1):
@@ -40,10 +40,10 @@ def read_judgements(path: Path) -> list[Judgement]:
 
 
 def add_judgement(path: Path, judgement: Judgement) -> None:
-    """Adds a line to the file, which is made with its heading if there is none.
+    """Add a line to the file, which is created with its heading if it does not exist.
 
     Raises:
-        WorkError: The file cannot be written.
+        WorkError: If the file cannot be written.
     """
     try:
         with path.open("a", encoding="utf-8", newline="") as file:

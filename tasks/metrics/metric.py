@@ -18,7 +18,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 
 Ties: TypeAlias = Literal["lost", "expected", "won"]
 Reduce: TypeAlias = Literal["mean", "median"] | Callable[[NDArray[np.float64]], float]
-"""How values of queries become one result; a function gets the values of some queries and may return NaN."""
+"""How values of queries become one result; a function receives the values of some queries and may return NaN."""
 
 RETRIEVAL: frozenset[Direction] = frozenset({"t2i", "i2t", "i2i", "t2t"})
 FRACTION: Mapping[str, Any] = {"unit": "percent", "bounds": (0.0, 1.0)}
@@ -28,20 +28,20 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class GivenValues:
-    """Values of queries that were computed before: ``Metric.values`` of a user's metric.
+    """Precomputed values of queries: ``Metric.values`` of a custom metric.
 
     Attributes:
-        values: Evaluation -> how ties are decided -> the value of each query.
+        values: Evaluation -> tie rule -> the value of each query.
     """
 
     values: Mapping[str, Mapping[Ties, NDArray[np.float64]]]
 
     def __call__(self, outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
-        """The values of these stored outcomes."""
+        """Return the values for these stored outcomes."""
         return self.values[outcomes.evaluation][ties]
 
     def digest(self, evaluation: str) -> str:
-        """A digest of the values of one evaluation: the same code may give others if it reads a file."""
+        """Return a digest of one evaluation's values, which may change without the code if it reads a file."""
         return hashlib.sha256(self.values[evaluation]["expected"].tobytes()).hexdigest()
 
 
@@ -50,29 +50,29 @@ class Metric(MetricFacts):
     """One row of ``METRICS``: all facts about a metric, and the functions that compute it.
 
     Attributes:
-        directions: Protocols that it can be computed for.
+        directions: Directions of the protocols for which it can be computed.
         values: Computes :meth:`per_query`.
         reduce: How values of queries become one value: their mean, weighted by ``Outcomes.weights``, their median, or a
             function of them (an aggregate).
-        bounds: The lowest and the highest value of a query, infinite where there is none; None where they are not
-            known. Intervals of means, and the margin of equivalence tests, follow from them.
-        guess: Expected value of random scores, of all queries or of each. ``"tied"``: the value with all scores equal,
-            which an aggregate does not have. None: not known.
-        leaderboard: Kinds of protocols whose leaderboard has a column for it, in the order of the table.
+        bounds: Lowest and highest possible value of a query, infinite if there is none; None if unknown. Intervals of
+            means, and the margin of equivalence tests, follow from them.
+        guess: Expected value of random scores, for all queries or for each. ``"tied"``: the value with all scores
+            equal, which an aggregate does not have. None: unknown.
+        leaderboard: Kinds of protocols with a leaderboard column for it, in the order of the table.
         beside_chance: True if reports test its results against chance.
-        several: True if it differs from other metrics only where queries have several relevant items.
-        version: Raised when the values of the same outcomes change: stored results are then computed again. A package's
-            metric also has the version of the package, a user's a digest of its source.
+        several: True if it differs from other metrics only for queries with several relevant items.
+        version: Raised when the values of the same outcomes change: stored results are then computed again. The metric
+            of a package also has the version of the package; a custom metric, a digest of its source.
         share: True for a fraction of queries that hit; its interval is Wilson's unless another one is requested.
         judged: True if it is for judged documents only, False if never for these, None for any retrieval.
-        needs: Attribute of the outcomes that it is read from; where it is None the metric cannot be computed.
-        special: True if only protocols have it that name it (``Protocol.metrics``).
-        of_user: True for a metric that a user gives to one run; it fits every protocol of its directions.
+        needs: Attribute of the outcomes that it reads; the metric cannot be computed where this is None.
+        special: True if it is only for protocols that name it (``Protocol.metrics``).
+        of_user: True for a custom metric of one run; it fits every protocol of its directions.
         of_sample: True if values of queries are weighted for a sample of them: only their mean lies within the bounds.
 
     Raises:
-        ValueError: Bounds that are not in order, a share that is not between 0 and 1, or percent of what does not lie
-            between -1 and 1, or of an aggregate that is not known to.
+        ValueError: If bounds are not in order, if a share is not between 0 and 1, or if the unit is percent and values
+            may lie outside -1 to 1 (always, for an aggregate of unknown range).
     """
 
     aggregate: bool = field(init=False, default=False)  # follows from ``reduce``
@@ -109,22 +109,22 @@ class Metric(MetricFacts):
         return self.name
 
     def inputs(self, evaluations: Iterable[str]) -> list[str]:
-        """Return what its results depend on in addition stored outcomes: digests of values that a user's code gave."""
+        """Return the inputs of its results other than stored outcomes: digests of values from custom code."""
         return [self.values.digest(each) for each in evaluations] if isinstance(self.values, GivenValues) else []
 
     def per_query(self, outcomes: Outcomes, ties: Ties = "expected") -> NDArray[np.float64]:
-        """float64, shape ``(n_queries,)``: expected with equal scores in random order, or every tie lost or won.
+        """Return float64 values, shape ``(n_queries,)``: expected over orders of ties, or with every tie lost or won.
 
-        NaN for a query that the metric does not apply to. For an aggregate a query may have several numbers, shape
+        NaN for a query to which the metric does not apply. For an aggregate a query may have several numbers, shape
         ``(n_queries, ...)``.
 
         Raises:
-            RequestError: The function of the metric gave something else, or a value outside the bounds.
+            RequestError: If the function of the metric returned something else, or a value outside the bounds.
         """
         return self.checked(self.values(outcomes, ties), outcomes.query_ids)
 
     def checked(self, returned: Any, ids: NDArray[np.object_]) -> NDArray[np.float64]:
-        """Return values of these queries as :func:`checked_values` reads them; of a mean, within the bounds."""
+        """Return values of these queries as read by :func:`checked_values`; for a mean, check the bounds."""
         values = checked_values(self.name, returned, ids, several=self.aggregate)
         if self.bounds is not None and not (self.aggregate or self.of_sample):
             low, high = self.bounds
@@ -138,10 +138,10 @@ class Metric(MetricFacts):
         return values
 
     def value(self, outcomes: Outcomes, ties: Ties = "expected") -> float:
-        """The value over the queries that the metric applies to; NaN if there is none.
+        """Return the value over the queries to which the metric applies; NaN if there are none.
 
         Raises:
-            RequestError: As :meth:`per_query`, or the unit is percent and the value not between -1 and 1.
+            RequestError: As :meth:`per_query`, or if the unit is percent and the value is not between -1 and 1.
         """
         found = self._reduced(self.per_query(outcomes, ties), outcomes)
         if self.unit == "percent" and abs(found) > 1 + _ROUNDING:
@@ -152,19 +152,19 @@ class Metric(MetricFacts):
         return found
 
     def chance(self, outcomes: Outcomes) -> float | None:
-        """The chance value on the same queries and galleries; None where it is not known."""
+        """Return the chance value on the same queries and galleries; None if unknown."""
         found = self.chances(outcomes)
         return found if found is None or isinstance(found, float) else self._reduced(found, outcomes)
 
     def chances(self, outcomes: Outcomes) -> float | NDArray[np.float64] | None:
-        """The chance value of each query, or of all together where it has no parts; None where it is not known."""
+        """Return the chance value of each query, or of all together if it has no parts; None if unknown."""
         if callable(self.guess):
             return self.guess(outcomes)
         known = self.guess == "tied" and not self.needs and not self.aggregate
         return self.per_query(_all_tied(outcomes)) if known else None
 
     def suits(self, protocol: Protocol) -> bool:
-        """True if outcomes of a protocol may have it."""
+        """True if the metric may apply to a protocol's outcomes."""
         if protocol.direction not in self.directions:
             return False
         if protocol.metrics and not self.of_user:
@@ -172,13 +172,13 @@ class Metric(MetricFacts):
         return not self.special and self.judged in (None, protocol.kind == "judged")
 
     def applies(self, outcomes: Outcomes) -> bool:
-        """True if it can be computed from these outcomes, and does not repeat another metric on them."""
+        """True if it can be computed from these outcomes and does not duplicate another metric on them."""
         if not self.suits(outcomes.protocol) or (self.needs and getattr(outcomes, self.needs) is None):
             return False
         if self.of_user:
             return True
         if outcomes.bpref is not None:
-            return self.needs == "bpref"  # trec_eval's names for trec_eval's order, and no others
+            return self.needs == "bpref"  # trec_eval's order has only the metrics named by trec_eval
         judged = outcomes.relevant_grades is not None
         if self.judged is not None and self.judged != judged:
             return False
@@ -197,17 +197,17 @@ class Metric(MetricFacts):
 
 
 def checked_values(name: str, returned: Any, ids: NDArray[np.object_], *, several: bool) -> NDArray[np.float64]:
-    """Return what a metric's function returned as float64 in the order of the queries, one number or row per query.
+    """Return a metric function's values as float64 in the order of the queries, one number or row per query.
 
-    A Series or frame of pandas is read by its index: the ids of the queries in any order, or 0, 1, 2 … in this order.
+    A pandas Series or DataFrame is read by its index: the query ids in any order, or 0, 1, 2 … in query order.
 
     Args:
-        name: Of the metric, for messages.
-        ids: Of the queries.
-        several: A query may have several numbers, in a row.
+        name: Name of the metric, for messages.
+        ids: Ids of the queries.
+        several: True if a query may have several numbers, in a row.
 
     Raises:
-        RequestError: It has another length or index, is no numbers, or a value is infinite.
+        RequestError: If values have another length or index, are not numbers, or are infinite.
     """
     n, kind = len(ids), type(returned).__name__
     if hasattr(returned, "reindex"):
@@ -216,8 +216,9 @@ def checked_values(name: str, returned: Any, ids: NDArray[np.object_], *, severa
             returned = returned.reindex(ids)
         elif index != [*range(len(index))]:
             raise RequestError(
-                f"metric {name!r} returned a {kind} of length {len(index)} whose index ({index[0]!r}, …) does not name "
-                f"each of the {n} queries once; its index must be outcomes.query_id; or return an array in their order"
+                f"metric {name!r} returned a {kind} of length {len(index)} with an index ({index[0]!r}, …) that does "
+                f"not name each of the {n} queries once; use outcomes.query_id as the index, or return an array in "
+                "query order"
             )
     try:
         values = np.asarray(returned, dtype=np.float64)
@@ -235,10 +236,10 @@ def checked_values(name: str, returned: Any, ids: NDArray[np.object_], *, severa
 
 
 def stored_values(outcomes: Outcomes, name: str, lacks: str) -> NDArray[Any]:
-    """An attribute of outcomes that only some protocols have.
+    """Return an attribute of outcomes that only some protocols have.
 
     Raises:
-        ValueError: These have none; ``lacks`` says what the protocol lacks, as the end of a sentence.
+        ValueError: If the outcomes lack it; ``lacks`` is the end of the message.
     """
     values: NDArray[Any] | None = getattr(outcomes, name)
     if values is None:
@@ -247,7 +248,7 @@ def stored_values(outcomes: Outcomes, name: str, lacks: str) -> NDArray[Any]:
 
 
 def decided(outcomes: Outcomes, ties: Ties) -> Outcomes:
-    """The outcomes with every tie lost or won; unchanged for the expectation."""
+    """Return the outcomes with every tie lost or won; unchanged for the expectation."""
     if ties == "expected":
         return outcomes
     lost = ties == "lost"
@@ -268,11 +269,10 @@ def decided(outcomes: Outcomes, ties: Ties) -> Outcomes:
 
 
 def first_of_ties(outcomes: Outcomes) -> NDArray[np.bool_]:
-    """Return which relevant items are the first of a run of equal scores, one flag per entry of ``relevant_rank_best``.
+    """Return a mask of the relevant items that begin a run of equal scores, one per entry of ``relevant_rank_best``.
 
-    Without scores, neighbours are taken as tied if they are consecutive in rank and tied with the same number of
-    irrelevant items; consecutive ranks without any such item may be split, which changes nothing where there are no
-    grades.
+    Without scores, neighbours count as tied if they are consecutive in rank and tied with the same number of irrelevant
+    items; consecutive ranks without any such item may be split, which changes nothing without grades.
     """
     low, high = outcomes.relevant_rank_best, outcomes.relevant_rank_worst
     query = outcomes.query_of_relevant
@@ -287,7 +287,7 @@ def first_of_ties(outcomes: Outcomes) -> NDArray[np.bool_]:
 
 
 def _all_tied(outcomes: Outcomes) -> Outcomes:
-    """The outcomes of a scorer that gives every item the same score."""
+    """Return the outcomes of a scorer that gives every item the same score."""
     n_irrelevant = outcomes.n_gallery - outcomes.n_relevant
     low = (positions_within(outcomes.n_relevant) + 1).astype(np.int32)
     grades, query = outcomes.relevant_grades, outcomes.query_of_relevant

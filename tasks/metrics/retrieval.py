@@ -18,7 +18,7 @@ from capim.tasks.ranking.outcomes import Outcomes
 def expected_hit(
     rank_best: NDArray[np.int32], rank_worst: NDArray[np.int32], n_tied_relevant: NDArray[np.int32], *, k: int
 ) -> NDArray[np.float64]:
-    """Probability that a relevant item is among the top ``k`` when equal scores come in random order.
+    """Return the probability that a relevant item is in the top ``k`` if equal scores are in random order.
 
     With ``a`` items above, ``b`` irrelevant and ``c`` relevant items tied: 0 if ``a >= k``, else
     ``1 - C(b, m) / C(b + c, m)`` with ``m = min(k - a, b + c)``.
@@ -29,7 +29,7 @@ def expected_hit(
         n_tied_relevant: ``c``, same shape.
 
     Examples:
-        One relevant item, nothing above it, three irrelevant ones tied: one chance in four to be first.
+        One relevant item, nothing above it, three tied irrelevant ones: one chance in four to be first.
 
         >>> expected_hit(np.int32([1]), np.int32([4]), np.int32([1]), k=1).tolist()
         [0.25]
@@ -52,9 +52,9 @@ def expected_hit(
 
 
 def rank_of_first(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
-    """Rank of the first relevant item, shape ``(n_queries,)``: ``a + (b + c + 1) / (c + 1)`` in expectation.
+    """Return the rank of the first relevant item, shape ``(n_queries,)``: ``a + (b + c + 1) / (c + 1)`` in expectation.
 
-    The first of ``c`` items placed at random among ``b + c`` stands at ``(b + c + 1) / (c + 1)`` on average.
+    The first of ``c`` items placed at random among ``b + c`` has the rank ``(b + c + 1) / (c + 1)`` on average.
     """
     if ties != "expected":
         return (outcomes.rank_worst if ties == "lost" else outcomes.rank_best).astype(np.float64)
@@ -63,10 +63,10 @@ def rank_of_first(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
 
 
 def reciprocal_rank(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
-    """``E[1 / rank]`` of the first relevant item, shape ``(n_queries,)``, equal scores in random order.
+    """Return ``E[1 / rank]`` of the first relevant item, shape ``(n_queries,)``, with equal scores in random order.
 
     McSherry and Najork (2008), Computing information retrieval performance measures efficiently in the presence of
-    tied scores. Not ``1 / E[rank]``: one of three tied items is right, 0.611 and not 0.5 on average.
+    tied scores. Not ``1 / E[rank]``: if one of three tied items is relevant, the average is 0.611 and not 0.5.
     """
     if ties != "expected":
         return np.where(outcomes.rank_best < UNLISTED, 1 / rank_of_first(outcomes, ties), 0.0)
@@ -79,10 +79,10 @@ def reciprocal_rank(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
 
 
 def expected_reciprocal(above: int, irrelevant: int, relevant: int) -> float:
-    """Expected ``1 / rank`` of the first relevant item with ``above`` items before a tie in random order.
+    """Return the expected ``1 / rank`` of the first relevant item with ``above`` items before a tie in random order.
 
-    The first of ``c`` relevant among ``b`` irrelevant tied items stands at place ``j`` of the tie, from 0, with
-    probability ``C(b + c - 1 - j, c - 1) / C(b + c, c)``.
+    The first of ``c`` relevant among ``b`` irrelevant tied items is at place ``j`` of the tie, from 0, with probability
+    ``C(b + c - 1 - j, c - 1) / C(b + c, c)``.
 
     Examples:
         ``(1 + 1/2 + 1/3) / 3``:
@@ -91,16 +91,16 @@ def expected_reciprocal(above: int, irrelevant: int, relevant: int) -> float:
         (0.6111, 0.25)
     """
     places = np.arange(irrelevant + 1)
-    misses = (irrelevant - places[:-1]) / (irrelevant + relevant - 1 - places[:-1])  # of one place after another
+    misses = (irrelevant - places[:-1]) / (irrelevant + relevant - 1 - places[:-1])  # of each place in turn
     first_at = relevant / (irrelevant + relevant) * np.cumprod(np.concatenate([[1.0], misses]))
     return float((first_at / (above + 1 + places)).sum())
 
 
 def random_median_rank(outcomes: Outcomes) -> float:
-    """Median rank of the first relevant item when all galleries are in random order.
+    """Return the median rank of the first relevant item if all galleries are in random order.
 
-    The median of the distribution over all queries together, not of their expected ranks: with five relevant items
-    among 25,010 it is 3,237, the expected rank 4,168.
+    This is the median of the distribution over all queries together, not of their expected ranks: with five relevant
+    items among 25,010 it is 3,237, while the expected rank is 4,168.
     """
     cases = np.stack([outcomes.n_gallery, outcomes.n_relevant], axis=1)
     distinct, n_queries = np.unique(cases, axis=0, return_counts=True)
@@ -116,9 +116,9 @@ def random_median_rank(outcomes: Outcomes) -> float:
 
 
 def hit_at(k: int, *, judged: bool = False) -> Metric:
-    """Share of queries with any relevant item in the top ``k``: ``R@k``, or ``success@k`` of judged documents.
+    """Make the share of queries with any relevant item in the top ``k``: ``R@k``; ``success@k`` for judged documents.
 
-    Not true recall; see ``recall_all@k`` and ``recall@k``.
+    This is not true recall; see ``recall_all@k`` and ``recall@k``.
     """
 
     def hits(outcomes: Outcomes, ties: Ties) -> NDArray[np.float64]:
@@ -176,7 +176,7 @@ MEDIAN_RANK = replace(
 
 # --- Metrics of all relevant items of a query: recall@k, AP, mAP@R, R-Precision, nDCG@k, with ties in expectation.
 #
-# A group of equal scores is taken in random order (McSherry and Najork, "Computing Information Retrieval Performance
+# Equal scores are averaged over random orders (McSherry and Najork, "Computing Information Retrieval Performance
 # Measures Efficiently in the Presence of Tied Scores", ECIR 2008).
 
 
@@ -187,12 +187,12 @@ class TieGroups(NamedTuple):
     above: NDArray[np.int64]  # items above the group
     relevant_above: NDArray[np.int64]
     relevant: NDArray[np.int64]  # in the group
-    gain: NDArray[np.int64]  # sum of the grades of these; their number where nobody judged grades
-    size: NDArray[np.int64]  # of the group, irrelevant items included
+    gain: NDArray[np.int64]  # sum of the grades of these, or their number without grades
+    size: NDArray[np.int64]  # of the group, including irrelevant items
 
 
 def tie_groups(outcomes: Outcomes) -> TieGroups:
-    """The groups behind ``relevant_rank_best`` and ``relevant_rank_worst``; see :func:`first_of_ties`."""
+    """Return the groups behind ``relevant_rank_best`` and ``relevant_rank_worst``; see :func:`first_of_ties`."""
     low, high = outcomes.relevant_rank_best.astype(np.int64), outcomes.relevant_rank_worst.astype(np.int64)
     query = outcomes.query_of_relevant
     first = np.flatnonzero(first_of_ties(outcomes))
@@ -209,7 +209,7 @@ def tie_groups(outcomes: Outcomes) -> TieGroups:
 
 
 def found_in_top(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Expected number of relevant items among the top ``k`` (one ``k`` per query), shape ``(n_queries,)``."""
+    """Return the expected number of relevant items in the top ``k`` (one ``k`` per query), shape ``(n_queries,)``."""
     groups = tie_groups(outcomes)
     places = np.clip(k[groups.query] - groups.above, 0, groups.size)
     found = groups.relevant * places / groups.size
@@ -217,13 +217,13 @@ def found_in_top(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64
 
 
 def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Expected sum of precisions at the relevant items within the top ``k``, divided by ``min(k, n_relevant)``.
+    """Return the expected sum of precisions at relevant items within the top ``k``, over ``min(k, n_relevant)``.
 
-    With ``k = n_relevant`` this is AP@R of ECCV Caption (Musgrave et al. 2020, Chun et al. 2022), with ``k`` at the end
-    of the list trec_eval's average precision.
+    With ``k = n_relevant`` this is AP@R of ECCV Caption (Musgrave et al. 2020, Chun et al. 2022); with ``k`` at the end
+    of the list, trec_eval's average precision.
 
     Examples:
-        Relevant items at ranks 1 and 3, R = 2: only the first is within the top 2, precision 1; 1 / 2.
+        Relevant items at ranks 1 and 3, R = 2: only the first is within the top 2, with precision 1; 1 / 2.
 
         >>> from capim.tasks.ranking.outcomes import outcomes_of
         >>> average_precision(outcomes_of([[1, 3]]), np.array([2])).tolist()
@@ -244,9 +244,9 @@ def average_precision(outcomes: Outcomes, k: NDArray[np.int64]) -> NDArray[np.fl
 
 
 def trapezoid_precision(outcomes: Outcomes) -> NDArray[np.float64]:
-    """Area under precision over recall by trapezoids, as revisitop's ``compute_ap`` has it; expected over ties.
+    """Return the area under precision over recall by trapezoids, as revisitop's ``compute_ap``; expected over ties.
 
-    The mean of the precisions just before and at every relevant item; before the first place the precision is 1.
+    It averages the precisions just before and at every relevant item; before the first place the precision is 1.
 
     Examples:
         Relevant items at ranks 1 and 3: the mean of (1 + 1) / 2 and (1/2 + 2/3) / 2.
@@ -268,10 +268,11 @@ def trapezoid_precision(outcomes: Outcomes) -> NDArray[np.float64]:
 
 
 def rank_correlation(scores: NDArray[np.floating], ratings: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Values of which the mean is Spearman's correlation of scores and ratings, shape ``(n_pairs,)``.
+    """Return values with Spearman's correlation of scores and ratings as their mean, shape ``(n_pairs,)``.
 
-    The correlation plus the influence of each pair on it, through its own ranks and those that it gives to others: by
-    the spread of these values it varies from one sample of pairs to the next. NaN where either does not vary.
+    A pair's value is the correlation plus the pair's influence on it, through its own ranks and those of others: the
+    spread of the values is the variation of the correlation between samples of pairs. NaN if scores or ratings are
+    constant.
 
     Examples:
         >>> round(float(rank_correlation(np.array([0.1, 0.5, 0.4]), np.array([1, 2, 3])).mean()), 4)
@@ -296,9 +297,9 @@ def rank_correlation(scores: NDArray[np.floating], ratings: NDArray[np.floating]
 
 
 def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
-    """nDCG@k with the grades as gains and discount ``1 / log2(rank + 1)``, expected over ties, shape ``(n_queries,)``.
+    """Return nDCG@k with grades as gains and discount ``1 / log2(rank + 1)``, expected over ties, ``(n_queries,)``.
 
-    Linear gains, as trec_eval has them; the ideal list holds all relevant items. Without grades every gain is 1.
+    Gains are linear, as in trec_eval; the ideal list holds all relevant items. Without grades every gain is 1.
 
     Examples:
         One relevant item at rank 3: 1 / log2(4), ideal 1.
@@ -321,7 +322,7 @@ def ndcg(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
 
 
 def _ideal(outcomes: Outcomes, k: int) -> NDArray[np.float64]:
-    """DCG@k of the list that has the highest grades first, shape ``(n_queries,)``."""
+    """Return the DCG@k of the list with the highest grades first, shape ``(n_queries,)``."""
     grades = outcomes.relevant_grades
     if grades is None:
         ideal = np.concatenate([[0.0], np.cumsum(1 / np.log2(np.arange(2, k + 2)))])
@@ -346,7 +347,7 @@ def _over_places(
 def _of_all_relevant(
     name: str, title: str, measure: Callable[[Outcomes], NDArray[np.float64]], *, judged: bool | None, **facts: Any
 ) -> Metric:
-    """A metric of all relevant items; its bounds are its values with all ties lost and with all ties won."""
+    """Make a metric of all relevant items; its bounds are its values with all ties lost and with all ties won."""
     return Metric(
         name=name,
         title=title,
@@ -360,15 +361,15 @@ def _of_all_relevant(
 
 
 def precision_at(k: int) -> Metric:
-    """``P@k`` of judged documents: the share of relevant ones in the top ``k``, also of fewer than ``k``."""
+    """Make ``P@k`` of judged documents: the share of relevant ones in the top ``k``, even if fewer are listed."""
     title = f"Share of the top {k} that is relevant"
     return _of_all_relevant(f"P@{k}", title, lambda o: found_in_top(o, np.full(len(o), k)) / k, judged=True)
 
 
 def recall_all_at(k: int, *, judged: bool = False, **facts: Any) -> Metric:
-    """True recall, the share of a query's relevant items among the top ``k``: ``recall@k`` of judged documents.
+    """Make true recall, the share of a query's relevant items in the top ``k``: ``recall@k`` of judged documents.
 
-    Elsewhere it is ``recall_all@k``, because the literature of image-text retrieval calls a hit recall.
+    Elsewhere it is ``recall_all@k``, because the image-text retrieval literature calls a hit recall.
     """
     return _of_all_relevant(
         f"recall@{k}" if judged else f"recall_all@{k}",
@@ -380,14 +381,14 @@ def recall_all_at(k: int, *, judged: bool = False, **facts: Any) -> Metric:
 
 
 def ndcg_at(k: int, *, judged: bool | None = None, **facts: Any) -> Metric:
-    """``nDCG@k``: the gain is the grade of a judged document, else 1."""
+    """Make ``nDCG@k``: the gain is the grade of a judged document, else 1."""
     title = f"Normalised discounted cumulative gain at {k}"
     facts = {"leaderboard": ("judged",), "beside_chance": True, **facts}
     return _of_all_relevant(f"nDCG@{k}", title, lambda o: ndcg(o, k), judged=judged, **facts)
 
 
 def average_precision_at(k: int) -> Metric:
-    """``AP@k``, divided by the number of relevant items or ``k``, whichever is less; its mean is CIRCO's mAP@k."""
+    """Make ``AP@k``, divided by the number of relevant items or ``k``, whichever is less; its mean is CIRCO's mAP@k."""
     title = f"Average precision at {k}"
     return _of_all_relevant(
         f"AP@{k}", title, lambda o: average_precision(o, np.full(len(o), k)), judged=None, special=True
@@ -458,7 +459,7 @@ UNJUDGED = Metric(
 )
 
 
-# --- trec_eval's measures, in its order of an imported run: equal scores by id, what is not listed is not retrieved.
+# --- trec_eval's measures of an imported run, in its order: equal scores by id; unlisted items are not retrieved.
 
 _TREC_LEADERBOARD = ("map", "P_10", "recip_rank", "ndcg_cut_10", "Rprec", "bpref")
 
@@ -478,7 +479,7 @@ def _as_trec_eval(name: str, title: str, measure: Callable[[Outcomes], NDArray[n
 
 
 def _found_by_rank(k: int, name: str) -> Metric:
-    """Relevant items in the top ``k``: per place (``P_k``), of all relevant (``recall_k``), any (``success_k``)."""
+    """Make a metric of the top ``k``: relevant per place (``P_k``), of all (``recall_k``), or any (``success_k``)."""
 
     def share(outcomes: Outcomes) -> NDArray[np.float64]:
         found = found_in_top(outcomes, np.full(len(outcomes), k))

@@ -1,6 +1,6 @@
-"""The table of metrics, and which of them is the headline of a corpus.
+"""The table of metrics, and the headline metrics of a corpus.
 
-To add one: a :class:`Metric` in the list of a file of its kind. Its fields say what a report shows and where.
+To add a metric: a :class:`Metric` in the list of a file of its kind. Its fields determine where a report shows it.
 
 A package of your own names a :class:`Metric` in an entry point ``capim.metrics`` (``docs/own_model.md``).
 """
@@ -29,7 +29,7 @@ _OWN = {
 
 
 def _of_package(plugin: Plugin, found: object) -> Metric:
-    """The metric, whose errors name the package."""
+    """Return the metric of a package, with errors that name the package."""
     if not isinstance(found, Metric):
         raise TypeError(f"expected a capim.tasks.metrics.Metric, got {type(found).__name__}")
     if found.name != plugin.point.name:
@@ -48,11 +48,11 @@ HEADLINES = {metric.headline: metric.name for metric in _OWN.values() if metric.
 _RSUM = MetricFacts(
     name="RSUM", title="R@1, R@5 and R@10 of both directions added up, 0 to 600", unit="points", place="none"
 )
-_ETA = "_eta2_"  # in names of results over languages: a metric, and the share of its variation of one source
+_ETA = "_eta2_"  # in names of results over languages: a metric, and the share of its variation from one source
 
 
 def on_leaderboard(kind: Kind) -> list[str]:
-    """Return the metrics of a leaderboard of protocols of one kind, in the order of the table."""
+    """Return the metrics of the leaderboard for one kind of protocols, in the order of the table."""
     return [metric.name for metric in METRICS.values() if kind in metric.leaderboard]
 
 
@@ -78,7 +78,7 @@ RSUM = Figure("+".join(MAIN), _RSUM.name)
 
 
 def facts_of(metric: str) -> MetricFacts | None:
-    """Return the facts about the metric of this name; None where no metric of the table is behind it."""
+    """Return the facts about the metric of this name; None if it does not come from a metric of the table."""
     if metric == RSUM.metric:
         return _RSUM
     base, of_source, _ = metric.partition(_ETA)
@@ -91,21 +91,21 @@ def facts_of(metric: str) -> MetricFacts | None:
 
 
 def stored_facts(metric: Metric) -> str | None:
-    """Return the facts that the ledger has about a metric, as JSON; None for one of capim's, which are in the table."""
+    """Return a metric's facts for the ledger, as JSON; None for a built-in one, which the table has."""
     is_own = METRICS.package(metric.name) == OWN and not metric.of_user
     return None if is_own else canonical_json(metric.columns())
 
 
 def metrics_of(outcomes: Outcomes, metrics: Iterable[Metric] | None = None) -> list[Metric]:
-    """Return those of some metrics, or of the table, that apply to these outcomes and that they determine, in order."""
+    """Return the metrics, of the given ones or of the table, that apply to these outcomes and are known, in order."""
     return [metric for metric in metrics or METRICS.values() if metric.applies(outcomes) and is_known(metric, outcomes)]
 
 
 def version_of(metric: str) -> str | None:
-    """The version that a result of this name is computed by now.
+    """Return the current version of the code behind a result of this name.
 
-    Sums and means of several metrics have the versions of these. None where no metric of the table has the name: it is
-    a user's, or one of a package that is not installed or cannot be used.
+    Sums and means of several metrics combine the versions of these. None if no metric of the table has the name: it is
+    a custom metric, or one of a package that is not installed or cannot be used.
     """
     parts = [each.name for each in RECALLS] if metric == RSUM.metric else [metric.partition(_ETA)[0]]
     return ", ".join(str(part.version) for part in METRICS.values() if part.name in parts) or None
@@ -114,8 +114,8 @@ def version_of(metric: str) -> str | None:
 def is_known(metric: Metric, outcomes: Outcomes) -> bool:
     """True if outcomes determine a metric.
 
-    They do unless some ranks are not known (``Outcomes.n_ranked``, imported outcomes) and a query has another value
-    with these ranks at their best than at their worst.
+    They do unless some ranks are unknown (``Outcomes.n_ranked``, imported outcomes) and a query's value differs between
+    the best and the worst possible ranks.
     """
     if outcomes.n_ranked is None:
         return True
@@ -124,18 +124,18 @@ def is_known(metric: Metric, outcomes: Outcomes) -> bool:
 
 
 def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
-    """The results of a corpus that was evaluated by these protocols; their mean is the headline.
+    """Return the headline results of a corpus that was evaluated by these protocols; their mean is the headline.
 
-    The first that it has of (``Protocol.headline``), of retrieval one in each direction:
+    The first available in this list (``Protocol.headline``), for retrieval one per direction:
 
-    1. quadruples: the group score of all, or of each tag where only these were evaluated;
+    1. quadruples: the group score of all, or of each tag if only these were evaluated;
     2. pairs: the accuracy, as the mean over categories, or of each category;
     3. judged documents: the metric that the corpus names, else nDCG@10;
-    4. captions in several languages: R@1 of each part, in the directions that were evaluated;
+    4. captions in several languages: R@1 of each part, in the evaluated directions;
     5. retrieval: R@1 under ``t2i/all`` and ``i2t/any``, or under the one that was evaluated;
     6. captions of one language: R@1 by each translator;
     7. R@1 under the first other protocol of each direction, by name;
-    8. labels: R@1 of classification, as the mean over classes (plain accuracy rewards answers of the largest class);
+    8. labels: R@1 of classification, as the mean over classes (plain accuracy rewards predicting the largest class);
     9. the first metric of a protocol that has its own: landmarks (medium), images with texts, rated pairs.
 
     Examples:
@@ -156,12 +156,11 @@ def headline_of(protocols: Iterable[Protocol]) -> tuple[Figure, ...]:
 
 
 def planned_figures(protocols: Iterable[Protocol]) -> frozenset[Figure]:
-    """The results by which encoders are compared on purpose: the headline and RSUM.
+    """Return the planned results, by which encoders are compared: the headline and RSUM.
 
-    Of captions in several languages these are the means over the languages alone: no result of one language is planned,
-    and RSUM is one, of the reference language.
-    ``protocols`` are all that fit the corpus, whether they were evaluated or not: what is planned does not depend on
-    what was looked at.
+    For captions in several languages these are only the means over the languages: no single language is planned, and
+    RSUM is the result of one, the reference language. ``protocols`` are all that fit the corpus, evaluated or not: the
+    plan does not depend on the data seen.
     """
     by_id = {protocol.id: protocol for protocol in protocols}
     several = len({protocol.language for protocol in by_id.values() if protocol.is_of_language}) > 1

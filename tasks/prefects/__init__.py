@@ -1,6 +1,6 @@
-"""What capim takes from Prefect: its `names`, and the decorator of all `task`s. Decides if a command does without.
+"""Everything that capim uses of Prefect: its `names`, and the decorator of all `task`s.
 
-The names follow this decision when they are imported.
+This module decides whether a command runs without Prefect; the names follow the decision when they are imported.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ left_out = False
 
 
 def leave_prefect_out() -> None:
-    """Have this process do without Prefect, unless something names a server, or Prefect is imported.
+    """Run this process without Prefect, unless a server is configured or Prefect is imported already.
 
-    A variable of the environment may name one, a profile, or a file in the working folder that Prefect reads. For the
-    command line, before flows are imported; elsewhere flows are Prefect's.
+    A server may be configured by an environment variable, a profile, or a file in the working folder that Prefect
+    reads. Called by the command line before flows are imported; otherwise flows are Prefect's.
     """
-    global left_out  # noqa: PLW0603 - what is imported is a state of the process
+    global left_out  # noqa: PLW0603 - the choice of imports is a state of the process
     home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
     named = any(map(os.environ.get, _SETTINGS)) or (home / "profiles.toml").exists()
     named = named or any(Path(file).is_file() and said in Path(file).read_bytes() for file, said in _FILES.items())

@@ -1,8 +1,8 @@
 # ruff: noqa: PLC0414, N802, N818 - the names are Prefect's
-"""The names that capim takes from Prefect; in a command that no server knows, stand-ins for them.
+"""The names that capim uses of Prefect, or substitutes in a command without a server.
 
-Such a command runs flows and tasks as plain functions (``flows.execution.start``), and importing Prefect would take a
-third of its time.
+Such a command runs flows and tasks as plain functions (``flows.execution.start``), because importing Prefect would take
+a third of its time.
 """
 
 from __future__ import annotations
@@ -68,6 +68,6 @@ else:
         """Return no task runner: nothing is submitted to one."""
 
     def __getattr__(name: str) -> None:
-        """Return None for the others, which only a run on a server uses."""
+        """Return None for the other names, which only a run on a server uses."""
         if name.startswith("__"):
             raise AttributeError(name)

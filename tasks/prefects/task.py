@@ -1,4 +1,4 @@
-"""The decorator of all tasks, and what a Prefect server shows of them: artifacts and log lines.
+"""The decorator of all tasks, and their output on a Prefect server: artifacts and log lines.
 
 Outside a Prefect run no artifact is made and no line is sent.
 """
@@ -46,20 +46,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DELAYS_SECONDS = [2.0, 10.0, 60.0]
-JITTER = 0.3  # so that many workers that lost the same service do not come back to it at once
+JITTER = 0.3  # so that many workers that lost the same service do not return to it at the same time
 
 _STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 _ERRNO = frozenset(
     {errno.EIO, errno.ESTALE, errno.EAGAIN, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH}
 )
-_CLASSES = frozenset({"ConnectionError", "TransportError"})  # of requests, and of httpx under whatever name it comes
+_CLASSES = frozenset({"ConnectionError", "TransportError"})  # of requests, and of httpx under any name
 _OBJECT_STORE = ("error sending request", "timed out", "service unavailable", "slow down", "internal server error")
 
 EVERY_SECONDS = 5.0  # a run of days must not flood the server
-CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"  # which flows/__init__.py sets for a quiet terminal
+CONSOLE_LEVEL = "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"  # set by flows/__init__.py for a quiet terminal
 _PREFECTS = ("prefect.flow_runs", "prefect.task_runs")
 ENCODE_LIMIT = "capim-encode"  # a global concurrency limit, if the server has one of this name
-LEASE_SECONDS = 60  # after which the place of a lost process is free
+LEASE_SECONDS = 60  # after which the slot of a lost process is free
 _LOST = (httpx.TransportError, PrefectException)
 
 
@@ -71,14 +71,14 @@ def task(
     run_name: str | None = None,
     timeout_hours: float | None = None,
 ) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Make a function a Prefect task that can be repeated: what it makes is in the store, it returns a reference.
+    """Make a function a Prefect task that can be repeated: it keeps its results in the store and returns a reference.
 
-    In a flow run that is retried it runs again, and finds in the store what it made before.
+    In a retried flow run it runs again, and finds its earlier results in the store.
 
     Args:
         name: Name of the task.
-        makes: The keys of the assets that it materializes (:func:`asset`), from its arguments.
-        encodes: True if ``prefect gcl create capim-encode --limit 1`` limits it together with all others that encode.
+        makes: Function from its arguments to the keys of the assets that it materializes (:func:`asset`).
+        encodes: True if it encodes: ``prefect gcl create capim-encode --limit 1`` limits all such tasks together.
         run_name: Name of its runs, a template over the parameters.
         timeout_hours: A run that takes longer fails. Only for tasks that flows call in their own thread: Prefect
             cannot interrupt others in the middle of a system call.
@@ -89,7 +89,7 @@ def task(
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             if not in_a_run():
                 return function(*args, **kwargs)
-            send_logs()  # perhaps in a process of its own
+            send_logs()  # perhaps in a separate process
             with place(ENCODE_LIMIT) if encodes else nullcontext():
                 begun = time.monotonic()
                 made = function(*args, **kwargs)
@@ -117,9 +117,9 @@ def task(
 
 @contextmanager
 def place(limit: str) -> Iterator[None]:
-    """Hold a place of a global concurrency limit, if the server has one of this name.
+    """Hold a slot of a global concurrency limit, if the server has one of this name.
 
-    Prefect's ``concurrency`` alone says nothing while it waits, and warns in every task where there is no such limit.
+    Prefect's own ``concurrency`` is silent while it waits, and warns in every task if there is no such limit.
     """
     found = None
     with suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
@@ -172,14 +172,14 @@ def may_help(_task: object, _run: object, state: Any) -> bool:
     """
     from prefect.task_engine import TaskRunTimeoutError
 
-    error = state.result(raise_on_failure=False, _sync=True)  # whether or not an event loop runs
+    error = state.result(raise_on_failure=False, _sync=True)  # with or without a running event loop
     return isinstance(error, BaseException) and not isinstance(error, TaskRunTimeoutError) and may_pass(error)
 
 
 def may_pass(error: BaseException) -> bool:
-    """True if an error, or one of its causes, is temporary: an outside service did not answer.
+    """True if an error, or one of its causes, is temporary: an external service did not respond.
 
-    False in offline mode (``HF_HUB_OFFLINE``), where the hub never answers.
+    False in offline mode (``HF_HUB_OFFLINE``), where the hub never responds.
 
     Examples:
         >>> may_pass(ConnectionResetError()), may_pass(FileNotFoundError("captions.json"))
@@ -244,7 +244,7 @@ def artifact_key(kind: str, store_uri: str) -> str:
 
 
 def _workspace(store_uri: str) -> str:
-    """Return the name of a workspace in Prefect's UI: its folder, and a digest that tells such folders apart."""
+    """Return the name of a workspace in Prefect's UI: its folder, and a digest that distinguishes equal folders."""
     workspace = without_credentials(store_uri).rstrip("/").removesuffix("/store")
     name = re.sub("[^a-z0-9]+", "-", workspace.rpartition("/")[2].rpartition("@")[2].lower()).strip("-")
     return f"{name or 'workspace'}-{digest16([workspace])[:4]}"
@@ -262,24 +262,24 @@ def in_a_run() -> bool:
 
 
 class _Redacted(logging.Formatter):
-    """A log line and its traceback without paths of the machine and without credentials."""
+    """A log line and its traceback without local paths and without credentials."""
 
     def format(self, record: logging.LogRecord) -> str:
         return without_paths(super().format(record))
 
 
 def hide_prefects_lines() -> None:
-    """Keep what Prefect logs off the terminal, unless ``--verbose``: an error is printed once, as a sentence."""
+    """Keep Prefect's log lines off the terminal, unless ``--verbose``: an error is printed once, as a sentence."""
     if CONSOLE_LEVEL in os.environ:
-        logging.raiseExceptions = False  # a handler without a server does not print that it has none
+        logging.raiseExceptions = False  # a handler without a server must not print that it has none
         for handler in logging.getLogger().handlers:
             handler.addFilter(lambda record: not record.name.startswith(("prefect", "EventsWorker", "APILogWorker")))
 
 
 def send_logs() -> None:
-    """Send what capim logs inside a run, from INFO on, to the Prefect server; called by every process that runs tasks.
+    """Send capim's log lines inside a run, from INFO on, to the Prefect server; every process that runs tasks calls it.
 
-    Whoever may see the server sees these lines: they are without credentials and paths of the machine.
+    Everyone with access to the server sees these lines: they contain no credentials and no local paths.
     """
     logger = logging.getLogger("capim")
     if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):

@@ -1,7 +1,7 @@
-"""The two passes over a block of scores that ranking needs: its best items, and counting past a threshold.
+"""The two passes over a block of scores that ranking needs: its best items, and counts past a threshold.
 
-On a CPU they are numpy's: its selection, sorting and counting use the wide vector units and were measured at 4 to 30
-times the speed of torch's (float32, AVX-512). On other devices they are torch's. Both give the same lists and counts.
+On a CPU they use numpy: its selection, sorting and counting use wide vector units and were measured at 4 to 30 times
+the speed of torch's (float32, AVX-512). On other devices they use torch. Both give the same lists and counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from capim.store.vectors import positions_within
 
 _LAST = np.iinfo(np.int64).min  # a key that sorts behind every item
-_GROUPS = 5  # groups of items per place of the list; only the best of each group is looked at
+_GROUPS = 5  # groups of items per place of the list; only the best of each group is inspected
 _LOW = 0x7FFFFFFF
 _SCORES_PER_PASS = 1 << 26  # compared at once on a device other than a CPU
 
@@ -29,11 +29,11 @@ class TopK(NamedTuple):
     positions: NDArray[np.int64]
 
     def of(self, queries: NDArray[np.int64], k: int | None = None) -> TopK:
-        """The lists of some queries: their first ``k`` items, or all."""
+        """Return the lists of some queries: their first ``k`` items, or all."""
         return TopK(self.scores[queries, :k], self.positions[queries, :k])
 
     def among(self, members: NDArray[np.bool_], k: int) -> tuple[TopK, NDArray[np.bool_]]:
-        """The first ``k`` items that are members (at least ``k`` columns), and which lists hold that many.
+        """Return the first ``k`` items that are members (at least ``k`` columns), and which lists hold that many.
 
         Examples:
             >>> best = TopK(np.float32([[0.9, 0.8, 0.7], [0.9, 0.8, 0.7]]), np.array([[2, 0, 1], [0, 2, 3]]))
@@ -53,14 +53,14 @@ class TopK(NamedTuple):
 
 
 def top_k(scores: Tensor, k: int) -> TopK:
-    """The ``k`` best items of every query; equal scores are in gallery order, also at the end of the list.
+    """Return the ``k`` best items of every query; equal scores are in gallery order, also at the end of the list.
 
-    Selection functions say nothing about the order of equal scores. They only give a score that at least ``k`` items
-    reach; all that reach it are sorted by score and column together, packed into one integer.
+    Selection functions do not define the order of equal scores. They only give a score that at least ``k`` items reach;
+    all items that reach it are sorted by score and column together, packed into one integer.
 
     Args:
         scores: float32, shape ``(n_queries, n_items)``, finite, ``n_items`` below 2**31.
-        k: Length of the lists; at most ``n_items`` are given.
+        k: Length of the lists; at most ``n_items`` are returned.
 
     Examples:
         >>> best = top_k(torch.tensor([[0.5, 0.9, 0.5, 0.1]]), 2)
@@ -89,9 +89,9 @@ def top_k(scores: Tensor, k: int) -> TopK:
 
 
 def merged(lists: Sequence[TopK], k: int) -> TopK:
-    """The ``k`` best items of several lists of the same queries that share no item; equal scores by position.
+    """Return the ``k`` best items of several disjoint lists of the same queries; equal scores by position.
 
-    A position below 0 is beyond the end of a list, in what is given and in what is returned.
+    A position below 0 is beyond the end of a list, in the input and in the output.
 
     Examples:
         >>> one, other = TopK(np.float32([[0.9, 0.5]]), np.array([[7, 8]])), TopK(np.float32([[0.5]]), np.array([[2]]))
@@ -105,10 +105,10 @@ def merged(lists: Sequence[TopK], k: int) -> TopK:
 
 
 def kth_score_bound(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
-    """A score per row that at least ``k`` items reach, and few more; shape ``(n_queries, 1)``.
+    """Return a score per row that at least ``k`` items reach, and few more; shape ``(n_queries, 1)``.
 
-    The ``k``-th highest of the best of groups: ``k`` groups have an item that reaches it. Taking the best of groups
-    is one run over the scores; a selection, which moves them about, then sees a fraction of them.
+    It is the ``k``-th highest of the best items of groups, so ``k`` groups have an item that reaches it. Finding the
+    best of groups takes one pass over the scores; a selection, which moves them about, then handles a fraction of them.
     """
     size = table.shape[1] // (_GROUPS * k)
     if size > 1:
@@ -120,7 +120,7 @@ def kth_score_bound(table: NDArray[np.float32], k: int) -> NDArray[np.float32]:
 
 
 def _kth_score_bound_on_device(scores: Tensor, k: int) -> Tensor:
-    """:func:`kth_score_bound` by torch, for a device where numpy cannot read.
+    """Compute :func:`kth_score_bound` with torch, for a device that numpy cannot read.
 
     Examples:
         >>> _kth_score_bound_on_device(torch.arange(23.0)[None], 2).tolist()
@@ -136,9 +136,9 @@ def _kth_score_bound_on_device(scores: Tensor, k: int) -> Tensor:
 def count_above_and_tied(
     scores: Tensor, rows: NDArray[np.int64], thresholds: NDArray[np.float32], members: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many scores of a query are above a threshold, and how many are equal to it, by a pass over all its scores.
+    """Return how many scores of a query are above a threshold, and how many equal it, in one pass over its scores.
 
-    ``scores`` have shape ``(n_queries, n_items)``; ``rows`` names the query of each threshold, ``members`` the items
+    ``scores`` have shape ``(n_queries, n_items)``; ``rows`` are the queries of the thresholds, ``members`` the items
     that count (all by default).
     """
     above, reached = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
@@ -165,7 +165,7 @@ def count_above_and_tied(
 
 
 def _keys(scores: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Keys that order scores descending, then columns ascending, when sorted descending; -0.0 equals 0.0."""
+    """Return keys that, sorted descending, order scores descending, then columns ascending; -0.0 equals 0.0."""
     bits = (scores + np.float32(0)).view(np.int32)
     ascending = bits ^ ((bits >> 31) & _LOW)
     return (ascending.astype(np.int64) << 32) | (_LOW - positions)
@@ -184,17 +184,17 @@ class TieSpan(NamedTuple):
     end: NDArray[np.int64]
 
     def at(self, chosen: NDArray[np.intp] | tuple[NDArray[np.int64], NDArray[np.int64]]) -> TieSpan:
-        """The places of some items, by their index or by row and place."""
+        """Return the places of some items, by their index or by row and place."""
         return TieSpan(self.start[chosen], self.end[chosen])
 
     def in_top(self, depth: int) -> NDArray[np.float64]:
-        """Probability of each item to be among the first 1, 2 … ``depth``, shape ``(n_items, depth)``."""
+        """Return each item's probability to be among the first 1, 2 … ``depth``, shape ``(n_items, depth)``."""
         size = (self.end - self.start)[:, None]
         return np.clip((np.arange(1, depth + 1) - self.start[:, None]) / size, 0.0, 1.0)
 
 
 def tie_spans_of(scores: NDArray[np.float32]) -> TieSpan:
-    """The places of the items of lists with these scores, descending, shape ``(n_queries, depth)``.
+    """Return the places of the items of lists with these descending scores, shape ``(n_queries, depth)``.
 
     Examples:
         >>> places = tie_spans_of(np.float32([[0.9, 0.5, 0.5, 0.1]]))
@@ -211,7 +211,7 @@ def tie_spans_of(scores: NDArray[np.float32]) -> TieSpan:
 
 
 def tie_spans_among_all(scores: NDArray[np.float32]) -> TieSpan:
-    """The places of all items of one query, whatever their order; shape ``(n_items,)``.
+    """Return the places of all items of one query, in any order; shape ``(n_items,)``.
 
     Examples:
         >>> places = tie_spans_among_all(np.float32([0.5, 0.9, 0.5]))

@@ -1,11 +1,11 @@
 """Single-vector encoders: exact float32 cosine products, streamed, both directions from one product.
 
-Ranks depend on two properties that a matrix library does not promise. The score of a pair does not depend on where the
-pair stands: a library chooses how it sums by the shape of a product and by the threads that share it (MKL, beyond 768
-components: by fewer than 192 columns, and by a second thread). So all products of a search have one shape, and one
-thread each; windows, parts and memory have no say in it. And identical gallery vectors get bit-identical scores on any
-device, so that an English caption written for two images ties exactly. Between two windows or two tiles of a gallery
-they are so by the first property alone.
+Ranks depend on two properties that a matrix library does not guarantee. The score of a pair must not depend on its
+position: a library chooses its order of summation by the shape of a product and by the threads that share it (MKL,
+beyond 768 components: by fewer than 192 columns, and by a second thread). So all products of a search have one shape,
+and one thread each, independent of windows, parts and memory. And identical gallery vectors get bit-identical scores on
+any device, so that an English caption written for two images ties exactly. Between two windows or two tiles of a
+gallery the first property ensures this.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from capim.tasks.ranking.resources import ON_CPU, Advance, Resources, ignore, on
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask
 from capim.tasks.ranking.vectors import VectorRows, check_values, matrix_of
 
-# --- Vectors that are checked, and moved to the device that multiplies them.
+# --- Checking vectors, and moving them to the device that multiplies them.
 
 
 ALIGNED = 16  # both sides of a product are a multiple of this many vectors
@@ -39,7 +39,7 @@ _HASHED = 1 << 15  # rows at a time, on a device other than a CPU
 
 
 def check_vectors(images: VectorRows, captions: VectorRows, tasks: Sequence[ScoringTask]) -> None:
-    """Raise ``ValueError`` unless shapes and types fit each other and the tasks; reads no vector."""
+    """Raise ``ValueError`` unless shapes and types fit each other and the tasks; no vector is read."""
     for modality, vectors in (("image", images), ("caption", captions)):
         if len(vectors.shape) != 2 or vectors.dtype != np.float32:
             found = f"{vectors.dtype} {vectors.shape}"
@@ -55,7 +55,7 @@ def check_vectors(images: VectorRows, captions: VectorRows, tasks: Sequence[Scor
 
 
 def check_counts(tasks: Sequence[ScoringTask], n_captions: int, n_images: int | None = None) -> None:
-    """Raise ``ValueError`` if a task needs a caption or an image beyond the embeddings, given how many there are."""
+    """Raise ``ValueError`` if a task needs a caption or an image beyond the available embeddings."""
     for task in tasks:
         for modality, needed, n in zip(("caption", "image"), task.n_needed, (n_captions, n_images), strict=True):
             if n is not None and needed > n:
@@ -66,7 +66,7 @@ def check_counts(tasks: Sequence[ScoringTask], n_captions: int, n_images: int | 
 
 
 class DeviceVectors(NamedTuple):
-    """Vectors of one modality on the device, and which of them repeat an earlier one."""
+    """Vectors of one modality on the device, and the vectors among them that repeat an earlier one."""
 
     vectors: Tensor  # padded with zero rows to at least the columns of a product
     first: int  # ord of the first
@@ -75,7 +75,7 @@ class DeviceVectors(NamedTuple):
     originals: Tensor  # the row that each copy repeats
 
     def tiles(self, most: int, columns: int) -> list[DeviceVectors]:
-        """Views of ``most`` vectors each, the last of ``columns`` or more; itself if it has no more than ``most``."""
+        """Return views of ``most`` vectors each, the last of ``columns`` or more; itself if it is no larger."""
         if self.n <= most:
             return [self]
         found = []
@@ -87,14 +87,14 @@ class DeviceVectors(NamedTuple):
 
 
 def loaded(vectors: VectorRows, window: range, modality: str, device: str, columns: int) -> DeviceVectors:
-    """A window of the vectors, read, checked and moved to the device; padded to ``columns``."""
+    """Return a window of the vectors: read, checked, moved to the device and padded to ``columns``."""
     read = vectors[window.start : window.stop]
     check_values(read, modality, window)
     return on_device(read, window.start, device, columns)
 
 
 def on_device(vectors: NDArray[np.float32], first: int, device: str, columns: int) -> DeviceVectors:
-    """The vectors of the items ``first``, ``first + 1`` … on the device, padded to ``columns``."""
+    """Return the vectors of the items ``first``, ``first + 1`` … on the device, padded to ``columns``."""
     moved = torch.from_numpy(np.ascontiguousarray(vectors)).to(device)
     repeated = _repeated(vectors, _hashes(moved))
     copies, originals = (torch.from_numpy(rows).to(device) for rows in repeated)
@@ -102,12 +102,12 @@ def on_device(vectors: NDArray[np.float32], first: int, device: str, columns: in
 
 
 def _padded(vectors: Tensor, n: int) -> Tensor:
-    """Zero rows up to ``n``; itself if it has as many."""
+    """Add zero rows up to ``n``; return the tensor itself if it has as many."""
     return vectors if len(vectors) >= n else torch.nn.functional.pad(vectors, (0, 0, 0, n - len(vectors)))
 
 
 def _hashes(vectors: Tensor) -> NDArray[np.int64]:
-    """An integer per row that is equal for rows that are equal bit for bit, computed where the vectors are."""
+    """Return an integer per row, equal for rows that are equal bit for bit, computed on the device of the vectors."""
     factors = np.random.default_rng(0).integers(1, 1 << 63, size=vectors.shape[1], dtype=np.uint64) | np.uint64(1)
     if vectors.device.type == "cpu":
         words = vectors.numpy().view(np.uint32)
@@ -120,7 +120,7 @@ def _hashes(vectors: Tensor) -> NDArray[np.int64]:
 
 
 def _repeated(vectors: NDArray[np.float32], hashes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows that repeat an earlier row bit for bit, and those rows."""
+    """Return the rows that repeat an earlier row bit for bit, and those earlier rows."""
     words = np.ascontiguousarray(vectors).view(np.uint32)
     _, first, code = np.unique(hashes, return_index=True, return_inverse=True)
     copies = np.flatnonzero(first[code] != np.arange(len(words)))
@@ -132,10 +132,10 @@ def _repeated(vectors: NDArray[np.float32], hashes: NDArray[np.int64]) -> tuple[
 _Block: TypeAlias = Callable[[], Iterator[ScoreRows]]  # some queries with all items of a window, tile by tile
 
 _BLOCK_BYTES = 1 << 24  # larger blocks of scores only leave the processor's caches
-_TILE = 1 << 15  # items of a block on a CPU: of more, the scores of relevant items are computed first
-_PRODUCT = 512, 2048  # rows and columns of a product on a CPU, at most: larger ones were measured to be no faster
+_TILE = 1 << 15  # items of a block on a CPU: with more, the scores of relevant items are computed first
+_PRODUCT = 512, 2048  # maximal rows and columns of a product on a CPU: larger ones were measured to be no faster
 _DEVICE_PRODUCT = 4096, 4096
-_LEAST = 256  # vectors at once, however little memory there is
+_LEAST = 256  # vectors at once, even with little memory
 
 
 def score_dense(
@@ -147,23 +147,23 @@ def score_dense(
     top: int = TOP,
     advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
-    """Outcomes of every task, from the unit vectors of their two index spaces.
+    """Return the outcomes of every task, from the unit vectors of their two index spaces.
 
-    The scores of a window of captions with a window of images are computed once and read both ways. One window holds
-    everything where the budget allows it; the outcomes do not depend on the windows.
+    The scores of a window of captions with a window of images are computed once and read in both directions. One window
+    holds everything if the budget allows it; the outcomes do not depend on the windows.
 
     Args:
-        images: float32, shape ``(n_images, dim)``, in memory or read when they are needed: the columns of scores
-            (:attr:`RetrievalTask.spaces`). Where a modality searches itself, its items.
-        captions: The rows of scores, in the same form. Where a modality searches itself, its queries.
-        tasks: Of the same two index spaces.
-        advance: Gets the shares of the work as they are done; together 1.
+        images: float32, shape ``(n_images, dim)``, in memory or read on demand: the columns of scores
+            (:attr:`RetrievalTask.spaces`). If a modality searches itself, its items.
+        captions: The rows of scores, in the same form. If a modality searches itself, its queries.
+        tasks: Tasks of the same two index spaces.
+        advance: Called with the fraction of the work just done; the fractions add up to 1.
 
     Returns:
         Protocol id -> outcomes, in the order of ``tasks``.
 
     Raises:
-        ValueError: Wrong shape or type, different dimensions, a vector that is zero or not finite, or an ord beyond
+        ValueError: If shapes, types or dimensions are wrong, if a vector is zero or not finite, or if an ord is beyond
             the embeddings.
     """
     if not tasks:
@@ -175,7 +175,7 @@ def score_dense(
 
 
 def dense_outcomes(images: VectorRows, captions: VectorRows, task: RetrievalTask) -> Outcomes:
-    """Outcomes of one task, from the vectors of all images and captions in corpus order."""
+    """Return the outcomes of one task, from the vectors of all images and captions in corpus order."""
     rows, columns = (matrix_of(space, images, captions) for space in task.spaces)
     return score_dense(columns, rows, [task])[task.protocol.id]
 
@@ -190,7 +190,7 @@ def dense_part(
     top: int = TOP,
     advance: Advance = ignore,
 ) -> Ranker:
-    """Return what a part of the images contributes: they are searched by all captions, and search all captions.
+    """Return the contribution of a part of the images: they are searched by all captions, and search all captions.
 
     Arguments as for :func:`score_dense`; ``part`` has the ords of the images.
     """
@@ -204,7 +204,7 @@ def dense_part(
         forward, transposed = FORWARD in ranking.readings, TRANSPOSED in ranking.readings
         room = memory_bytes - memory_bytes // 4
         at_once = _windows(len(part), n_captions, dim, forward and transposed, room)
-        turn = 1 if forward else -1  # whether captions or images are the rows of products
+        turn = 1 if forward else -1  # 1: captions are the rows of products; -1: images
         queries, items = (captions, images)[::turn]
         shape = ProductShape.of(len(queries), len(items), device)
         tile = shape.tile(block_bytes) if device == "cpu" else max(at_once)
@@ -237,14 +237,14 @@ def dense_part(
                         advance(n * held.n / n_captions / n_rows)
                 keep = None
                 held = held if at_once[1] == n_captions else None
-            del of_images  # before the next window is read: memory is that of one
+            del of_images  # before the next window is read, so that memory holds one
     return ranking
 
 
 def dense_score_rows(
     images: VectorRows, captions: VectorRows, task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
-    """The scores of a task, queries in rows, from the vectors of all images and captions in corpus order."""
+    """Yield the scores of a task, queries in rows, from the vectors of all images and captions in corpus order."""
     queries, items = (matrix_of(space, images, captions)[:] for space in (task.query_space, task.item_space))
     sides = (queries, items) if reading_of(task) == TRANSPOSED else (items, queries)
     check_vectors(*sides, [task])
@@ -265,10 +265,10 @@ def score_blocks(
     resources: Resources = ON_CPU,
     then: Callable[[ScoreRows], Any] = _copied,
 ) -> Iterator[Any]:
-    """The scores of all queries with all items, from unit vectors.
+    """Yield the scores of all queries with all items, from unit vectors.
 
-    ``then`` gets them in the thread that computed them, which overwrites them afterwards; what it returns is given, in
-    order: by default a copy.
+    ``then`` is called with them in the thread that computed them, which overwrites them afterwards; its results (by
+    default copies) are yielded in order.
     """
     device = resources.device
     shape = ProductShape.of(len(queries), len(gallery), device)
@@ -289,7 +289,7 @@ def _budget(resources: Resources) -> int:
 
 
 def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) -> tuple[int, int]:
-    """Return how many images and how many captions are scored at once: their vectors and, if kept, their scores fit.
+    """Return how many images and captions are scored at once: their vectors and, if kept, their scores must fit.
 
     Examples:
         >>> _windows(5_000, 25_010, 1024, True, 1 << 30), _windows(1_000_000, 25_010, 768, False, 1 << 30)
@@ -305,7 +305,7 @@ def _windows(n_images: int, n_captions: int, dim: int, both: bool, room: int) ->
 
 
 def _ranked(blocks: Iterable[_Block], ranker: Ranker, reading: str, device: str) -> Iterator[int]:
-    """Ranks all blocks and yields the number of rows of each that is done, in this thread.
+    """Rank all blocks and yield the number of finished rows of each, in this thread.
 
     On a CPU, every thread computes a block and ranks it while it is in its caches.
     """
@@ -328,7 +328,7 @@ class ProductShape(NamedTuple):
 
     @classmethod
     def of(cls, n_queries: int, n_items: int, device: str) -> ProductShape:
-        """That of a search, whatever its windows and parts.
+        """Return the shape of a search, independent of its windows and parts.
 
         Examples:
             >>> ProductShape.of(25_010, 5_000, "cpu"), ProductShape.of(3, 17, "cpu")
@@ -340,13 +340,13 @@ class ProductShape(NamedTuple):
         return cls(rows, columns)
 
     def tile(self, block_bytes: int) -> int:
-        """Items of a block on a CPU: whole products, as many as fit."""
+        """Return the items of a block on a CPU: as many whole products as fit."""
         return max(1, min(_TILE, block_bytes // (4 * self.rows)) // self.columns) * self.columns
 
     def fill(self, out: Tensor, queries: Tensor, items: Tensor) -> Tensor:
-        """``queries @ items.T``, for whole rows of products and items for at least one.
+        """Return ``queries @ items.T``, for whole rows of products and items for at least one.
 
-        The last product of a row ends with the last item, and may begin within the one before.
+        The last product of a row ends with the last item, and may overlap the one before.
         """
         last = len(items) - self.columns
         for row in range(0, len(queries), self.rows):
@@ -364,11 +364,11 @@ def _products(
     block_bytes: int,
     keep: Tensor | None = None,
 ) -> Iterator[_Block]:
-    """Functions that compute some rows of ``queries @ gallery.T``, tile by tile of the gallery.
+    """Yield functions that compute some rows of ``queries @ gallery.T``, tile by tile of the gallery.
 
-    The scores of a tile are valid until the thread computes the next ones. ``keep`` gets them transposed. They are
-    transposed while they are still in the processor's caches, which was measured at six times the speed of reading
-    columns out of the finished matrix.
+    The scores of a tile are valid until the thread computes the next ones. ``keep`` receives them transposed, while
+    they are still in the processor's caches, which was measured at six times the speed of reading columns out of the
+    finished matrix.
     """
     widest = max(len(tile.vectors) for tile in tiles)
     if queries.vectors.device.type == "cpu":
@@ -420,18 +420,18 @@ def pair_scores(
     device: str,
     memory_bytes: int,
 ) -> NDArray[np.float32]:
-    """Scores of some pairs, bit for bit those of the search: from products of its shape.
+    """Return the scores of some pairs, bit for bit those of the search, from products of its shape.
 
     Args:
         pairs: Ords of a query and an item, shape ``(n, 2)``.
-        memory_bytes: For the vectors that are read at once.
+        memory_bytes: Memory for the vectors that are read at once.
     """
     scores = np.empty(len(pairs), np.float32)
     order = np.argsort(pairs[:, 0], kind="stable")
     step = max(_LEAST, memory_bytes // (8 * items.shape[1]))
 
     def read() -> Iterator[tuple[Tensor, Tensor, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-        """The queries of one row of products, vectors of items, and of each pair its number, query and item."""
+        """Yield the queries of one row of products, vectors of items, and each pair's number, query and item."""
         for start in range(0, len(pairs), step):
             some = order[start : start + step]
             (query_ords, row), (item_ords, column) = (np.unique(ords, return_inverse=True) for ords in pairs[some].T)
@@ -457,7 +457,7 @@ def pair_scores(
 
 
 def dense_choices(images: VectorRows, captions: VectorRows, tasks: Sequence[ScoringTask]) -> dict[str, Outcomes]:
-    """Outcomes of the tasks that choose within small sets; scores are summed in float64, rounded once to float32."""
+    """Return outcomes of the tasks that choose within small sets; scores are summed in float64, rounded to float32."""
     outcomes = {}
     for task in tasks:
         if isinstance(task, ChoiceTask):
@@ -471,11 +471,11 @@ def dense_choices(images: VectorRows, captions: VectorRows, tasks: Sequence[Scor
 
 
 def nearest_neighbours(vectors: NDArray[np.float32], k: int) -> TopK:
-    """The ``k`` items with the highest cosine to each item, itself left out; equal scores by position.
+    """Return the ``k`` items with the highest cosine to each item, without itself; equal scores by position.
 
     Args:
         vectors: Unit vectors, shape ``(n, dim)``.
-        k: Neighbours of an item; ``n - 1`` where there are fewer.
+        k: Neighbours of an item; ``n - 1`` if there are fewer.
 
     Returns:
         Scores and positions, each of shape ``(n, k)``.
@@ -491,7 +491,7 @@ def nearest_neighbours(vectors: NDArray[np.float32], k: int) -> TopK:
         best = top_k(block.scores, k + 1)
         rows = np.arange(block.start, block.start + len(best.positions))
         own = best.positions == rows[:, None]
-        own[:, -1] |= ~own.any(axis=1)  # so many equal items that itself is not among the first
+        own[:, -1] |= ~own.any(axis=1)  # so many equal items that the item itself is not among the first
         found.scores[rows] = best.scores[~own].reshape(-1, k)
         found.positions[rows] = best.positions[~own].reshape(-1, k)
     return found

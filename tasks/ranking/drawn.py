@@ -1,4 +1,4 @@
-"""The clusters that are resampled: which of a corpus' images, queries or quadruples are drawn, and as how many."""
+"""The clusters that are resampled: the drawn images, queries or quadruples of a corpus, and how they are grouped."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from capim.tasks.statistics.clusters import SamplingFrame
 
 
 def drawn_clusters(corpus: Corpus, protocol: Protocol) -> SamplingFrame:
-    """The clusters that are resampled: photographs, queries (judged documents) or quadruples, by what outcomes name."""
+    """Return the clusters to resample: photographs, queries (judged documents) or quadruples, as named in outcomes."""
     if protocol.kind == "judged":
         return len(corpus.captions)
-    if protocol.metrics:  # few images ask
+    if protocol.metrics:  # few images are queries
         return _photographs_among(corpus, np.unique(build_task(corpus, protocol).clusters))
     if protocol.direction == "quadruples":
         return len(corpus.quadruples)
@@ -27,7 +27,7 @@ def drawn_clusters(corpus: Corpus, protocol: Protocol) -> SamplingFrame:
 
 
 def drawn_images(corpus: Corpus) -> SamplingFrame:
-    """The photographs of images that queries can belong to: those with a caption, and those that a ground truth asks.
+    """Return the photographs of images that may have queries: images with a caption, and queries of a ground truth.
 
     Other images are only searched: ten million of them next to COCO's 5,000 must not be drawn 10,000 times.
     """
@@ -38,7 +38,7 @@ def drawn_images(corpus: Corpus) -> SamplingFrame:
 
 
 def _photographs_among(corpus: Corpus, drawn: NDArray[np.integer]) -> SamplingFrame:
-    """The number of the photograph that each image shows, among those of some images, whose ords ascend."""
+    """Return the index of each image's photograph among those of some images, given by ascending ords."""
     shown = corpus.images.select(["key", "sha"]).take(drawn)
     unit = np.unique(same_photographs(shown), return_inverse=True)[1] if _repeats(shown) else np.arange(len(drawn))
     if len(drawn) == len(corpus.images) == unit.max(initial=-1) + 1:
@@ -49,7 +49,7 @@ def _photographs_among(corpus: Corpus, drawn: NDArray[np.integer]) -> SamplingFr
 
 
 def _repeats(images: pa.Table) -> bool:
-    """True if some of the images may show one photograph; by Arrow, as this is requested every result."""
+    """True if some of the images may show one photograph; uses Arrow, because it is called for every result."""
     columns = images["key"], images["sha"].drop_null()
     distinct = all(len(pc.unique(column)) == len(column) for column in columns)
     return not distinct or bool(pc.any(pc.match_substring(images["key"], "@")).as_py())  # perhaps boxes

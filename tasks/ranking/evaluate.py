@@ -1,4 +1,4 @@
-"""One encoder on one corpus: embeddings in, outcomes per protocol out."""
+"""One encoder on one corpus: from embeddings to outcomes per protocol."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def evaluate(
     resources: Resources = ON_CPU,
     advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
-    """Outcomes of every protocol.
+    """Return the outcomes of every protocol.
 
     Args:
         protocols: From :func:`tasks.ranking.protocols.select_protocols`.
         images: Single-vector encoders: float32 unit vectors in corpus order, shape ``(n_images, dim)``, in memory or
             read window by window. Multi-vector encoders: a function that yields the blocks at each call.
-        captions: Likewise; of a corpus in several languages, one part is read at a time.
-        advance: Gets the shares of the work as they are done, in this thread; together at most 1.
+        captions: The same for captions; in a corpus in several languages, one part is read at a time.
+        advance: Called with the fraction of the work just done, in this thread; the fractions add up to at most 1.
 
     Returns:
-        Protocol id -> outcomes, in the order of ``protocols``. Where the corpus is in several languages, they hold the
+        Protocol id -> outcomes, in the order of ``protocols``. If the corpus is in several languages, they include the
         consistency with the reference language.
 
     Raises:
-        RequestError: A protocol does not fit the corpus.
-        ValueError: Embeddings that cannot be scored: their number, dimensions or values; an orientation for a
-            single-vector encoder.
+        RequestError: If a protocol does not fit the corpus.
+        ValueError: If embeddings cannot be scored because of their number, dimensions or values, or if a single-vector
+            encoder is given an orientation.
     """
     scoring = _Scoring.of(corpus, protocols, images, captions, resources)
     score: Any = score_maxsim if scoring.is_late else score_dense
@@ -68,9 +68,9 @@ def evaluate_part(
     captions: VectorRows | Blocks,
     resources: Resources = ON_CPU,
 ) -> dict[str, PartOutcomes]:
-    """What a part of the images (ords) contributes to the retrieval protocols; other arguments as for `evaluate`.
+    """Return a part's contribution to the retrieval protocols. ``part``: ords of images; other arguments as `evaluate`.
 
-    Of tasks that do not search, or ask, all images it is an equal share of the columns of their scores.
+    For tasks in which not all images are searched or are queries, the part is an equal share of the columns of scores.
     """
     scoring = _Scoring.of(corpus, protocols, images, captions, resources)
     score: Any = maxsim_part if scoring.is_late else dense_part
@@ -93,7 +93,7 @@ def evaluate_merged(
     captions: VectorRows | Blocks,
     resources: Resources = ON_CPU,
 ) -> dict[str, Outcomes]:
-    """The outcomes that :func:`evaluate` gives, from :func:`evaluate_part` of all images, in any order."""
+    """Return the outcomes of :func:`evaluate` from :func:`evaluate_part` of all images, in any order."""
     scoring = _Scoring.of(corpus, protocols, images, captions, resources)
     merged = Ranker([task for tasks in scoring.groups.values() for task in tasks])
     for part in parts:
@@ -111,8 +111,8 @@ class _Scoring:
     """The tasks of some protocols, and the vectors that they are scored by.
 
     Attributes:
-        tasks: Of the protocols, in their order.
-        images: Matrices, or functions that yield blocks of multi-vectors; of both modalities the same.
+        tasks: Tasks of the protocols, in their order.
+        images: Matrices, or functions that yield blocks of multi-vectors; the same kind for both modalities.
         groups: The searches, and those of the reference language that they are compared with, by their index spaces.
     """
 
@@ -141,7 +141,7 @@ class _Scoring:
         return callable(self.images)
 
     def matrices(self, spaces: Spaces) -> Matrices:
-        """The vectors of the columns and of the rows."""
+        """Return the vectors of the columns and of the rows."""
         vectors_of: Any = blocks_of if self.is_late else matrix_of
         rows, columns = (vectors_of(space, self.images, self.captions) for space in spaces)
         return columns, rows
@@ -149,7 +149,7 @@ class _Scoring:
     def outcomes(
         self, score: Callable[[Matrices, Sequence[RetrievalTask]], dict[str, Outcomes]]
     ) -> dict[str, Outcomes]:
-        """Outcomes of every task, in their order; ``score`` gives those of the searches of one group."""
+        """Return the outcomes of every task, in their order; ``score`` computes those of the searches of one group."""
         found: dict[str, Outcomes] = {}
         references: dict[Part, ScoredPart] = {}
         for spaces, tasks in self.groups.items():
@@ -168,7 +168,7 @@ class _Scoring:
 
 
 def _is_late(images: Any, captions: Any, tasks: Sequence[ScoringTask]) -> bool:
-    """True for multi-vectors, False for one vector per item; tasks that these cannot be scored by are refused."""
+    """True for multi-vectors, False for one vector per item; raise if the tasks cannot be scored by these."""
     if callable(images) != callable(captions):
         raise TypeError("images and captions must both be matrices (single), or both functions that yield blocks")
     if callable(images):
@@ -205,7 +205,7 @@ class ScoreBlock(NamedTuple):
 def score_blocks(
     images: Any, captions: Any, task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreBlock]:
-    """All queries of one protocol, block by block; every query comes once, with the scores that it was ranked by.
+    """Yield all queries of one protocol, block by block; every query comes once, with the scores that it was ranked by.
 
     Arguments as for :func:`tasks.ranking.evaluate.evaluate`: matrices of a single-vector encoder, or functions that
     yield the multi-vectors of a late-interaction encoder.
@@ -236,7 +236,7 @@ TIMES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Side(NamedTuple):
-    """The vectors of one set of images, and how many there are."""
+    """The vectors of one set of images, and their number."""
 
     vectors: VectorRows | Blocks
     n: int
@@ -251,7 +251,7 @@ def by_gallery_size(
     seed: int,
     resources: Resources = ON_CPU,
 ) -> Iterator[tuple[int, Outcomes]]:
-    """The outcomes of a task whose captions search ``own``, then 2, 5, 10 … times as many images, then all.
+    """Yield the outcomes of a task with captions that search ``own``, then 2, 5, 10 … times as many images, then all.
 
     Each image is scored once: its scores add to the counts of the galleries that hold it. The distractors come in an
     order drawn with ``seed``, so that each gallery holds the smaller ones, and no rank improves from one to the next.
@@ -271,12 +271,12 @@ def by_gallery_size(
         else:
             part = dense_part(rows, captions, [whole], range(start, end), resources=resources)
         merged.merge(part.parts)
-        [outcomes] = deepcopy(merged.outcomes()).values()  # its lists are those that the next images are merged into
+        [outcomes] = deepcopy(merged.outcomes()).values()  # the next images are merged into its lists
         yield end - own.n, replace(outcomes, n_gallery=(outcomes.n_gallery - (total - end)).astype(np.int32))
 
 
 class _VectorsOfSides:
-    """The vectors of several sides as one, the first in its order and the others in a drawn one."""
+    """The vectors of several sides as one: the first in its own order, the others in a drawn order."""
 
     dtype = np.dtype(np.float32)
 
@@ -303,7 +303,7 @@ class _VectorsOfSides:
         return found
 
     def blocks(self, ords: NDArray[np.int32] | None = None) -> Iterator[Ragged]:
-        """The multi-vectors of some items, in blocks of one side each."""
+        """Yield the multi-vectors of some items, in blocks of one side each."""
         wanted = np.arange(len(self), dtype=np.int32) if ords is None else ords
         side_of = np.searchsorted(self._starts, self._place[wanted], side="right") - 1
         for run in np.split(np.arange(len(wanted)), np.flatnonzero(np.diff(side_of)) + 1):

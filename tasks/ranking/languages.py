@@ -1,12 +1,12 @@
 """Consistency of a language with the reference language: does the same query retrieve the same items?
 
-The two measures do not show quality. nDCG@20 follows the ``eval.py`` of COCO-SM: the gain of an item is
-the reference query's softmax over its gallery at temperature 1/100, the list is the other language's top 20, and the
-ideal is the reference's own top 20. The denominator of the softmax cancels out. The scores of late interaction, sums
-over the tokens of a caption, are divided by their number: cosines like those of other encoders.
+The two measures do not show quality. nDCG@20 follows the ``eval.py`` of COCO-SM: the gain of an item is the reference
+query's softmax over its gallery at temperature 1/100, the list is the other language's top 20, and the ideal is the
+reference's own top 20. The denominator of the softmax cancels out. Scores of late interaction, sums over the tokens of
+a caption, are divided by the number of tokens: cosines like those of other encoders.
 Rank-biased overlap (Webber, Moffat and Zobel 2010) does not depend on the scale of scores. Equal scores are taken in
-random order: with the order of the corpus, a model that gives all captions of a language the same vector would agree
-with the reference on whatever stands first in the corpus.
+random order: in corpus order, a model that gives all captions of a language the same vector would agree with the
+reference on the first items of the corpus.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEPTH = 20
 TEMPERATURE = 100.0
 PERSISTENCE = 0.9  # probability of looking one item further in a list
 _COMPONENTS_PER_PASS = 1 << 20
-_FULL_ROWS_PER_PASS = 1 << 6  # queries of which all scores are computed again
+_FULL_ROWS_PER_PASS = 1 << 6  # queries for which all scores are computed again
 
 Scores: TypeAlias = NDArray[np.floating]
 
@@ -44,8 +44,8 @@ Scores: TypeAlias = NDArray[np.floating]
 class ScoredDirection:
     """One direction of one language, by one vector per item. :class:`LateDirection` has the same methods.
 
-    ``outcomes``; ``queries`` and ``items``: the float32 vectors of its queries and gallery items. Items are named by
-    their position in the part (captions) or in the corpus (images).
+    ``outcomes``; ``queries`` and ``items``: the float32 vectors of its queries and gallery items. Items are identified
+    by their position in the part (captions) or in the corpus (images).
     """
 
     outcomes: Outcomes
@@ -56,7 +56,7 @@ class ScoredDirection:
     rows_per_pass: ClassVar = 1 << 10  # lists of a pass stay in the processor's caches
 
     def of_pairs(self, queries: NDArray[np.integer], items: NDArray[np.integer]) -> Scores:
-        """The scores of pairs of a query and an item, shape ``(n_pairs,)``."""
+        """Return the scores of pairs of a query and an item, shape ``(n_pairs,)``."""
         scores = np.empty(len(items), dtype=np.float64)
         step = max(1, _COMPONENTS_PER_PASS // self.items.shape[1])
         for start in range(0, len(items), step):
@@ -65,7 +65,7 @@ class ScoredDirection:
         return scores
 
     def exact(self, _n: int) -> Callable[[NDArray[np.integer]], Scores]:
-        """A function that scores some queries with all items, so that equal vectors have equal scores."""
+        """Return a function that scores some queries with all items, so that equal vectors have equal scores."""
         items = self.items.astype(np.float64)
         return lambda queries: (self.queries[queries].astype(np.float64) @ items.T).astype(np.float32)
 
@@ -74,9 +74,9 @@ class ScoredDirection:
 class LateDirection:
     """One direction of one language, by late interaction.
 
-    ``scale``: what the scores of each query are divided by, the number of tokens of its caption: they are then the mean
-    cosine of a token with its best patch. Image to text, where captions of different length compete, the mean number of
-    tokens of these captions, so that the order of a list stays.
+    ``scale``: divisors of the scores of each query, the number of tokens of its caption: scores are then the mean
+    cosine of a token with its best patch. For image to text, where captions of different length compete, the mean
+    number of tokens of these captions, so that the order of a list does not change.
     """
 
     outcomes: Outcomes
@@ -88,13 +88,13 @@ class LateDirection:
     rows_per_pass: ClassVar = 1 << 30  # the images are read once
 
     def of_pairs(self, queries: NDArray[np.integer], items: NDArray[np.integer]) -> Scores:
-        """The scores of pairs of a query and an item, shape ``(n_pairs,)``, as they were ranked."""
+        """Return the scores of pairs of a query and an item, shape ``(n_pairs,)``, as they were ranked."""
         ords = self.outcomes.query_ords[queries]
         pairs = np.stack((ords, items) if self.outcomes.protocol.direction == "t2i" else (items, ords), axis=1)
         return np.asarray(scores_of_pairs(self.images, self.captions, pairs, self.device) / self.scale[queries])
 
     def exact(self, n: int) -> Callable[[NDArray[np.integer]], Scores]:
-        """A function that scores some queries with all ``n`` items."""
+        """Return a function that scores some queries with all ``n`` items."""
         return lambda queries: self.of_pairs(np.repeat(queries, n), np.tile(np.arange(n), len(queries))).reshape(-1, n)
 
 
@@ -104,7 +104,7 @@ Side: TypeAlias = ScoredDirection | LateDirection
 def consistency(
     task: RetrievalTask, own: Side, reference: Side, *, query_of: NDArray[np.int64], item_of: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Both measures of every query, shape ``(2, n_queries)``: expected values, equal scores in random order.
+    """Return both measures of every query, shape ``(2, n_queries)``, expected over random orders of equal scores.
 
     Args:
         own: One language; lists of at least 20 items, or of the whole gallery.
@@ -152,9 +152,9 @@ class Lists(NamedTuple):
 
 
 def _cut_off(outcomes: Outcomes, scores: Scores) -> NDArray[np.bool_]:
-    """True if a list ends with equal scores, which more items may have than it holds, shape ``(n_queries,)``.
+    """True if a list ends within a tie that may include further items, shape ``(n_queries,)``.
 
-    A tie of the last item alone is left aside: it weighs less than 1e-6 at depth 100.
+    A tie of only the last item is ignored: it weighs less than 1e-6 at depth 100.
     """
     if scores.shape[1] < 2:
         return np.zeros(len(scores), dtype=np.bool_)
@@ -163,7 +163,7 @@ def _cut_off(outcomes: Outcomes, scores: Scores) -> NDArray[np.bool_]:
 
 
 def expected_measures(scores: Scores, of_reference: Scores, depth: int) -> tuple[float, float]:
-    """Both measures of one query from its scores of every item of the reference, shape ``(n_items,)``, -inf for none.
+    """Return both measures of one query from its scores of every reference item, shape ``(n_items,)``, -inf for none.
 
     Examples:
         All tied in the language: over both orders of two items with gains 2 : 1, half of all 1 and half 0.8597.
@@ -186,19 +186,19 @@ def expected_measures(scores: Scores, of_reference: Scores, depth: int) -> tuple
 
 
 def _reaching_top(scores: Scores, depth: int) -> tuple[NDArray[np.intp], TieSpan]:
-    """The items of one query that may be among the first ``depth``, ascending, and their places."""
+    """Return the items of one query that may be among the first ``depth``, ascending, and their places."""
     least = np.partition(scores, len(scores) - depth)[-depth]
     items = np.flatnonzero(scores >= least)
     return items, tie_spans_among_all(scores[items])
 
 
 def _discounts(depth: int) -> NDArray[np.float64]:
-    """The discount of each place of a list, 0 beyond the first 20; shape ``(depth,)``."""
+    """Return the discount of each place of a list, 0 beyond the first 20; shape ``(depth,)``."""
     return np.where(np.arange(depth) < DEPTH, 1 / np.log2(np.arange(2, depth + 2)), 0.0)
 
 
 def _mean_discounts(places: TieSpan, discounts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The expected discount of each item, 0 beyond the list."""
+    """Return the expected discount of each item, 0 beyond the list."""
     summed = np.concatenate([[0.0], np.cumsum(discounts)])
     start, end = (np.minimum(side, len(discounts)) for side in places)
     means: NDArray[np.float64] = (summed[end] - summed[start]) / (places.end - places.start)
@@ -208,7 +208,7 @@ def _mean_discounts(places: TieSpan, discounts: NDArray[np.float64]) -> NDArray[
 def _measures(
     lists: Lists, other: Lists, reference: Side, query_of: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Softmax nDCG and rank-biased overlap of some lists with the reference's lists of the same items."""
+    """Return softmax nDCG and rank-biased overlap of some lists with the reference's lists of the same items."""
     own_places, other_places = tie_spans_of(lists.scores), tie_spans_of(other.scores)
     shared = shared_items(lists.items, other.items)
     counted = _mean_discounts(own_places, _discounts(lists.items.shape[1]))
@@ -233,7 +233,7 @@ class Shared(NamedTuple):
 
 
 def shared_items(one: NDArray[np.int32], other: NDArray[np.int32]) -> Shared:
-    """The items that are in both lists of a row; lists have shape ``(n_rows, depth)``, no item twice in a row."""
+    """Return the items in both lists of a row; lists have shape ``(n_rows, depth)`` and no item twice in a row."""
     depth = one.shape[1]
     # item, place and list as one number: sorted, an item of both lists is next to itself, list 0 first
     wide = np.int64 if max(int(one.max()), int(other.max())) >= (1 << 30) // depth else np.int32
@@ -250,13 +250,13 @@ def shared_items(one: NDArray[np.int32], other: NDArray[np.int32]) -> Shared:
 def softmax_ndcg(
     of_list: NDArray[np.float64], ideal: NDArray[np.float64], discounts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Discounted gains ``softmax(100 * s)`` of a list over those of the ideal list (nDCG), one value per query.
+    """Return the discounted gains ``softmax(100 * s)`` of a list over those of the ideal list (nDCG), one per query.
 
     Args:
         of_list: Reference scores of the items in the order of the list, shape ``(n_queries, depth)``.
         ideal: Reference scores of the reference's own list, descending, at most the first 20.
-        discounts: Expected discount of every item of the list, same shape as ``of_list``; with 0, its score is not
-            looked at.
+        discounts: Expected discount of every item of the list, same shape as ``of_list``; the score of an item with 0
+            is ignored.
 
     Examples:
         The list has the two items in the wrong order; the reference scores differ by ln(2)/100, so the gains are 2 : 1.
@@ -275,16 +275,16 @@ def softmax_ndcg(
 def rank_biased_overlap(
     row: NDArray[np.int64], own: TieSpan, other: TieSpan, n_rows: int, depth: int
 ) -> NDArray[np.float64]:
-    """Extrapolated rank-biased overlap of two lists per row, 0..1 (RBO_ext of Webber et al. 2010, equation 32).
+    """Return the extrapolated rank-biased overlap of two lists per row, 0..1 (RBO_ext, Webber et al. 2010, eq. 32).
 
     Expected over independent random orders of the ties of both lists (RBO^a of Corsi and Urbano, SIGIR 2024).
 
     Args:
         row: The row of every item that is in both lists of a row.
         own: The places of these items in the first list.
-        other: The same in the second list.
-        n_rows: Pairs of lists.
-        depth: Their length.
+        other: Their places in the second list.
+        n_rows: Number of pairs of lists.
+        depth: Length of the lists.
 
     Examples:
         The lists (7, 8) and (8, 7) agree on nothing at depth 1 and on everything at depth 2:
@@ -304,7 +304,7 @@ def rank_biased_overlap(
 
 
 def _overlap(shared: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rank-biased overlap from the expected number of shared items at each depth, shape ``(n_rows, depth)``."""
+    """Return rank-biased overlap from the expected number of shared items at each depth, shape ``(n_rows, depth)``."""
     depth = shared.shape[1]
     agreement = shared / np.arange(1, depth + 1)
     weights = PERSISTENCE ** np.arange(1, depth + 1)
@@ -329,24 +329,24 @@ class ScoredPart(NamedTuple):
 
 
 def part_of(layout: CorpusLayout, task: RetrievalTask) -> Part | None:
-    """The part of a task's captions, where the corpus has several."""
+    """Return the part of a task's captions, if the corpus has several."""
     return next((part for part, space in layout.part_spaces.items() if space in task.spaces), None)
 
 
 def reference_part(layout: CorpusLayout, part: Part) -> Part | None:
-    """The part of the reference language to compare with: by the same translator, else by people, else none."""
+    """Return the reference part to compare with: by the same translator, else written by people, else None."""
     language = layout.corpus.languages_reference
     return next((p for p in ((language, part[1]), (language, "human")) if p in layout.parts), None)
 
 
 def with_references(layout: CorpusLayout, tasks: Sequence[RetrievalTask]) -> list[RetrievalTask]:
-    """The tasks, after both directions of every part that they are compared with."""
+    """Return the tasks, after both directions of every part that they are compared with."""
     own = {task.protocol.id: task for task in tasks}
     parts = dict.fromkeys(part for task in tasks if (part := part_of(layout, task)) is not None)
     references: dict[str, RetrievalTask] = {}
     for part in dict.fromkeys(reference_part(layout, part) for part in parts):
         if part is None:
-            log.warning("no consistency figures: the corpus has no %s captions", layout.corpus.languages_reference)
+            log.warning("no consistency scores: the corpus has no %s captions", layout.corpus.languages_reference)
             continue
         for direction in ("t2i", "i2t"):
             id_ = language_id(direction, *part)
@@ -362,23 +362,23 @@ def compared(
     images: VectorRows | Blocks,
     device: str,
 ) -> Outcomes:
-    """The outcomes of a task of a part with the consistency with the reference language.
+    """Return a task's outcomes for one part, with the consistency with the reference language.
 
-    The reference of a part is the reference language by the same translator, else by people. Where the corpus has
-    neither, or a caption has no counterpart, the two measures stay empty and a warning says so.
+    The reference of a part is the reference language by the same translator, else written by people. If the corpus has
+    neither, or a caption has no counterpart, the two measures stay empty and a warning reports it.
     """
     outcomes, part = scored.outcomes[task.protocol.id], part_of(layout, task)
     theirs = None if part is None else reference_part(layout, part)
     if part is None or theirs is None:
         return outcomes
-    if part == theirs:  # agrees with itself by definition, whatever ties there are
+    if part == theirs:  # agrees with itself by definition, whatever its ties
         return replace(outcomes, reference_ndcg=np.ones(len(outcomes)), reference_rbo=np.ones(len(outcomes)))
     keys, their_keys = _keys(layout, part), _keys(layout, theirs)
     order = np.argsort(their_keys, kind="stable")
     place = np.searchsorted(their_keys[order], keys).clip(max=len(order) - 1)
     counterpart = order[place]
     if len(keys) != len(order) or (their_keys[counterpart] != keys).any():
-        log.warning("no consistency figures for %s: its captions are not those of the reference", outcomes.protocol.id)
+        log.warning("no consistency scores for %s: its captions are not those of the reference", outcomes.protocol.id)
         return outcomes
     to_images = task.protocol.direction == "t2i"
 
@@ -402,13 +402,13 @@ def compared(
 
 
 def _in_rows(outcomes: Outcomes, captions: IndexSpace) -> Outcomes:
-    """Outcomes with captions named by their rows in an index space."""
+    """Return outcomes with captions numbered by their rows in an index space."""
     if outcomes.protocol.direction == "t2i":
         return replace(outcomes, query_ords=captions.rows_of(outcomes.query_ords))
     return replace(outcomes, top_ords=None if outcomes.top_ords is None else captions.rows_of(outcomes.top_ords))
 
 
 def _keys(layout: CorpusLayout, part: Part) -> NDArray[np.int64]:
-    """The image and ordinal of every caption of a part as one number: equal for translations of one caption."""
+    """Return the image and ordinal of every caption of a part as one number: equal for translations of one caption."""
     ords = layout.parts[part]
     return layout.caption_images[ords].astype(np.int64) * (int(layout.ordinals.max()) + 1) + layout.ordinals[ords]

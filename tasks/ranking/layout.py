@@ -1,4 +1,4 @@
-"""A corpus as arrays: which caption describes which image, with which ordinal, in which language."""
+"""A corpus as arrays: the image, ordinal and language of each caption."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ FIVE = 5  # COCO's captions per image; ten of its test images have a sixth
 
 @dataclass(frozen=True, eq=False)
 class IndexSpace:
-    """What the numbers of queries, or of the items of galleries, mean: the rows of a matrix of vectors.
+    """Meaning of the row numbers of queries or gallery items: the rows of a matrix of vectors.
 
     Attributes:
         modality: The kind of the items.
-        ords: int32: the ord in the corpus of each row, of classes that of the first prompt. None: the rows are all
-            items of this kind, in corpus order.
+        ords: int32: each row's ord in the corpus; for a class, that of its first prompt. None: the rows are all items
+            of this kind, in corpus order.
         prompts: For each row int32 ords of captions: its vector is their normalised mean. None: rows are single items.
         references: int32: for each row the ord of an image that is added to the caption. None: nothing is added.
-        text_weight: The weight of the caption in ``text_weight * caption + (1 - text_weight) * reference``, 0..1.
+        text_weight: Weight of the caption in ``text_weight * caption + (1 - text_weight) * reference``, 0..1.
     """
 
     modality: Modality
@@ -43,7 +43,7 @@ class IndexSpace:
 
     @property
     def is_made(self) -> bool:
-        """True if the vectors are made from several stored ones."""
+        """True if the vectors are computed from several stored ones."""
         return self.prompts is not None or self.references is not None
 
     def ords_of(self, rows: NDArray[Any]) -> NDArray[np.int32]:
@@ -60,7 +60,7 @@ ALL_IMAGES, ALL_CAPTIONS = IndexSpace("image"), IndexSpace("caption")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CorpusLayout:
-    """Positions ("ords") instead of ids. Captions that describe no image (negatives) belong to no part.
+    """Positions ("ords") instead of ids. Captions that describe no image (negatives) are in no part.
 
     Attributes:
         caption_images: int32, shape ``(n_captions,)``: ord of the described image, -1 for a negative.
@@ -75,7 +75,7 @@ class CorpusLayout:
 
     @property
     def n_images(self) -> int:
-        """Images of the corpus."""
+        """Number of images in the corpus."""
         return int(self.corpus.images.num_rows)
 
     @cached_property
@@ -95,17 +95,17 @@ class CorpusLayout:
 
     @cached_property
     def labels(self) -> pa.Table:
-        """The rows of the corpus' relevance that give an image (the query) a class (the item); none without labels."""
+        """The rows of the corpus' relevance that give an image (the query) a class (the item); empty without labels."""
         return self.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
 
     @cached_property
     def part_spaces(self) -> Mapping[tuple[str, str], IndexSpace]:
-        """The captions of each part as an index space, where there are several parts; else nothing."""
+        """The captions of each part as an index space, if there are several parts; else empty."""
         parts = self.parts.items() if len(self.parts) > 1 else ()
         return {part: IndexSpace("caption", ords) for part, ords in parts}
 
     def space_of(self, modality: Modality, ords: NDArray[np.int32]) -> IndexSpace:
-        """Return the index space of some items: of captions that of their part, else all items of the modality."""
+        """Return the index space of some items: for captions that of their part, else all items of the modality."""
         if modality == "image":
             return ALL_IMAGES
         parts = (part for part in self.part_spaces if len(ords) and ords[0] in self.parts[part])
@@ -131,7 +131,7 @@ class CorpusLayout:
 
 
 def once(make: Callable[[CorpusLayout], T]) -> Callable[[CorpusLayout], T]:
-    """A function of a layout that is called once for each."""
+    """Return a function of a layout that is called once for each layout."""
     made: WeakKeyDictionary[CorpusLayout, T] = WeakKeyDictionary()
 
     @wraps(make)
@@ -144,8 +144,8 @@ def once(make: Callable[[CorpusLayout], T]) -> Callable[[CorpusLayout], T]:
 
 
 def layout_of(corpus: Corpus) -> CorpusLayout:
-    """The corpus as arrays, made once; ids of unknown images were refused when the corpus was built."""
-    kept = vars(corpus)  # as a cached property of it would be
+    """Return the corpus as arrays, made once; ids of unknown images were refused when the corpus was built."""
+    kept = vars(corpus)  # like a cached property
     if "layout" not in kept:
         kept["layout"] = _made(corpus)
     layout: CorpusLayout = kept["layout"]
@@ -170,10 +170,10 @@ def _made(corpus: Corpus) -> CorpusLayout:
 
 
 def ords_of(ids: pa.ChunkedArray, table: pa.Table) -> NDArray[np.int32]:
-    """Positions of ids in a table of items.
+    """Return the positions of ids in a table of items.
 
     Raises:
-        ValueError: An id is not in the table.
+        ValueError: If an id is not in the table.
     """
     found = pc.index_in(ids, value_set=table["id"].combine_chunks())
     if found.null_count:
@@ -192,9 +192,9 @@ def _codes(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int32]]:
 
 
 def same_photographs(images: pa.Table) -> NDArray[np.int32]:
-    """Position of the first image that shows the same photograph, shape ``(n_images,)``.
+    """Return the position of the first image of the same photograph, shape ``(n_images,)``.
 
-    Boxes of one photograph, and images of equal bytes or the same key, are one.
+    Boxes of one photograph, and images with equal bytes or the same key, are one.
     """
     keys: list[Any] = images["key"].to_pylist()
     return first_linked([photograph_key(key) for key in keys], images["sha"].to_pylist())

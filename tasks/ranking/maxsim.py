@@ -1,4 +1,4 @@
-"""Late interaction: exact float32 MaxSim of multi-vectors, and the outcomes from it.
+"""Late interaction: exact float32 MaxSim of multi-vectors, and its outcomes.
 
 ``score(caption, image) = sum over caption tokens of max over image patches of their cosine`` (ColBERT, Khattab and
 Zaharia 2020; ColPali, Faysse et al. 2024).
@@ -49,21 +49,21 @@ def score_maxsim(
     top: int = TOP,
     advance: Advance = ignore,
 ) -> dict[str, Outcomes]:
-    """Outcomes of every task, from the multi-vectors of their two index spaces.
+    """Return the outcomes of every task, from the multi-vectors of their two index spaces.
 
     Args:
-        images: Called for each pass over images: blocks in the order of the rows, each once; or of the rows that it is
-            called with.
-        captions: Called for all captions; these are held in memory.
-        tasks: Of the same two index spaces. The protocol of an ``i2t`` task names its orientation.
+        images: Called for each pass over images; yields blocks in the order of the rows, each once, or of the rows in
+            its argument.
+        captions: Called for all captions, which are held in memory.
+        tasks: Tasks of the same two index spaces. The protocol of an ``i2t`` task names its orientation.
         resources: Half of the memory holds the scores of as many images as fit.
-        advance: Gets the shares of the scores as they are computed; together 1.
+        advance: Called with the fraction of the scores just computed; the fractions add up to 1.
 
     Returns:
         Protocol id -> outcomes, in the order of ``tasks``.
 
     Raises:
-        ValueError: A vector that is zero or not finite, different dimensions, or an item without vectors.
+        ValueError: If a vector is zero or not finite, if dimensions differ, or if an item has no vectors.
     """
     if not tasks:
         return {}
@@ -83,7 +83,7 @@ def maxsim_part(
     top: int = TOP,
     advance: Advance = ignore,
 ) -> Ranker:
-    """Return what a part of the images contributes: they are searched by all captions, and search all captions.
+    """Return the contribution of a part of the images: they are searched by all captions, and search all captions.
 
     Arguments as for :func:`score_maxsim`; ``part`` has the ords of the images.
     """
@@ -98,7 +98,7 @@ def maxsim_part(
     whole = len(part) <= at_once and len(part) == max(task.n_needed[1] for task in tasks)
     screened = pays(ranking, images, min(len(part), at_once), resources.device)
     with full_float32():
-        if screened or not whole:  # captions are all at hand: only what they search has items outside of a window
+        if screened or not whole:  # captions are all in memory: only caption queries have items outside of a window
             pairs = ranking.pairs(part if screened else range(0))
             ranking.set_positive_scores(pairs, scores_of_pairs(images, tokens, pairs, resources.device))
         by_token = partial(screened_scores, ranking=ranking) if screened else maxsim_scores
@@ -124,7 +124,7 @@ def maxsim_part(
 def _read(
     scores: NDArray[np.float32], reading: str, captions: Ragged, resources: Resources, *, first: int = 0
 ) -> Iterator[ScoreRows]:
-    """The scores of captions (rows) with the images from ``first`` on, as a task reads them (``reading_of``)."""
+    """Yield scores of captions (rows) with the images from ``first`` on, as a task reads them (``reading_of``)."""
     if reading == FORWARD:
         return rows_of_table(scores, memory_bytes=resources.budget, items_from=first)
     divisors = captions.counts.astype(np.float32) if reading == PER_TOKEN else None
@@ -134,7 +134,7 @@ def _read(
 def choices_of(
     images: Blocks, captions: Blocks, tasks: Sequence[ScoringTask], *, device: str = "cpu"
 ) -> dict[str, Outcomes]:
-    """Outcomes of the tasks that choose within small sets; only the pairs of the sets are scored."""
+    """Return outcomes of the tasks that choose within small sets; only the pairs of the sets are scored."""
     chosen = [task for task in tasks if isinstance(task, ChoiceTask)]
     if not chosen:
         return {}
@@ -153,7 +153,7 @@ def choices_of(
 
 
 def scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.integer], device: str) -> NDArray[np.float32]:
-    """Scores of pairs of a caption and an image, shape ``(n, 2)``, bit for bit those of :func:`maxsim_scores`."""
+    """Return scores of pairs of caption and image, shape ``(n, 2)``, bit for bit those of :func:`maxsim_scores`."""
     scores = np.empty(len(pairs), np.float32)
     order = np.argsort(pairs[:, 1], kind="stable")
     wanted, starts = np.unique(pairs[order, 1], return_index=True)
@@ -170,7 +170,7 @@ def scores_of_pairs(images: Blocks, captions: Ragged, pairs: NDArray[np.integer]
 def maxsim_score_rows(
     images: Blocks, captions: Blocks, task: RetrievalTask, *, resources: Resources = ON_CPU
 ) -> Iterator[ScoreRows]:
-    """The scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
+    """Yield the scores that a task is ranked by, queries in rows; arguments and errors as for :func:`score_maxsim`."""
     tokens, reading = gather(captions()), reading_of(task)
     check_counts([task], len(tokens))
     score = image_as_query_scores if reading == IMAGE_AS_QUERY else maxsim_scores
@@ -181,12 +181,12 @@ def maxsim_score_rows(
 
 @contextmanager
 def plaid(items: Ragged, *, seed: int) -> Iterator[Index]:
-    """fast-plaid's index with its default settings, on the CPU; it is removed when the block ends.
+    """Yield fast-plaid's index with its default settings, on the CPU; it is removed when the block ends.
 
     A search returns the best ``TOP`` items.
 
     Raises:
-        RequestError: The package is not installed, or not with what it needs.
+        RequestError: If the package or one of its dependencies is not installed.
     """
     try:
         search = importlib.import_module("fast_plaid.search")

@@ -1,8 +1,9 @@
 """MaxSim scores of pairs of multi-vectors, in float32.
 
-The score of a pair does not depend on which other pairs are computed next to it: token rows are padded to a multiple
-of 16, images repeat vectors up to 16, or as many as make a product wide, and each product has one thread (see
-``tasks.ranking.cosine``). Repeating changes no maximum; a padded 0 would, since it beats every negative similarity.
+The score of a pair does not depend on the other pairs in its product: token rows are padded to a multiple of 16, images
+repeat vectors up to 16, or as many as make a product wide, and each product has one thread (see
+``tasks.ranking.cosine``). Repeating does not change a maximum; a padded 0 would, since it beats every negative
+similarity.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from capim.tasks.ranking.tasks import RetrievalTask
 from capim.tasks.ranking.vectors import Blocks
 
 _ALIGNED = 16
-_WIDE = 768, 256  # of more components, MKL sums products of fewer than 192 columns (in some layouts, rows) otherwise
-_PATCHES_AT_ONCE = 512  # of several images that have few: every token is then read from memory once for all of them
+_WIDE = 768, 256  # with more components, MKL sums products of fewer than 192 columns (in some layouts, rows) otherwise
+_PATCHES_AT_ONCE = 512  # of several images with few: every token is then read from memory once for all of them
 _CAPTIONS_AT_ONCE = 64  # of one length: their products with as many patches stay in the caches of one processor core
 _CORE_BYTES = 1 << 20  # of a product: stays in the caches of one processor core, and is worth a call
 _TILED = 64  # rows of a product are a multiple of this
 # On a device, measured on an H100: several images a product, as its rows, are a third faster than one as its columns
 _DEVICE_PATCHES = 1 << 13  # rows of a product
 _DEVICE_BYTES = (1 << 28, 1 << 30)  # of a product: on any device, and at most; larger ones are no faster
-_DEVICE_SHARE = 64  # of a CUDA device's free memory that a product takes, between the two
+_DEVICE_SHARE = 64  # a product takes this part of a CUDA device's free memory, between the two
 
 
 def maxsim_scores(
     images: Blocks, captions: Ragged, part: range, *, resources: Resources = ON_CPU, advance: Advance = ignore
 ) -> NDArray[np.float32]:
-    """Sum over a caption's tokens of the best patch of the image, shape ``(n_captions, len(part))``.
+    """Return the sum over a caption's tokens of the image's best patch, shape ``(n_captions, len(part))``.
 
-    The captions are float32; ``part`` has the ords of the images. Scores that take more than half of
-    the memory are kept in a temporary file. ``advance`` gets the share of every few images; together 1.
+    The captions are float32; ``part`` has the ords of the images. Scores that take more than half of the memory are
+    kept in a temporary file. ``advance`` is called with the fraction of every few images; the fractions add up to 1.
     """
     score = _TokenSums(captions, resources.device).of_images
     return _score_images(score, images, captions, part, resources, advance)
@@ -51,7 +52,7 @@ def maxsim_scores(
 def rough_scores(
     images: Blocks, captions: Ragged, part: range, *, resources: Resources, advance: Advance
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """As :func:`maxsim_scores`, from products in bfloat16; with what bounds their error (``screening.RoughScores``)."""
+    """Return :func:`maxsim_scores` from products in bfloat16, and bounds of their error (``screening.RoughScores``)."""
     sums = _TokenSums(captions, resources.device, torch.bfloat16)
 
     def score(patches: Tensor) -> NDArray[np.float32]:
@@ -66,7 +67,7 @@ def rough_scores(
 
 
 def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> NDArray[np.float32]:
-    """Scores of some captions with one image, bit for bit those of :func:`maxsim_scores`."""
+    """Return the scores of some captions with one image, bit for bit those of :func:`maxsim_scores`."""
     if not len(captions):
         return np.empty(0, dtype=np.float32)
     scores: NDArray[np.float32] = _TokenSums(captions, device).of_images(_stacked([image], device))[0]
@@ -76,7 +77,7 @@ def pair_scores(captions: Ragged, image: NDArray[np.floating], device: str) -> N
 def scores_by_image(
     images: Iterable[NDArray[np.floating]], captions: Ragged, of_images: Iterable[NDArray[np.integer]], device: str
 ) -> Iterator[NDArray[np.float32]]:
-    """:func:`pair_scores` of every image, in order, with the captions that ``of_images`` names for it."""
+    """Yield :func:`pair_scores` of every image, in order, with its captions in ``of_images``."""
     with one_thread_each(device) as each:
         yield from each(
             lambda one: pair_scores(captions.take(one[1]), one[0], device), zip(images, of_images, strict=True)
@@ -86,7 +87,7 @@ def scores_by_image(
 def token_similarities(
     caption: NDArray[np.floating], image: NDArray[np.floating]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The cosine of every token with every patch, and that with its best patch as in the score of the pair.
+    """Return the cosine of every token with every patch, and that with its best patch as in the score of the pair.
 
     Args:
         caption: Unit vectors, shape ``(n_tokens, dim)``.
@@ -108,7 +109,7 @@ def token_similarities(
 def image_as_query_scores(
     images: Blocks, captions: Ragged, part: range, *, resources: Resources = ON_CPU, advance: Advance = ignore
 ) -> NDArray[np.float32]:
-    """Sum over an image's patches of the best token of the caption; arguments as for :func:`maxsim_scores`."""
+    """Return the sum over an image's patches of the caption's best token; arguments as for :func:`maxsim_scores`."""
     device = resources.device
     patches_at_once = _PATCHES_AT_ONCE if device == "cpu" else _DEVICE_PATCHES
     at_device = _product_bytes(device) // (4 * patches_at_once)
@@ -139,7 +140,7 @@ def image_as_query_scores(
 
 
 def score_table(shape: tuple[int, int], *, memory_bytes: int = DEFAULT_MEMORY_BYTES // 2) -> NDArray[np.float32]:
-    """An empty float32 table, in a temporary file if it takes more than ``memory_bytes``."""
+    """Return an empty float32 table, in a temporary file if it takes more than ``memory_bytes``."""
     if 4 * shape[0] * shape[1] <= memory_bytes:
         return np.empty(shape, dtype=np.float32)
     with TemporaryFile() as file:
@@ -157,10 +158,10 @@ def _score_images(
     repeat: bool = True,
     n_bounds: int = 0,
 ) -> NDArray[np.float32]:
-    """A column per image of a part (ords) from ``score``, which gets the patches of images that have equally many.
+    """Return a column per image of a part (ords) from ``score``, which gets the patches of images with equally many.
 
     ``score`` maps shape ``(k, n_patches, dim)`` to scores with all captions and ``n_bounds`` further numbers, shape
-    ``(k, n_captions + n_bounds)``. ``repeat``: whether patches may be repeated up to 16.
+    ``(k, n_captions + n_bounds)``. ``repeat``: True if patches may be repeated up to 16.
     """
     device = resources.device
     bound_bytes = 4 * n_bounds * len(part)
@@ -184,26 +185,26 @@ def _score_images(
 
 
 def _stacked(items: list[NDArray[np.floating]], device: str, *, repeat: bool = True) -> Tensor:
-    """float32 vectors of items that have equally many, shape ``(k, n, dim)``; with ``repeat``, enough for a product."""
+    """Return float32 vectors of items with equally many, ``(k, n, dim)``; with ``repeat``, enough for a product."""
     vectors = torch.from_numpy(np.stack(items)).to(device).float()
     n, least = vectors.shape[1], _least(vectors)
     return vectors.repeat(1, math.ceil(least / n), 1) if repeat and n < least else vectors
 
 
 def _padded(vectors: Tensor, *, wide: bool = False) -> Tensor:
-    """Zero rows up to a multiple of 16; ``wide``: as many as a wide product has. The caller leaves out their scores."""
+    """Add zero rows up to a multiple of 16, or to a wide product (``wide``). The caller leaves out their scores."""
     n = max(len(vectors), _least(vectors)) if wide else len(vectors)
     return torch.nn.functional.pad(vectors, (0, 0, 0, math.ceil(n / _ALIGNED) * _ALIGNED - len(vectors)))
 
 
 def _least(vectors: Tensor) -> int:
-    """Vectors that a product has at least on either side, so that larger ones are summed in the same order."""
+    """Return the least number of vectors on a side of a product for which larger ones are summed in the same order."""
     components, least = _WIDE
     return least if vectors.device.type == "cpu" and vectors.shape[-1] > components else _ALIGNED
 
 
 def _product_bytes(device: str) -> int:
-    """Bytes of one product: on a CPU what stays in the caches of a core, elsewhere what keeps the device busy."""
+    """Return the bytes of one product: on a CPU as many as fit a core's caches, else as many as occupy the device."""
     if device == "cpu":
         return _CORE_BYTES
     least, most = _DEVICE_BYTES
@@ -211,7 +212,7 @@ def _product_bytes(device: str) -> int:
 
 
 def _pieces(n: int, *, row_bytes: int, product_bytes: int) -> Iterator[slice]:
-    """Runs of rows such that a product is neither too large for the caches nor too small to be worth a call.
+    """Yield runs of rows such that a product is neither too large for the caches nor too small to be worth a call.
 
     Examples:
         >>> [(part.start, part.stop) for part in _pieces(600, row_bytes=4 * 1030, product_bytes=1 << 20)]
@@ -233,14 +234,14 @@ class _TokenSums:
         self._product_bytes = _product_bytes(device)
 
     def of_images(self, patches: Tensor) -> NDArray[np.float32]:
-        """Scores of shape ``(k, n_captions)``, from float32 patches of shape ``(k, n_patches, dim)``, at least 16."""
+        """Return scores ``(k, n_captions)``, from float32 patches ``(k, n_patches, dim)``, at least 16 per image."""
         if self._on_cpu:
             return np.add.reduceat(self._best(patches), self._captions.offsets[:-1], axis=-1)
         best = _best_patch_on_device(self._tokens, patches, self._product_bytes)[:, : len(self._captions.values)]
         return sums_over_tokens(best, self._counts).cpu().numpy()
 
     def of_images_and_negatives(self, patches: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """:meth:`of_images`, and for each image the largest sum of negative cosines of a caption, made positive."""
+        """Return :meth:`of_images`, and each image's largest sum of a caption's negative cosines, made positive."""
         best, starts = self._best(patches), self._captions.offsets[:-1]
         negative = np.zeros(len(best), np.float32)
         if (best < 0).any():
@@ -253,7 +254,7 @@ class _TokenSums:
 
 
 def _best_patch(tokens: Tensor, patches: Tensor, product_bytes: int) -> Tensor:
-    """The similarity of every token with the best patch of every image, shape ``(k, n_tokens)``.
+    """Return the similarity of every token with the best patch of every image, shape ``(k, n_tokens)``.
 
     Args:
         tokens: float32, shape ``(n_tokens, dim)``, ``n_tokens`` a multiple of 16.
@@ -268,7 +269,7 @@ def _best_patch(tokens: Tensor, patches: Tensor, product_bytes: int) -> Tensor:
 
 
 def _best_patch_on_device(tokens: Tensor, patches: Tensor, product_bytes: int) -> Tensor:
-    """:func:`_best_patch` with the patches as the rows of products; ``tokens`` have shape ``(dim, n_tokens)``."""
+    """Compute :func:`_best_patch` with patches as the rows of products; ``tokens`` have shape ``(dim, n_tokens)``."""
     best = torch.empty((len(patches), tokens.shape[1]), device=tokens.device)
     rows = patches.flatten(0, 1)
     for part in _pieces(tokens.shape[1], row_bytes=4 * len(rows), product_bytes=product_bytes):
@@ -277,9 +278,9 @@ def _best_patch_on_device(tokens: Tensor, patches: Tensor, product_bytes: int) -
 
 
 def sums_over_tokens(best: Tensor, counts: Tensor) -> Tensor:
-    """Sums over the tokens of each caption, in token order, shape ``(k, n_captions)``.
+    """Return sums over the tokens of each caption, in token order, shape ``(k, n_captions)``.
 
-    A torch operation, for a device where numpy cannot read; the sum of a caption does not depend on the others.
+    A torch operation, for a device that numpy cannot read; the sum of a caption does not depend on the others.
 
     Args:
         best: float32, shape ``(k, n_tokens)``, the tokens of one caption after the other.
@@ -295,19 +296,18 @@ def sums_over_tokens(best: Tensor, counts: Tensor) -> Tensor:
 
 # --- Late interaction at full size with fewer float32 products, for the same outcomes to the last digit.
 #
-# Products in bfloat16 take a third of the time of float32, or less, where the processor has instructions for them.
-# Their scores, with a bound of their error, decide how most pairs compare with a relevant item and with the end of a
-# list. The pairs that they leave open are computed in float32; the others keep an approximate score that no rank and no
-# list shows.
+# Products in bfloat16 take a third of the time of float32, or less, if the processor has instructions for them. Their
+# scores, with a bound of their error, decide how most pairs compare with a relevant item and with the end of a list.
+# The undecided pairs are computed in float32; the others keep an approximate score that appears in no rank and no list.
 
 
 _LEAST_IMAGES, _LEAST_PATCHES = 1000, 128  # with fewer, lists hold much of the gallery, or products are too small
 _BFLOAT16, _FLOAT32 = 2.0**-9, 2.0**-24  # largest relative errors of one rounding
-_CELLS = 1 << 22  # of the table that are looked at together
+_CELLS = 1 << 22  # of the table that are inspected together
 
 
 def pays(ranking: Ranker, images: Blocks, n_images: int, device: str) -> bool:
-    """True if screening ``n_images`` at a time is faster than products in float32 alone; the outcomes are the same."""
+    """True if screening ``n_images`` at a time is faster than float32 products only; the outcomes are the same."""
     if device != "cpu" or n_images < _LEAST_IMAGES or not {FORWARD, TRANSPOSED}.issuperset(ranking.readings):
         return False
     capabilities, block = torch.cpu.get_capabilities(), next(iter(images()))
@@ -316,15 +316,15 @@ def pays(ranking: Ranker, images: Blocks, n_images: int, device: str) -> bool:
 
 
 class RoughScores(NamedTuple):
-    """Scores from products in bfloat16, and what bounds their errors.
+    """Scores from products in bfloat16, and bounds of their errors.
 
     Attributes:
         table: float32, shape ``(n_captions, n_images)``.
-        exact: Which of them were computed in float32 since.
-        of_captions: Sums over the tokens of each caption, shape ``(n_captions, 3)``: norms, norms of what rounding took
-            away, and a float32 rounding error for every addition.
-        of_images: The largest of each image, shape ``(n_images, 3)``: norm of a patch, rounded or not, norm of what
-            rounding took away from one, and sum of the negative cosines of any caption, as a positive number.
+        exact: True for scores that were computed in float32 since.
+        of_captions: Sums over the tokens of each caption, shape ``(n_captions, 3)``: norms, norms of the rounding
+            differences, and a float32 rounding error for every addition.
+        of_images: The largest of each image, shape ``(n_images, 3)``: norm of a patch, rounded or not, norm of a
+            rounding difference, and sum of the negative cosines of any caption, as a positive number.
     """
 
     table: NDArray[np.float32]
@@ -333,7 +333,7 @@ class RoughScores(NamedTuple):
     of_images: NDArray[np.float32]
 
     def errors(self, captions: NDArray[np.integer], images: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return how far a score can be from that of :func:`maxsim_scores`, shape ``(len(captions), len(images))``.
+        """Return the largest error of a score against :func:`maxsim_scores`, shape ``(len(captions), len(images))``.
 
         For a token ``t`` and a patch ``p``, rounded to ``t'`` and ``p'``: ``|tp - t'p'| <= |t - t'||p'| + |t||p - p'|``
         (Cauchy and Schwarz), and the largest of several moves by no more than the largest error.
@@ -350,13 +350,13 @@ class RoughScores(NamedTuple):
 def screened_scores(
     images: Blocks, captions: Ragged, part: range, *, ranking: Ranker, resources: Resources, advance: Advance
 ) -> NDArray[np.float32]:
-    """A table like that of :func:`maxsim_scores`, exact wherever the ranks and lists of ``ranking`` depend on it.
+    """Return a table like :func:`maxsim_scores`, exact wherever the ranks and lists of ``ranking`` depend on it.
 
     ``ranking`` has the scores of all relevant pairs (:meth:`Ranker.set_positive_scores`).
     """
     table, of_images = rough_scores(images, captions, part, resources=resources, advance=lambda done: advance(done / 2))
     rough = RoughScores(table, np.zeros(table.shape, dtype=np.bool_), _of_captions(captions), of_images)
-    for leaders in (True, False):  # exact, they reach more than their bounds do, which leaves half as many pairs open
+    for leaders in (True, False):  # exact leaders exceed their bounds, which leaves half as many pairs undecided
         chosen = np.zeros(table.shape, dtype=np.bool_)
         for task in ranking.tasks:
             _choose(rough, task, part, ranking, chosen, leaders=leaders)
@@ -424,10 +424,10 @@ _CHECKED = 1 << 12  # vectors at a time, which stay in a core's caches
 
 
 def gather(blocks: Iterable[Ragged], ords: NDArray[np.integer] | None = None) -> Ragged:
-    """All blocks of captions as one, float32; ``ords`` as for :func:`checked`.
+    """Return all blocks of captions as one, float32; ``ords`` as for :func:`checked`.
 
     Raises:
-        ValueError: There is none, an item is missing, or a vector is zero or not finite.
+        ValueError: If there is none, if an item is missing, or if a vector is zero or not finite.
     """
     return Ragged.concatenate(
         block.with_values(block.values.astype(np.float32)) for block in checked(blocks, "caption", ords=ords)
@@ -441,12 +441,13 @@ def checked(
     *,
     ords: Sequence[int] | range | NDArray[np.integer] | None = None,
 ) -> Iterator[Ragged]:
-    """The blocks, in corpus order, after a check that they can be scored.
+    """Yield the blocks, in corpus order, after a check that they can be scored.
 
-    ``ords`` are those that are needed, ascending: later ones are left out; by default 0, 1, 2 … as far as they come.
+    ``ords`` are the required ones, ascending: later items are left out; by default 0, 1, 2 … to the end.
 
     Raises:
-        ValueError: There are fewer, an item is missing, a vector is zero or not finite, or has not ``dim`` components.
+        ValueError: If there are fewer, if an item is missing, or if a vector is zero, not finite or not of ``dim``
+            components.
     """
     start, expected = 0, None if ords is None else len(ords)
     for block in blocks:
@@ -488,7 +489,7 @@ def _squares(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def groups_of_equal_count(block: Ragged, *, most_vectors: int) -> list[list[int]]:
-    """The items of a block in groups of equally many vectors, at most ``most_vectors`` a group where items allow it.
+    """Return the items of a block in groups of equally many vectors, if possible at most ``most_vectors`` per group.
 
     Examples:
         >>> block = Ragged.from_counts(np.zeros((9, 1)), [2, 3, 2, 2])

@@ -18,7 +18,7 @@ from capim.tasks.protocols import I2T_ANY, Protocol
 
 SCORER_VERSION = 4  # raised whenever a stored outcome would change
 _COLUMN_OF = {"query_ids": "query_id", "query_ords": "query_ord", "clusters": "cluster", "weights": "weight"}
-"""Attribute -> column of the stored table, where the names differ."""
+"""Attribute -> column of the stored table, for names that differ."""
 _OF_ALL = ("protocol", "evaluation")  # of all queries together
 _RANKS = ("relevant_rank_best", "relevant_rank_worst")
 
@@ -35,9 +35,9 @@ class Outcomes:
 
     Attributes:
         query_ids: object (str), shape ``(n_queries,)``, unique.
-        query_ords: int32: position of the query in the corpus (of a quadruple or pair: in its table).
-        clusters: int32: ord of the image that the query belongs to (pairs: of the first image that shows the same
-            photograph; quadruples: position of the first one that shares a photograph).
+        query_ords: int32: position of the query in the corpus (for a quadruple or pair: in its table).
+        clusters: int32: ord of the query's image (pairs: of the first image that shows the same photograph; quadruples:
+            position of the first one that shares a photograph).
         rank_best: int32, 1-based.
         rank_worst: int32, 1-based.
         n_relevant: int32, at least 1. Pairs: right captions of the set.
@@ -46,14 +46,14 @@ class Outcomes:
         weights: float64: weight of the query in a mean; 1 unless groups of unequal size have equal weight.
         best_score: float32: score of the best relevant item.
         relevant_rank_best: int32, all queries one after the other, ``n_relevant`` values each, ascending: rank of the
-            first, second, … relevant item, all ties with irrelevant items won; from ``UNLISTED`` for a
-            judged query without a list.
+            first, second, … relevant item, all ties with irrelevant items won; from ``UNLISTED`` for a judged query
+            without a list.
         relevant_rank_worst: The same with these ties lost.
         relevant_grades: int32, same order, at least 1: grade of each relevant item, the highest of a tie first. None
-            where nobody judged grades.
+            without grades.
         relevant_scores: float32, same order: score of each relevant item; equal scores are ties. None without grades.
-        unjudged: float64, shape ``(n_queries,)``: share of the 10 best items that nobody judged for this query, equal
-            scores in random order (within the stored list). None without grades.
+        unjudged: float64, shape ``(n_queries,)``: fraction of the 10 best items without a judgement for this query,
+            equal scores in random order (within the stored list). None without grades.
         bpref: float64, same shape: trec_eval's bpref, of an imported run in trec_eval's order
             (``t2i/judged@trec_eval``): no ties, and a relevant item that is in no list has a rank from
             :data:`~capim.store.schema.UNLISTED`. None elsewhere.
@@ -62,17 +62,17 @@ class Outcomes:
         top_scores: float32, same shape; NaN beyond the gallery.
         scores: float32, shape ``(n_queries, scores per set)``: quadruples c0i0 c0i1 c1i0 c1i1, pairs the right
             captions, then the negatives (NaN beyond a set's last). None for retrieval.
-        judgements: bool, for quadruples judged without scores: shape ``(n_queries, 4)``, whether the right caption was
+        judgements: bool, for quadruples judged without scores: shape ``(n_queries, 4)``, True if the right caption was
             chosen for image 0 and for image 1, and the right image for caption 0 and for caption 1; or
-            ``(n_queries, 2)``, whether both captions and both images were. A model that answers questions may
+            ``(n_queries, 2)``, True if both captions and both images were. A model that answers questions may
             contradict itself, so no scores need to agree with them.
-        n_ranked: int32: relevant items of the query whose rank is known, best first. The ranks of the others are
-            somewhere between ``relevant_rank_best`` and ``relevant_rank_worst``: not ties, but not known (imported hit
-            lists, ranks and runs). None where every rank is known.
+        n_ranked: int32: relevant items of the query with a known rank, best first. The ranks of the others lie between
+            ``relevant_rank_best`` and ``relevant_rank_worst``: they are not ties, but unknown (imported hit lists,
+            ranks and runs). None if every rank is known.
         reference_ndcg: float64, shape ``(n_queries,)``: nDCG@20 of the list, with gains from the same query in the
-            reference language (``tasks.ranking.languages``). None where there is no such query.
-        reference_rbo: Rank-biased overlap of the two lists, same shape; None likewise.
-        evaluation: The id that they are stored under, of outcomes that were read from the store.
+            reference language (``tasks.ranking.languages``). None without such a query.
+        reference_rbo: Rank-biased overlap of the two lists, same shape; None without such a query.
+        evaluation: The id of stored outcomes that these were read from.
     """
 
     protocol: Protocol
@@ -111,37 +111,37 @@ class Outcomes:
 
     @property
     def query_of_relevant(self) -> NDArray[np.int64]:
-        """The position of the query of each relevant item, in the order of ``relevant_rank_best``."""
+        """Index of the query of each relevant item, in the order of ``relevant_rank_best``."""
         return np.repeat(np.arange(len(self)), self.n_relevant)
 
     @property
     def missed(self) -> NDArray[np.bool_]:
-        """True where something scores above the best relevant item (or a comparison is lost)."""
+        """True if something scores above the best relevant item (or a comparison is lost)."""
         return np.asarray(is_missed(self.rank_best))
 
     @property
     def found(self) -> NDArray[np.bool_]:
-        """True where the best relevant item alone is first (or every comparison is won); a tie is not found."""
+        """True if only the best relevant item is first (or every comparison is won); a tie is not found."""
         return np.asarray(is_found(self.rank_worst))
 
     @property
     def tied(self) -> NDArray[np.bool_]:
-        """True where the best relevant item is tied with an irrelevant one (or a comparison is a tie).
+        """True if the best relevant item is tied with an irrelevant one (or a comparison is a tie).
 
-        A rank that is not known is no tie: an item that an imported list leaves out is below the list.
+        An unknown rank is not a tie: an item that an imported list leaves out is below the list.
         """
         known = self.bounds()[0]
         return known.rank_worst > known.rank_best
 
     @property
     def any_tied(self) -> NDArray[np.bool_]:
-        """True where any relevant item is tied with an irrelevant one, shape ``(n_queries,)``; ranks as in `tied`."""
+        """True if any relevant item is tied with an irrelevant one, shape ``(n_queries,)``; ranks as in `tied`."""
         known = self.bounds()[0]
         tied = known.relevant_rank_worst > known.relevant_rank_best
         return np.bincount(self.query_of_relevant, weights=tied, minlength=len(self)) > 0
 
     def bounds(self) -> tuple[Outcomes, Outcomes]:
-        """The outcomes with every rank that is not known at its best, and at its worst; ties stay ties."""
+        """Return the outcomes with every unknown rank at its best, and at its worst; ties stay ties."""
         if self.n_ranked is None:
             return self, self
         known = positions_within(self.n_relevant) < np.repeat(self.n_ranked, self.n_relevant)
@@ -181,7 +181,7 @@ class Outcomes:
 
     @classmethod
     def from_arrow(cls, rows: pa.Table, protocol: Protocol) -> Outcomes:
-        """The outcomes of one protocol back from stored rows, in the order of the rows."""
+        """Return the outcomes of one protocol from stored rows, in the order of the rows."""
         values: dict[str, Any] = {
             name: _values(rows[column], name) for name, column in stored_attributes() if name not in _RANKS
         }
@@ -195,14 +195,14 @@ class Outcomes:
         return cls(protocol=protocol, **values)
 
     def _column(self, name: str, kind: pa.DataType) -> pa.Array:
-        """One attribute as a column of the stored table: a value or a list for every query."""
+        """Return one attribute as a column of the stored table: a value or a list for every query."""
         values = getattr(self, name)
         if values is None:
             return pa.nulls(len(self)).cast(kind)
         if not pa.types.is_list(kind):
             return pa.array(values, kind)
         counts, null = self.n_relevant, None
-        if name in _RANKS:  # null where the query has one relevant item, whose rank is in the row already
+        if name in _RANKS:  # null for queries with one relevant item: the row has its rank already
             null = counts == 1
             values, counts = values[np.repeat(~null, counts)], np.where(null, 0, counts)
         elif values.ndim == 2:
@@ -216,12 +216,12 @@ class Outcomes:
 
 
 def stored_attributes() -> list[tuple[str, str]]:
-    """The attributes of outcomes that are stored, and the column of each."""
+    """Return the stored attributes of outcomes, and the column of each."""
     return [(each.name, _COLUMN_OF.get(each.name, each.name)) for each in fields(Outcomes) if each.name not in _OF_ALL]
 
 
 def _values(column: pa.ChunkedArray, name: str) -> NDArray[Any] | None:
-    """A stored column as an attribute; None for one that no query has."""
+    """Return a stored column as an attribute; None if no query has it."""
     if name == "query_ids":
         return np.asarray(column.to_pylist(), dtype=object)
     if column.null_count and column.null_count == len(column):
@@ -239,7 +239,7 @@ def _values(column: pa.ChunkedArray, name: str) -> NDArray[Any] | None:
 
 
 def outcomes_of(ranks: Sequence[Sequence[int]], *, n_gallery: int = 1000, protocol: str = I2T_ANY) -> Outcomes:
-    """Outcomes without ties from the ranks of each query's relevant items, ascending; every query its own image.
+    """Return outcomes without ties from the ranks of each query's relevant items, ascending; every query its own image.
 
     Examples:
         >>> outcomes_of([[1, 3], [7]]).rank_best.tolist()

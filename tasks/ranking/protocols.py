@@ -1,7 +1,7 @@
-"""Which corpora the protocols of ``tasks.protocols`` fit, and the task that each sets on a corpus.
+"""The corpora that the protocols of ``tasks.protocols`` fit, and the task of each protocol on a corpus.
 
 Two results with different protocol ids never share a column. An id that would repeat another one on a corpus
-(``t2i/first`` where every image has one caption) is therefore refused with the reason, not computed twice.
+(``t2i/first`` if every image has one caption) is therefore refused with the reason, not computed twice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PAIR_FAMILIES: dict[str, builders.Together] = {
 _QUADRUPLES_ONLY = ("bivlc", "mmvp-vlm")  # their images and captions repeat, or say too little to be found among all
 
 
-# --- What a corpus needs for a protocol: each function gives what it lacks, as the end of a sentence.
+# --- Requirements of a protocol: each function returns the missing one, as the end of a sentence.
 
 
 def _retrieval(layout: CorpusLayout) -> str | None:
@@ -153,19 +153,19 @@ NEEDS: Mapping[str, Callable[[CorpusLayout], str | None]] = {
     SUBSET: partial(_has, SUBSET, "hard subsets of images"),
     SIMILARITY: partial(_has, SIMILARITY, "pairs of images with a rating"),
 }
-"""``ProtocolRule.needs`` -> what a corpus lacks."""
+"""``ProtocolRule.needs`` -> function that returns the missing requirement of a corpus."""
 
 
-# --- Which members of a family of protocols a corpus has.
+# --- The members of a family of protocols on a corpus.
 
 
 class Member(NamedTuple):
     """One member of a family.
 
     Attributes:
-        given: What is in its id in place of each ``{…}``.
+        given: Text in its id in place of each ``{…}``.
         options: Further arguments of the function that builds its task.
-        on_request: Evaluated only when its id is named.
+        on_request: True if it is evaluated only when its id is named.
     """
 
     given: Mapping[str, str]
@@ -174,9 +174,9 @@ class Member(NamedTuple):
 
 
 def _tags(layout: CorpusLayout, _: Protocol) -> Iterator[Member]:
-    """One per tag of some quadruples, so that encoders are compared by tag; on request where there are many.
+    """Yield one per tag of some quadruples, so that encoders are compared by tag; on request if there are many.
 
-    An id has no blanks, commas or other signs that a list of protocols gives a meaning: ``winoground/2-Main-Preds``.
+    An id has no blanks, commas or other characters with a meaning in a list of protocols: ``winoground/2-Main-Preds``.
     """
     tags_of: list[Any] = layout.corpus.quadruples["tags"].to_pylist()
     counts = Counter(tag for tags in tags_of for tag in set(tags))
@@ -187,13 +187,13 @@ def _tags(layout: CorpusLayout, _: Protocol) -> Iterator[Member]:
 
 
 def _languages(layout: CorpusLayout, _: Protocol) -> Iterator[Member]:
-    """One per language and translator, where there is more than one part."""
+    """Yield one per language and translator, if there is more than one part."""
     for language, translator in layout.parts if len(layout.parts) > 1 else ():
         yield Member({"language": language, "translator": translator}, {})
 
 
 def _ground_truths(layout: CorpusLayout, protocol: Protocol) -> Iterator[Member]:
-    """``cxc``, ``eccv`` and other ground truths that came with the corpus; of a row that names one, that alone."""
+    """Yield ``cxc``, ``eccv`` and other ground truths of the corpus, or only the one that the protocol names."""
     rows = layout.corpus.relevance.filter(pc.field("direction") == protocol.direction)
     for name in cast("list[str]", pc.unique(rows["ground_truth"]).to_pylist()):
         listed = f"{protocol.direction}/{name}" in PROTOCOLS
@@ -202,13 +202,13 @@ def _ground_truths(layout: CorpusLayout, protocol: Protocol) -> Iterator[Member]
 
 
 def _queries(layout: CorpusLayout, _: Protocol) -> Iterator[Member]:
-    """One per language of judged queries, where there are several."""
+    """Yield one per language of judged queries, if there are several."""
     languages = _languages_of_queries(layout)
     yield from (Member({"language": language}, {}) for language in (languages if len(languages) > 1 else ()))
 
 
 def _categories(layout: CorpusLayout, protocol: Protocol) -> Iterator[Member]:
-    """One per category of hard negatives; macro and micro means; and all negatives of a caption at once."""
+    """Yield one per category of hard negatives; macro and micro means; and all negatives of a caption at once."""
     pairs = layout.corpus.pairs
     every = cast("list[str]", pc.unique(pairs["category"]).to_pylist())
     family = next((name for name in _PAIR_FAMILIES if layout.corpus.name.startswith(name)), "pairs")
@@ -264,18 +264,18 @@ def rules_for(layout: CorpusLayout) -> list[ProtocolRule]:
 
 
 def _lacks(rule: ProtocolRule, layout: CorpusLayout) -> str | None:
-    """Return the reason why a protocol does not fit a corpus, as the end of a sentence; None if it fits."""
+    """Return why a protocol does not fit a corpus, as the end of a sentence; None if it fits."""
     return (NEEDS[rule.needs](layout) if rule.needs else None) or rule.obstacle(layout)
 
 
-# --- Which protocols to evaluate on a corpus, and the task that each of them sets.
+# --- Selecting the protocols to evaluate on a corpus, and building their tasks.
 
 
 def protocols_of(corpus: Corpus) -> tuple[Protocol, ...]:
     """Return every protocol that fits a corpus, headlines first, without orientations of late interaction.
 
-    Of more than 20 categories of hard negatives only the means, of more than 20 tags of quadruples none; such a
-    category or tag has to be requested by its id.
+    With more than 20 categories of hard negatives, only their means are included; with more than 20 tags of quadruples,
+    no tag. Such a category or tag has to be requested by its id.
     """
     return _usual(layout_of(corpus))
 
@@ -299,11 +299,11 @@ def select_protocols(
     Args:
         ids: Protocol ids or shell patterns (``t2i/*/google``). An id may name an orientation of late interaction
             (``i2t/any@image-as-query``).
-        vectors: Orientations are left out for single-vector encoders, and what needs one vector per item for others.
-            None: nothing is left out.
+        vectors: Kind of encoder. Orientations are left out for single-vector encoders, protocols that need one vector
+            per item for others. None: nothing is left out.
 
     Raises:
-        RequestError: An id is unknown or does not fit this corpus; gives the reason for every such id.
+        RequestError: If an id is unknown or does not fit this corpus; gives the reason for every such id.
     """
     named = _matching(layout_of(corpus), ids).values() if ids else ()
     plain = tuple(rule.protocol for rule in named) or protocols_of(corpus)
@@ -316,22 +316,22 @@ def select_protocols(
 
 
 def _needs_one_vector(corpus: Corpus, protocol: Protocol) -> bool:
-    """True if only encoders with one vector per item have it: images that search images, and means of prompts."""
+    """True if only encoders with one vector per item support it: images that search images, and means of prompts."""
     if protocol.kind == "images" or protocol.sides[0] == protocol.sides[1]:
         return True
     return protocol.name in (CLASS, BALANCED) and int(pc.max(corpus.captions["ordinal"]).as_py()) > 0
 
 
 def build_task(corpus: Corpus, protocol: Protocol) -> ScoringTask:
-    """Return the task that one protocol sets on a corpus; see :func:`build_tasks` for several at once."""
+    """Return the task of one protocol on a corpus; see :func:`build_tasks` for several at once."""
     return build_tasks(corpus, [protocol])[0]
 
 
 def build_tasks(corpus: Corpus, protocols: Iterable[Protocol]) -> list[ScoringTask]:
-    """Return the task that each protocol sets on a corpus, in the order of the protocols.
+    """Return the task of each protocol on a corpus, in the order of the protocols.
 
     Raises:
-        RequestError: A protocol does not fit; gives the reason for every such protocol.
+        RequestError: If a protocol does not fit; gives the reason for every such protocol.
     """
     layout, wanted = layout_of(corpus), list(protocols)
     rules = _matching(layout, [protocol.id for protocol in wanted])
@@ -344,7 +344,7 @@ def build_tasks(corpus: Corpus, protocols: Iterable[Protocol]) -> list[ScoringTa
 
 
 def query_counts(corpus: Corpus, protocols: Iterable[Protocol]) -> dict[str, int]:
-    """Return how many queries protocols have on a corpus, by their ids; each task is built once for that."""
+    """Return the number of queries of protocols on a corpus, by their ids; each task is built once for that."""
     known = _known_counts(layout_of(corpus))
     lacking = [protocol for protocol in protocols if protocol.id not in known]
     known |= {task.protocol.id: len(task.query_ids) for task in build_tasks(corpus, lacking)} if lacking else {}
@@ -357,7 +357,7 @@ def _known_counts(layout: CorpusLayout) -> dict[str, int]:
 
 
 def _matching(layout: CorpusLayout, ids: Collection[str]) -> dict[str, ProtocolRule]:
-    """Return the rule of every protocol that is named and that fits the corpus, by its id without orientation."""
+    """Return the rule of every protocol that is named and fits the corpus, by its id without orientation."""
     rules = {rule.protocol.id: rule for rule in rules_for(layout)}
     oriented = [id_ for id_ in PROTOCOLS if "@" in id_]
     name = layout.corpus.name

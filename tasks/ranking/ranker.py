@@ -1,11 +1,11 @@
-"""Blocks of the score matrix in, outcomes out: all tasks of one direction are answered from the same blocks.
+"""From blocks of the score matrix to outcomes: all tasks of one direction use the same blocks.
 
 A block holds some queries and a window of the items. Ranks are counts, which add up over windows, and best lists merge:
-the outcomes are the same however the matrix was cut, in whatever order its blocks come, and in how many processes.
+the outcomes do not depend on how the matrix was cut, on the order of its blocks, or on the number of processes.
 
-A gallery that is a run of items is a view of the rows. Of other galleries (captions of one ordinal, all but the sixth)
+A gallery that is a run of items is a view of the rows. For other galleries (captions of one ordinal, all but the sixth)
 the best items are nearly always among the best few hundred of all items, which are selected once for all galleries;
-where they are not, the columns of the gallery are gathered.
+otherwise the columns of the gallery are gathered.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, ScoringTask, qu
 _SURPLUS = 1.5  # times as many of all items as would hold the list if the gallery were spread evenly
 _LARGE_GALLERY = 12  # times the length of a list: the best of a smaller gallery are too rarely among the best of all
 _ROWS_BYTES = 1 << 24
-_NEAR = 10  # items of a list whose share of unjudged ones is stored
-BUDGET_SHARE = 32  # rows of scores and what ranking them allocates stay below the memory budget by this factor
+_NEAR = 10  # items of a list for which the share of unjudged ones is stored
+BUDGET_SHARE = 32  # rows of scores, and allocations for ranking them, are smaller than the memory budget by this factor
 
 
 class ScoreRows(NamedTuple):
@@ -48,7 +48,7 @@ def rows_of_table(
     queries_from: int = 0,
     items_from: int = 0,
 ) -> Iterator[ScoreRows]:
-    """A score table, a few rows at a time; every column is divided by its divisor, if there are any.
+    """Yield a score table, a few rows at a time; every column is divided by its divisor, if there are any.
 
     ``queries_from`` and ``items_from`` are the ords of its first row and column.
     """
@@ -60,14 +60,14 @@ def rows_of_table(
         )
 
 
-# --- What is counted: of every relevant item its score and the items above and tied; of every query its best list.
+# --- Counts: for every relevant item, its score and the items above and tied; for every query, its best list.
 
 
 class PartOutcomes(NamedTuple):
-    """What a part of the gallery adds to the outcomes of one task; parts add up, and can be stored.
+    """Contribution of a part of the gallery to the outcomes of one task; parts add up, and can be stored.
 
-    Of every relevant item, in the order of the task: its score, NaN where it is in another part, and the items above
-    and tied. Of every query the best items of the part.
+    It has, for every relevant item in the order of the task, its score (NaN if it is in another part) and the number of
+    items above and tied; and for every query the best items of the part.
     """
 
     scores: NDArray[np.float32]
@@ -78,7 +78,7 @@ class PartOutcomes(NamedTuple):
 
     @classmethod
     def empty(cls, task: RetrievalTask, top: int) -> PartOutcomes:
-        """Return what no item adds."""
+        """Return the contribution of no items."""
         n, shape = len(task.relevant), (len(task.queries), min(top, max(map(len, task.galleries))))
         counts = np.full(n, np.nan, np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
         return cls(*counts, np.full(shape, -1, np.int32), np.full(shape, np.nan, np.float32))
@@ -87,12 +87,12 @@ class PartOutcomes(NamedTuple):
     def of_lists(
         cls, task: RetrievalTask, lists: NDArray[np.int32], scores: NDArray[np.floating], *, unlisted: float
     ) -> tuple[PartOutcomes, NDArray[np.bool_]]:
-        """Count in the list of every query alone; also which relevant items are listed.
+        """Return the counts within the list of every query, and which relevant items are listed.
 
         Args:
             lists: Ords of items, shape ``(n_queries, length)``, in the order of the task's queries.
             scores: Their scores, same shape.
-            unlisted: Score of a relevant item that its list does not hold.
+            unlisted: Score of a relevant item that is not in its list.
         """
         query = task.query_of_relevant
         hits = lists[query] == task.relevant_ords[:, None]
@@ -112,20 +112,20 @@ class PartOutcomes(NamedTuple):
         self.top_scores[rows, :n], self.top_ords[rows, :n] = best.scores[:, :n], best.positions[:, :n]
 
     def add(self, part: PartOutcomes) -> None:
-        """Add what another part adds."""
+        """Add another part's contribution."""
         self.add_lists(np.arange(len(part.top_ords)), TopK(part.top_scores, part.top_ords.astype(np.int64)))
         np.copyto(self.scores, part.scores, where=~np.isnan(part.scores))
         self.n_above[:] += part.n_above
         self.n_tied[:] += part.n_tied
 
     def outcomes(self, task: RetrievalTask) -> Outcomes:
-        """The outcomes, once every part was added: lowest and highest rank of every relevant item.
+        """Return the outcomes, after every part was added: lowest and highest rank of every relevant item.
 
         ``c`` relevant items tied with ``b`` irrelevant ones, below ``a`` items, take the ranks ``a + 1 … a + c`` at
         best and ``a + b + 1 … a + b + c`` at worst.
 
         Raises:
-            ValueError: A part that holds a relevant item was not added.
+            ValueError: If a part that holds a relevant item was not added.
         """
         if np.isnan(self.scores).any():
             raise ValueError(f"protocol {task.protocol.id!r}: a part of the gallery is missing")
@@ -158,9 +158,9 @@ class PartOutcomes(NamedTuple):
 def _unjudged_share(
     task: RetrievalTask, top_ords: NDArray[np.int32], top_scores: NDArray[np.float32]
 ) -> NDArray[np.float64] | None:
-    """Share of the 10 best items that nobody judged, shape ``(n_queries,)``; None where no documents were judged.
+    """Return the fraction of the 10 best items without a judgement, shape ``(n_queries,)``; None without judgements.
 
-    Equal scores are in random order as far as the list holds them.
+    Equal scores are in random order within the list.
     """
     if task.dismissed is None:
         return None
@@ -175,7 +175,7 @@ def _unjudged_share(
     return share
 
 
-# --- Blocks of scores in, outcomes out.
+# --- From blocks of scores to outcomes.
 
 
 FORWARD, TRANSPOSED = "forward", "transposed"
@@ -190,7 +190,7 @@ def reading_of(task: RetrievalTask) -> str:
 
 
 class Ranker:
-    """Fills in the outcomes of all retrieval tasks of two index spaces, a block of scores at a time.
+    """The outcomes of all retrieval tasks of two index spaces, filled in from one block of scores at a time.
 
     Blocks may come in any order; blocks of different queries from several threads at once. Every pair of a query and an
     item comes once.
@@ -198,8 +198,8 @@ class Ranker:
     Attributes:
         tasks: The retrieval tasks.
         top: Length of the lists.
-        parts: Protocol id -> what the blocks that were added so far contribute.
-        positive_scores: Protocol id -> the scores that :meth:`set_positive_scores` was given, NaN where it was not.
+        parts: Protocol id -> contribution of the blocks added so far.
+        positive_scores: Protocol id -> the scores given to :meth:`set_positive_scores`, NaN for the others.
     """
 
     def __init__(self, tasks: Sequence[ScoringTask], *, top: int = TOP) -> None:
@@ -219,7 +219,7 @@ class Ranker:
         return list(self._galleries)
 
     def pairs(self, part: range) -> NDArray[np.int64]:
-        """Rows and columns of which scores must be known if no block holds all pairs: shape ``(n, 2)``, sorted.
+        """Return rows and columns of the scores required if no block holds all pairs: shape ``(n, 2)``, sorted.
 
         ``part``: the columns of all blocks that will be added.
         """
@@ -232,8 +232,8 @@ class Ranker:
         return np.stack([codes >> 32, codes & 0xFFFFFFFF], axis=1)
 
     def set_positive_scores(self, pairs: NDArray[np.int64], scores: NDArray[np.float32]) -> None:
-        """Give the scores of :meth:`pairs`, before the first block."""
-        codes = np.append((pairs[:, 0] << 32) | pairs[:, 1], -1)  # the last one is no pair's
+        """Set the scores of :meth:`pairs`, before the first block."""
+        codes = np.append((pairs[:, 0] << 32) | pairs[:, 1], -1)  # the last one is not a pair
         scores = np.append(scores, np.float32(np.nan))
         for task in self.tasks:
             rows, columns = _pairs(task)
@@ -254,20 +254,20 @@ class Ranker:
                 self._rank(gallery.without_excluded(rows), gallery, queries, None)
 
     def has_queries(self, reading: str, start: int, stop: int) -> bool:
-        """True if a task that reads the scores so has a query in ``[start, stop)``."""
+        """True if a task with this reading has a query in ``[start, stop)``."""
         return any(gallery.queries_between(start, stop) for gallery in self._galleries.get(reading, ()))
 
     def merge(self, parts: Mapping[str, PartOutcomes]) -> None:
-        """Add what other blocks contribute."""
+        """Add the contribution of other blocks."""
         for id_, part in self.parts.items():
             part.add(parts[id_])
 
     def outcomes(self) -> dict[str, Outcomes]:
-        """Protocol id -> outcomes, in the order of the tasks, once every pair was added."""
+        """Return protocol id -> outcomes, in the order of the tasks, after every pair was added."""
         return {task.protocol.id: self.parts[task.protocol.id].outcomes(task) for task in self.tasks}
 
     def _within(self, reading: str, first: int, stop: int) -> list[_SharedGallery]:
-        """The parts of all galleries in a window of the items, with rows counted from its start; kept."""
+        """Return the parts of all galleries in a window of the items, with rows counted from its start; cached."""
         found = self._windows.get((reading, first, stop))
         if found is None:
             parts = (gallery.within(first, stop) for gallery in self._galleries.get(reading, ()))
@@ -277,7 +277,7 @@ class Ranker:
     def _rank(
         self, rows: ScoreRows, gallery: _SharedGallery, queries: Sequence[_Queries], best_of_all: TopK | None
     ) -> None:
-        """Add the counts and lists of all tasks whose queries search this gallery."""
+        """Add the counts and lists of all tasks with queries that search this gallery."""
         wanted = _rows_to_search(np.concatenate([part.rows for part in queries]).astype(np.int64) - rows.start)
         items, n_items = gallery.items, rows.scores.shape[1]
         run = slice(int(items[0]), int(items[-1]) + 1) if gallery.is_run else slice(0, n_items)
@@ -323,7 +323,7 @@ class Ranker:
 
 
 def _pairs(task: RetrievalTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The row and the column of every relevant pair of a task, in its order."""
+    """Return the row and the column of every relevant pair of a task, in its order."""
     queries, items = task.queries[task.query_of_relevant].astype(np.int64), task.relevant.astype(np.int64)
     return (queries, items) if reading_of(task) == FORWARD else (items, queries)
 
@@ -331,9 +331,9 @@ def _pairs(task: RetrievalTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def retrieval_outcomes(
     score_rows: Iterable[ScoreRows], tasks: Sequence[RetrievalTask], *, top: int = TOP
 ) -> dict[str, Outcomes]:
-    """Protocol id -> outcomes of all tasks of one direction, in the order of the tasks, with lists of length ``top``.
+    """Return protocol id -> outcomes of all tasks of one direction, in their order, with lists of length ``top``.
 
-    The rows together hold every query of the tasks, with every item.
+    Together the rows hold every query of the tasks, with every item.
     """
     ranker = Ranker(tasks, top=top)
     for rows in score_rows:
@@ -344,15 +344,15 @@ def retrieval_outcomes(
 def _above_and_tied(
     scores: Tensor, members: NDArray[np.bool_] | None, best: TopK, rows: NDArray[np.int64], own: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Items of a gallery above and tied with given scores ``own`` of some queries, by their rows; shapes ``(n,)``.
+    """Return how many items are above and tied with scores ``own`` of some queries, given by their rows, ``(n,)``.
 
-    An item that scores above the end of its query's best list is counted within the list; only the others cost a
+    An item that scores above the end of its query's best list is counted within the list; only the others require a
     pass over the gallery.
 
     Args:
-        scores: Of queries and items.
-        members: Which of the items are in the gallery; None: all.
-        best: The longest lists at hand, over the gallery or over all items.
+        scores: Scores of queries and items.
+        members: Mask of the items in the gallery; None: all.
+        best: The longest available lists, over the gallery or over all items.
     """
     lists = best.scores[rows]
     listed = True if members is None else members[best.positions[rows]]
@@ -367,13 +367,13 @@ def _above_and_tied(
 def _best(
     scores: Tensor, items: NDArray[np.int32], members: NDArray[np.bool_] | None, longest: TopK | None, top: int
 ) -> tuple[TopK, TopK]:
-    """The best items of a gallery for some rows of scores, and the longest lists at hand.
+    """Return the best items of a gallery for some rows of scores, and the longest available lists.
 
     Args:
-        scores: Of queries and items.
+        scores: Scores of queries and items.
         items: The gallery.
-        members: Which of the items are in the gallery; None: all.
-        longest: Longer lists over all items, where they are likely to hold the best of the gallery.
+        members: Mask of the items in the gallery; None: all.
+        longest: Longer lists over all items, if they are likely to hold the best of the gallery.
     """
     if members is None:
         best = top_k(scores, top) if longest is None else TopK(longest.scores[:, :top], longest.positions[:, :top])
@@ -393,7 +393,7 @@ def _best(
 
 
 def _best_of_all(scores: Tensor, galleries: Sequence[_SharedGallery], top: int) -> TopK | None:
-    """Best lists over all items, long enough for the large galleries that are no runs; None if there are none."""
+    """Return best lists over all items, long enough for the large galleries that are not runs; None without these."""
     shared = [gallery for gallery in galleries if gallery.excluded is None]
     sizes = [len(gallery.items) for gallery in shared if not gallery.is_run and gallery.is_large(top)]
     if not sizes:
@@ -402,7 +402,7 @@ def _best_of_all(scores: Tensor, galleries: Sequence[_SharedGallery], top: int) 
 
 
 def _rows_to_search(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The distinct rows, ascending; with the rows between them where these are the fewer, so that no copy is needed."""
+    """Return the distinct rows, ascending; with the rows between them if these are fewer, so that no copy is needed."""
     rows = np.unique(rows)
     span = int(rows[-1] - rows[0]) + 1
     return np.arange(rows[0], rows[-1] + 1) if 2 * len(rows) >= span else rows
@@ -445,18 +445,18 @@ class _SharedGallery(NamedTuple):
         return len(self.items) >= _LARGE_GALLERY * top
 
     def within(self, first: int, stop: int) -> _SharedGallery:
-        """The part of the gallery in a window, with items counted from its start; the same queries."""
+        """Return the part of the gallery in a window, with items counted from its start; the same queries."""
         part = self.items[slice(*np.searchsorted(self.items, (first, stop)))]
         return self._replace(items=part - np.int32(first) if first else part)
 
     def members(self, n_items: int) -> NDArray[np.bool_]:
-        """Return which items are in the gallery, shape ``(n_items,)``."""
+        """Return a mask of the items in the gallery, shape ``(n_items,)``."""
         members = np.zeros(n_items, dtype=np.bool_)
         members[self.items] = True
         return members
 
     def queries_between(self, start: int, stop: int) -> list[_Queries]:
-        """The queries with rows in ``[start, stop)``, per task; tasks without any are left out."""
+        """Return the queries with rows in ``[start, stop)``, per task; tasks without any are left out."""
         found = []
         for queries in self.queries:
             part = slice(*np.searchsorted(queries.rows, (start, stop)))
@@ -465,7 +465,7 @@ class _SharedGallery(NamedTuple):
         return found
 
     def without_excluded(self, rows: ScoreRows) -> ScoreRows:
-        """A copy of the scores in which the pairs that are left out score less than any."""
+        """Return a copy of the scores in which excluded pairs score less than any other."""
         scores = rows.scores.clone()
         if self.excluded is not None:
             query, item = (self.excluded - (rows.start, rows.first)).T
@@ -475,7 +475,7 @@ class _SharedGallery(NamedTuple):
 
 
 def _galleries_of(tasks: Sequence[RetrievalTask]) -> list[_SharedGallery]:
-    """Every gallery with its queries; equal galleries of different tasks are one, if these search all of it."""
+    """Return every gallery with its queries; equal galleries of different tasks are one, if these search all of it."""
     shared: dict[bytes, _SharedGallery] = {}
     found = []
     for task in tasks:
@@ -500,8 +500,8 @@ def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
     """Compare each right caption's score with its rivals: wrong captions for its image, other images for it.
 
     Args:
-        scores: float32, shape ``(n_sets, captions per set * images per set)``, caption after caption; any value where
-            a set has no such caption. It becomes NaN in the outcomes, which no comparison counts.
+        scores: float32, shape ``(n_sets, captions per set * images per set)``, caption after caption; any value if a
+            set has no such caption. It becomes NaN in the outcomes and is ignored by all comparisons.
     """
     n_captions, n_images = task.captions.shape[1], task.images.shape[1]
     absent = task.captions < 0
@@ -526,7 +526,7 @@ def choice_outcomes(task: ChoiceTask, scores: NDArray[np.float32]) -> Outcomes:
 
 
 def _comparisons(task: ChoiceTask) -> Iterator[tuple[int, int]]:
-    """Columns of the scores: a right match, and one that it is compared with."""
+    """Yield columns of the scores: a right match, and one that it is compared with."""
     n_captions, n_images = task.captions.shape[1], task.images.shape[1]
     if n_images == 1:
         yield from ((right, wrong) for right in range(task.n_right) for wrong in range(task.n_right, n_captions))
@@ -538,15 +538,15 @@ def _comparisons(task: ChoiceTask) -> Iterator[tuple[int, int]]:
 
 # --- Scores of every caption with every image that another program computed, for example with a cross-encoder.
 #
-# Ranks and ties are counted by the code that ranks products of embeddings.
+# The code that ranks products of embeddings counts ranks and ties.
 
 
 def score_given(scores: NDArray[np.float32], tasks: Sequence[ScoringTask]) -> dict[str, Outcomes]:
-    """Outcomes of every task.
+    """Return the outcomes of every task.
 
     Args:
         scores: float32, finite, shape ``(n_captions, n_images)``, in corpus order; may be memory-mapped.
-        tasks: Of one corpus.
+        tasks: Tasks of one corpus.
 
     Returns:
         Protocol id -> outcomes, in the order of ``tasks``.

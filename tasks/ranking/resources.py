@@ -1,4 +1,4 @@
-"""What computing scores may take: the outcomes depend on neither the device nor the memory."""
+"""Resources for computing scores: the outcomes depend on neither the device nor the memory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Resources:
     """A device, and memory on it.
 
     Attributes:
-        device: As torch names it.
-        memory_bytes: For vectors and scores together (of late interaction: beyond the captions' vectors); None: 2 GiB,
-            for single vectors on a CUDA device a quarter of its free memory where that is more.
+        device: Name of the device, as in torch.
+        memory_bytes: For vectors and scores together (for late interaction: beyond the captions' vectors). None: 2 GiB,
+            or, for single vectors on a CUDA device, a quarter of its free memory if that is more.
     """
 
     device: str = "cpu"
@@ -28,7 +28,7 @@ class Resources:
 
     @property
     def budget(self) -> int:
-        """Bytes of memory, where the device has no say."""
+        """Return the bytes of memory, independent of the device."""
         return self.memory_bytes or DEFAULT_MEMORY_BYTES
 
 
@@ -36,7 +36,7 @@ ON_CPU = Resources()
 
 
 Each: TypeAlias = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-Advance: TypeAlias = Callable[[float], None]  # gets the share of the work that was just done
+Advance: TypeAlias = Callable[[float], None]  # called with the fraction of the work that was just done
 
 _ON_A_GPU = 2  # threads: one prepares and launches the next product while the other waits for its result
 _AHEAD = 2  # items per thread that are read before the first of them is done
@@ -48,12 +48,12 @@ def ignore(_share: float) -> None:
 
 @contextmanager
 def one_thread_each(device: str) -> Iterator[Each]:
-    """A ``map`` in order that reads the next items while a few are computed.
+    """Yield a ``map`` in order that reads the next items while a few are computed.
 
     On a CPU it has as many workers as torch has threads, each computing on one thread. Many small products on busy
     threads were measured to be fastest: a product that is itself spread over threads waits for the last of them, and
     an idle thread takes milliseconds to wake. On a CUDA device it has two workers, so that the device does not wait
-    for the items to be read and for results to be stored.
+    for items to be read and for results to be stored.
     """
     import torch
 
@@ -61,7 +61,7 @@ def one_thread_each(device: str) -> Iterator[Each]:
     initializer: Callable[[], object] | None = None
     if device.startswith("cuda"):
         workers = _ON_A_GPU
-        if torch.cuda.is_available():  # a thread's first product warns where nothing has opened the device in it
+        if torch.cuda.is_available():  # a thread's first product warns if no thread has opened the device in it
             initializer = partial(torch.cuda.synchronize, device)
     elif device == "cpu" and n_threads > 1:
         workers, initializer = n_threads, partial(torch.set_num_threads, 1)
@@ -78,7 +78,7 @@ def one_thread_each(device: str) -> Iterator[Each]:
 def _bounded_map(
     pool: ThreadPoolExecutor, ahead: int, function: Callable[[Any], Any], items: Iterable[Any]
 ) -> Iterator[Any]:
-    """``map`` in a pool, with at most ``ahead`` items read and not yet handed out."""
+    """Yield ``map`` in a pool, with at most ``ahead`` items read and not yet yielded."""
     waiting: deque[Future[Any]] = deque()
     try:
         for item in items:

@@ -19,7 +19,7 @@ from capim.tasks.ranking.layout import FIVE, CorpusLayout, IndexSpace, ords_of
 
 FOLDS = 5
 
-# --- The task that a protocol sets on a corpus: queries, galleries and relevant items, or small sets to choose in.
+# --- The task of a protocol on a corpus: queries, galleries and relevant items, or small sets to choose in.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,22 +29,22 @@ class RetrievalTask:
     Queries are numbered by the rows of one matrix of vectors and items by the rows of another one, from 0.
 
     Attributes:
-        protocol: Its direction says whether queries and items are captions or images.
-        query_space: What the rows of the queries mean.
-        item_space: What the rows of the items mean; in the order of the corpus.
+        protocol: Its direction determines whether queries and items are captions or images.
+        query_space: Meaning of the rows of the queries.
+        item_space: Meaning of the rows of the items; in the order of the corpus.
         query_ids: object (str), shape ``(n_queries,)``; unique.
         queries: int32 rows, shape ``(n_queries,)``; an item may be a query several times, in different galleries.
-        clusters: int32, shape ``(n_queries,)``: ord of the image that the query belongs to; of judged documents, of the
-            first caption of the query's group.
+        clusters: int32, shape ``(n_queries,)``: ord of the query's image; for judged documents, of the first caption of
+            the query's group.
         galleries: int32 rows, ascending, without repetition; most protocols have one, folds have one each.
-        gallery_of: int32, shape ``(n_queries,)``: which gallery a query searches.
+        gallery_of: int32, shape ``(n_queries,)``: index of the gallery that a query searches.
         offsets: int64, shape ``(n_queries + 1,)``.
         relevant: int32 rows: query ``q`` has the relevant items ``relevant[offsets[q]:offsets[q + 1]]``, at least one,
             all of them in its gallery.
         weights: float64, shape ``(n_queries,)``, mean 1: weight of a query in a mean.
-        grades: int32, at least 1, one per entry of ``relevant``, where documents were judged; else None.
+        grades: int32, at least 1, one per entry of ``relevant``, for judged documents; else None.
         dismissed: int64, shape ``(n, 2)``: pairs of a query (by its position in the task) and an item (by its row) that
-            was judged not relevant to it, where documents were judged; else None.
+            was judged not relevant to it, for judged documents; else None.
         excluded: int64, shape ``(n, 2)``, sorted: pairs of a query (by its position in the task) and an item of its
             gallery that is left out of its search: itself, or one that is neither right nor wrong. None: none is.
     """
@@ -90,7 +90,7 @@ class RetrievalTask:
 
     @property
     def n_gallery(self) -> NDArray[np.int32]:
-        """Items in the gallery of every query, without those that are left out; shape ``(n_queries,)``."""
+        """Number of items in the gallery of every query, without excluded ones; shape ``(n_queries,)``."""
         sizes = np.array([len(gallery) for gallery in self.galleries])[self.gallery_of]
         if self.excluded is not None:
             sizes = sizes - np.bincount(self.excluded[:, 0], minlength=len(sizes))
@@ -103,18 +103,18 @@ class RetrievalTask:
 
     @property
     def query_of_relevant(self) -> NDArray[np.int64]:
-        """Return which query each entry of ``relevant`` belongs to, same shape."""
+        """Return the query of each entry of ``relevant``, same shape."""
         return np.repeat(np.arange(len(self.queries)), self.n_relevant)
 
     @property
     def spaces(self) -> tuple[IndexSpace, IndexSpace]:
-        """Return what the rows and the columns of its scores mean: image to text reads those of text to image."""
+        """Return the meaning of the rows and columns of its scores: image to text reads those of text to image."""
         both = self.query_space, self.item_space
         return both[::-1] if self.protocol.direction == "i2t" else both
 
     @property
     def n_needed(self) -> tuple[int, int]:
-        """Return how many rows and columns its scores have at least."""
+        """Return the least numbers of rows and columns of its scores."""
         both = int(self.queries.max()) + 1, max(int(gallery[-1]) for gallery in self.galleries) + 1
         return both[::-1] if self.protocol.direction == "i2t" else both
 
@@ -124,7 +124,7 @@ class RetrievalTask:
         return self.query_space.is_made or self.item_space.is_made or len({*self.protocol.sides}) == 1
 
     def of_queries(self, kept: NDArray[np.intp]) -> RetrievalTask:
-        """The task of some of the queries, by their positions; galleries and weights stay."""
+        """Return the task of some of the queries, by their positions; galleries and weights stay."""
         counts = self.n_relevant[kept]
         entries = positions_within(counts) + np.repeat(self.offsets[:-1][kept], counts)
         place = np.full(len(self.queries), -1)
@@ -151,9 +151,9 @@ class RetrievalTask:
         )
 
     def with_own_rows(self) -> RetrievalTask:
-        """The task with index spaces that hold its queries and the items of its galleries alone.
+        """Return the task with index spaces that hold only its queries and the items of its galleries.
 
-        The vectors of both spaces are stored ones (not :attr:`IndexSpace.is_made`).
+        The vectors of both spaces must be stored ones (not :attr:`IndexSpace.is_made`).
         """
         items, (asked, queries) = self.searched, np.unique(self.queries, return_inverse=True)
 
@@ -186,8 +186,8 @@ class ChoiceTask:
         clusters: int32, shape ``(n_sets,)``: ord of the first image that shows the same photograph (pairs), position of
             the first one that shares a photograph (quadruples).
         images: int32 ords, shape ``(n_sets, images per set)``.
-        captions: int32 ords, shape ``(n_sets, captions per set)``. Quadruples: caption ``k`` belongs to image ``k``.
-            Pairs: right captions, then negatives; -1 where a set has fewer negatives than the largest.
+        captions: int32 ords, shape ``(n_sets, captions per set)``. Quadruples: caption ``k`` describes image ``k``.
+            Pairs: right captions, then negatives; -1 if a set has fewer negatives than the largest.
         weights: float64, shape ``(n_sets,)``, mean 1: weight of a set in a mean.
         n_right: Pairs: how many captions of a set describe its image; 1 except in SugarCrepe++.
     """
@@ -203,7 +203,7 @@ class ChoiceTask:
 
     @property
     def n_needed(self) -> tuple[int, int]:
-        """Return how many captions and images it needs at least, in corpus order."""
+        """Return the least numbers of captions and images that it needs, in corpus order."""
         return int(self.captions.max()) + 1, int(self.images.max()) + 1
 
 
@@ -211,7 +211,7 @@ ScoringTask: TypeAlias = RetrievalTask | ChoiceTask
 
 
 def query_columns(task: ScoringTask) -> dict[str, Any]:
-    """Return what :class:`tasks.ranking.outcomes.Outcomes` take over from their task, without any score."""
+    """Return the arguments that :class:`tasks.ranking.outcomes.Outcomes` take from their task, without any score."""
     columns = {
         "protocol": task.protocol,
         "query_ids": task.query_ids,
@@ -235,15 +235,15 @@ def search(
     grades: NDArray[np.int32] | None = None,
     **more: Any,
 ) -> RetrievalTask:
-    """The task that pairs of a query and an item that is right for it set; every protocol of retrieval is one.
+    """Return the task of pairs of a query and a relevant item; every retrieval protocol is one.
 
     Args:
-        protocol: Its ``sides`` say whether queries and items are images or captions.
-        queries: Ords, shape ``(n_pairs,)``, in any order; the queries of the task are in that of the corpus.
+        protocol: Its ``sides`` determine whether queries and items are images or captions.
+        queries: Ords, shape ``(n_pairs,)``, in any order; the queries of the task are in corpus order.
         items: Ords, same shape; none twice for a query.
-        gallery: Ords of the items that are searched, ascending.
-        clusters: Of every query item of the corpus; by default the image that it is or describes.
-        grades: Of the pairs, at least 1, where documents were judged.
+        gallery: Ords of the searched items, ascending.
+        clusters: Cluster of every query item of the corpus; by default the image that it is or describes.
+        grades: Grades of the pairs, at least 1, for judged documents.
         more: Further attributes of the task.
     """
     order = np.lexsort((items, queries))
@@ -269,7 +269,7 @@ def search(
 
 
 def side_by_side(tasks: Sequence[RetrievalTask]) -> RetrievalTask:
-    """The queries of several tasks, each in its own gallery; every gallery has the same weight."""
+    """Return the queries of several tasks, each in its own gallery; every gallery has the same weight."""
     counts = [len(task.queries) for task in tasks]
     gallery_of = np.repeat(np.arange(len(tasks), dtype=np.int32), counts)
     names = ("query_ids", "queries", "clusters", "relevant")
@@ -292,12 +292,12 @@ def own_items(
     captions: NDArray[np.int32] | None = None,
     images: NDArray[np.int32] | None = None,
 ) -> RetrievalTask:
-    """Captions search images, or images captions; right is what belongs together.
+    """Return the task of captions that search images, or images captions; the image of a caption is relevant.
 
     Args:
         below: Only captions with a smaller ordinal.
-        captions: Only these, instead.
-        images: What captions search; all by default.
+        captions: Only these captions, instead.
+        images: Gallery of captions; all images by default.
     """
     captions = _captions(layout, protocol, below) if captions is None else captions
     described = layout.caption_images[captions]
@@ -308,7 +308,7 @@ def own_items(
 
 
 def in_folds(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
-    """:func:`own_items` of captions 0 to 4 within five equal runs of the images, in corpus order."""
+    """Return :func:`own_items` of captions 0 to 4 within five equal runs of the images, in corpus order."""
     captions = _captions(layout, protocol, FIVE)
     described = layout.caption_images[captions]
     runs = np.array_split(np.arange(layout.n_images, dtype=np.int32), FOLDS)
@@ -318,17 +318,17 @@ def in_folds(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
 
 
 def images_to_each_ordinal(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
-    """Every image searches caption 0 of every image, then caption 1, … 4: five queries per image."""
+    """Return the task in which each image searches caption 0 of every image, then caption 1, … 4: five queries each."""
     ordinals = [layout.captions[layout.ordinals[layout.captions] == ordinal] for ordinal in range(FIVE)]
     task = side_by_side([own_items(layout, protocol, captions=captions) for captions in ordinals])
     return replace(task, query_ids=task.query_ids + np.array([f"#{k}" for k in range(FIVE)], object)[task.gallery_of])
 
 
 def ground_truth(layout: CorpusLayout, protocol: Protocol, *, below: int | None = None) -> RetrievalTask:
-    """Relevant items from the ground truth of the corpus that the protocol names; only queries with at least one.
+    """Return a task with relevant items from the ground truth that the protocol names; only queries with at least one.
 
     Captions search every image. Images search every caption, or with ``below`` those with a smaller ordinal and those
-    that the ground truth names: a caption that nobody judged can then not be counted as wrong.
+    in the ground truth: an unjudged caption can then not be counted as wrong.
     """
     links, _ = judgements(layout, protocol.name, protocol)
     to_images = protocol.direction == "t2i"
@@ -343,7 +343,7 @@ def ground_truth(layout: CorpusLayout, protocol: Protocol, *, below: int | None 
 
 
 def judgements(layout: CorpusLayout, name: str, protocol: Protocol) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The distinct rows of a ground truth in a direction: ords of query and item, shape ``(n, 2)``, and grades."""
+    """Return a ground truth's distinct rows in a direction: ords of query and item, shape ``(n, 2)``, and grades."""
     corpus = layout.corpus
     own = (pc.field("ground_truth") == name) & (pc.field("direction") == protocol.direction)
     rows = corpus.relevance.filter(own)
@@ -354,10 +354,11 @@ def judgements(layout: CorpusLayout, name: str, protocol: Protocol) -> tuple[NDA
 
 
 def judged(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
-    """Queries, all or those of the protocol's language, search all documents; only those with a relevant document.
+    """Return the task of queries, all or those of the protocol's language, that search all documents.
 
-    A document with a grade above 0 is relevant, as trec_eval and mteb have it; a document that nobody judged is not.
-    Queries of one group are one cluster, named by its first query; a query without a group is one of its own.
+    A document with a grade above 0 is relevant, as in trec_eval and mteb; an unjudged document is not. Queries without
+    a relevant document are left out. Queries of one group are one cluster, named by its first query; a query without a
+    group is a cluster of its own.
     """
     captions = layout.corpus.captions
     links, grades = judgements(layout, JUDGED, protocol)
@@ -378,9 +379,9 @@ def judged(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
 
 
 def classes(layout: CorpusLayout, protocol: Protocol, *, balanced: bool = False) -> RetrievalTask:
-    """Images search the classes of a labelled corpus, or classes the images; a class has the ord of its first prompt.
+    """Return a task of images that search classes, or classes images; a class has the ord of its first prompt.
 
-    The order of both is that of the corpus. ``balanced``: every class weighs the same, by the label of the images.
+    Both are in corpus order. ``balanced``: every class has the same weight, by the label of the images.
     """
     images, firsts = _labels(layout)
     prompts = _prompts(layout)
@@ -403,12 +404,12 @@ def classes(layout: CorpusLayout, protocol: Protocol, *, balanced: bool = False)
 
 
 def sharing_labels(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
-    """Images search all others; those are relevant that share a label with them. Only images that share one."""
+    """Return a task of images that search all others; those that share a label are relevant, one or more."""
     return among_others(layout, protocol, *_labels(layout))
 
 
 def sharing_images(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
-    """Captions search all other captions; those of the same image are relevant. Only captions that have one."""
+    """Return a task of captions that search all others; those of the same image are relevant, one or more."""
     captions = layout.captions
     return among_others(layout, protocol, captions, layout.caption_images[captions], gallery=captions)
 
@@ -421,12 +422,12 @@ def among_others(
     *,
     gallery: NDArray[np.int32] | None = None,
 ) -> RetrievalTask:
-    """Items search all others of their kind; those are relevant with which they share a group.
+    """Return a task of items that search all others of their kind; those that share a group are relevant.
 
     Args:
-        items: Ords of images or captions, one for each group that they are in.
+        items: Ords of images or captions, one for each group of an item.
         groups: The groups, same shape.
-        gallery: Ords of all that is searched; all images by default.
+        gallery: Ords of all searched items; all images by default.
     """
     by_group = np.split(items[np.argsort(groups, kind="stable")], np.cumsum(np.unique(groups, return_counts=True)[1]))
     pairs = np.unique(np.concatenate([((of[:, None].astype(np.int64) << 32) | of).ravel() for of in by_group]))
@@ -439,9 +440,10 @@ def among_others(
 
 
 def landmarks(layout: CorpusLayout, protocol: Protocol, *, right: Sequence[int]) -> RetrievalTask:
-    """Images of landmarks search all images that are no queries; what is neither right nor wrong is left out.
+    """Return the task of landmark images that search all images that are not queries; unclear images are left out.
 
     Easy, medium and hard as in Revisited Oxford and Paris (Radenović et al. 2018, section 3): ``right`` has the grades.
+    An image that is neither right nor wrong is unclear.
     """
     links, grades = judgements(layout, REVISITED, protocol)
     is_right = np.isin(grades, right)
@@ -453,10 +455,10 @@ def landmarks(layout: CorpusLayout, protocol: Protocol, *, right: Sequence[int])
 def composed(
     layout: CorpusLayout, protocol: Protocol, *, text_weight: float = 0.5, in_subset: bool = False
 ) -> RetrievalTask:
-    """Texts that change an image search all images (CIRR, FashionIQ, CIRCO), or the few of their hard subset.
+    """Return the task of texts that change an image and search all images (CIRR, FashionIQ, CIRCO), or a hard subset.
 
     The image is named by the group of the text. Texts about one image are one cluster. With a weight of 1 no image is
-    added to the vectors of the texts: what a model fused is ranked as it is.
+    added to the vectors of the texts: vectors that a model fused are ranked unchanged.
     """
     groups = layout.corpus.captions["query_group"]
     references = pc.index_in(groups, value_set=layout.corpus.images["id"].combine_chunks()).fill_null(-1).to_numpy()
@@ -476,7 +478,7 @@ def composed(
 
 
 def rated_pairs(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
-    """Each pair of images that people rated is a query with one item; its grade is the rating in thousandths, from 1.
+    """Return the task of image pairs with a rating: a query with one item each; its grade is the rating in thousandths.
 
     Pairs that share an image are one cluster.
     """
@@ -500,19 +502,19 @@ def rated_pairs(layout: CorpusLayout, protocol: Protocol) -> RetrievalTask:
 
 
 def _within(task: RetrievalTask, links: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Pairs of a query and an item, as ords, with the query's position in the task; those of its queries."""
+    """Return pairs of a query (its position in the task) and an item (its ord), for queries of the task only."""
     links = links[np.isin(links[:, 0], task.query_ords)]
     return np.stack([np.searchsorted(task.query_ords, links[:, 0]), links[:, 1].astype(np.int64)], axis=1)
 
 
 def _labels(layout: CorpusLayout) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The image of every label that an image has, and the first prompt of the class, as ords."""
+    """Return the image of every label of an image, and the first prompt of the class, as ords."""
     rows, corpus = layout.labels, layout.corpus
     return ords_of(rows["query_id"], corpus.images), ords_of(rows["item_id"], corpus.captions)
 
 
 def _prompts(layout: CorpusLayout) -> dict[int, NDArray[np.int32]]:
-    """First prompt -> all prompts of the class: captions of one group that describe no image."""
+    """Return first prompt -> all prompts of the class: captions of one group that describe no image."""
     groups: list[str | None] = layout.corpus.captions["query_group"].to_pylist()
     found: dict[str, list[int]] = {}
     for ord_ in np.flatnonzero(layout.caption_images < 0).tolist():
@@ -525,7 +527,7 @@ Together: TypeAlias = Literal["id", "caption_id", "negative_id"]
 
 
 def quadruples(layout: CorpusLayout, protocol: Protocol, *, tag: str | None = None) -> ChoiceTask:
-    """Winoground's form: captions 0 and 1, images 0 and 1, all four scores; only examples with the tag, if given.
+    """Return Winoground's task: captions 0 and 1, images 0 and 1, all four scores; with ``tag``, only its examples.
 
     Quadruples that share a photograph (BiVLC) are one cluster, named by the first of them.
     """
@@ -559,7 +561,7 @@ def pairs(
     together: Together = "id",
     macro: bool = True,
 ) -> ChoiceTask:
-    """Right captions against hard negatives, for one image: the pairs of some categories, alone or joined to sets.
+    """Return the task of right captions against hard negatives for one image: pairs of some categories, or sets.
 
     All sets of one photograph, or of boxes of it (ARO, CREPE), are one cluster.
 
@@ -571,7 +573,7 @@ def pairs(
         macro: Every category weighs the same; else every set does.
 
     Raises:
-        ValueError: Sets have different numbers of right captions.
+        ValueError: If sets have different numbers of right captions.
     """
     table = layout.corpus.pairs
     category_of = np.asarray(table["category"].to_pylist(), dtype=str)
@@ -599,14 +601,14 @@ def pairs(
 
 
 def _sets(images: NDArray[np.int32], others: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first row of each set of rows that agree in both columns, ascending; and the set of every row."""
+    """Return the first row of each set of rows that agree in both columns, ascending; and the set of every row."""
     _, first, set_of = np.unique(np.stack([images, others], axis=1), axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return first[order], np.argsort(order)[set_of]
 
 
 def _side_by_side(ords: NDArray[np.int32], set_of: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The ords of each set in one row, in their order; -1 where a set has fewer than the largest."""
+    """Return the ords of each set in one row, in their order; -1 if a set has fewer than the largest."""
     order, counts = np.argsort(set_of, kind="stable"), np.bincount(set_of)
     rows = np.full((len(counts), int(counts.max())), -1, dtype=np.int32)
     rows[set_of[order], positions_within(counts)] = ords[order]
@@ -619,6 +621,6 @@ def _captions(layout: CorpusLayout, protocol: Protocol, below: int | None) -> ND
 
 
 def _equal_groups(group_of: NDArray[np.int32] | NDArray[np.str_]) -> NDArray[np.float64]:
-    """Weights, mean 1, that give every group the same total weight, whatever its size."""
+    """Return weights, mean 1, that give every group the same total weight, whatever its size."""
     _, code, counts = np.unique(group_of, return_inverse=True, return_counts=True)
     return len(group_of) / (len(counts) * counts[code])

@@ -1,4 +1,4 @@
-"""Two-stage retrieval: one encoder retrieves, a second one orders the first N items again.
+"""Two-stage retrieval: one encoder retrieves, a second one re-ranks the first N items.
 
 The result is outcomes like those of any encoder, so intervals, comparisons and slices apply to it unchanged.
 """
@@ -39,7 +39,7 @@ class Depth(NamedTuple):
 
 
 def two_stage(first: Outcomes, task: RetrievalTask, second: SecondScores, depths: Sequence[int]) -> list[Depth]:
-    """Outcomes of ordering the first N again, for every N; the second encoder scores each pair once.
+    """Return the outcomes of re-ranking the first N, for every N; the second encoder scores each pair once.
 
     Args:
         first: Outcomes of the first encoder on the task, with best lists at least as long as the largest N.
@@ -49,7 +49,7 @@ def two_stage(first: Outcomes, task: RetrievalTask, second: SecondScores, depths
         One entry per N, in the order given. ``seconds_per_query`` is measured on the largest N and proportional to N.
 
     Raises:
-        ValueError: The outcomes have no lists.
+        ValueError: If the outcomes have no lists.
     """
     if first.top_ords is None or first.top_scores is None:
         raise ValueError(f"protocol {first.protocol.id!r} has no lists to re-rank")
@@ -62,7 +62,7 @@ def two_stage(first: Outcomes, task: RetrievalTask, second: SecondScores, depths
 
 
 def dense_pairs(queries: NDArray[np.float32], items: NDArray[np.float32]) -> SecondScores:
-    """Second scores of a single-vector encoder, from its vectors in corpus order."""
+    """Return second scores of a single-vector encoder, from its vectors in corpus order."""
 
     def scores(query_ords: NDArray[np.int32], item_ords: NDArray[np.int32]) -> NDArray[np.float32]:
         products = np.empty(item_ords.shape, dtype=np.float32)
@@ -78,7 +78,7 @@ def dense_pairs(queries: NDArray[np.float32], items: NDArray[np.float32]) -> Sec
 
 
 def maxsim_pairs(images: Blocks, captions: Ragged) -> SecondScores:
-    """Second scores of a multi-vector encoder for captions that search images; each image is read once."""
+    """Return second scores of a multi-vector encoder for captions that search images; each image is read once."""
 
     def scores(query_ords: NDArray[np.int32], item_ords: NDArray[np.int32]) -> NDArray[np.float32]:
         pairs = np.stack([np.repeat(query_ords, item_ords.shape[1]), item_ords.ravel()], axis=1)
@@ -88,7 +88,7 @@ def maxsim_pairs(images: Blocks, captions: Ragged) -> SecondScores:
 
 
 def _reordered(first: Outcomes, task: RetrievalTask, scores: NDArray[np.float32]) -> Outcomes:
-    """Return outcomes with the first N items by the second score, and all others where the first encoder left them."""
+    """Return outcomes with the first N items by the second score, and all others in the first encoder's order."""
     n, lists, list_scores = scores.shape[1], np.asarray(first.top_ords), np.asarray(first.top_scores)
     order = np.argsort(-scores, axis=1, kind="stable")
     top_ords = np.concatenate([np.take_along_axis(lists[:, :n], order, 1), lists[:, n:]], axis=1)
@@ -121,15 +121,15 @@ def _reordered(first: Outcomes, task: RetrievalTask, scores: NDArray[np.float32]
 def _grades_and_scores(
     first: Outcomes, task: RetrievalTask, inside: NDArray[np.bool_], kept: NDArray[np.bool_], again: Outcomes
 ) -> tuple[NDArray[np.int32] | None, NDArray[np.float32] | None]:
-    """The grades in the new order of the relevant items, and scores that are equal where items are tied.
+    """Return the grades in the new order of the relevant items, and scores that are equal if items are tied.
 
-    Of items beyond N the scores only say which are tied: ``-1e6`` less the first rank of the tie.
+    Scores of items beyond N only show ties: ``-1e6`` less the first rank of the tie.
 
     Args:
         task: With grades, or without: then both are None.
-        inside: Which entries of ``task.relevant`` are among the first N.
-        kept: Which entries of ``first.relevant_rank_best`` are beyond N.
-        again: With the ranks of the items among the first N.
+        inside: True for entries of ``task.relevant`` among the first N.
+        kept: True for entries of ``first.relevant_rank_best`` beyond N.
+        again: Outcomes with the ranks of the items among the first N.
     """
     if first.relevant_grades is None or first.relevant_scores is None:
         return None, None
@@ -139,7 +139,7 @@ def _grades_and_scores(
     new = np.ones(len(scores), dtype=np.bool_)
     new[1:] = (task.query_of_relevant[1:] != task.query_of_relevant[:-1]) | (scores[1:] != scores[:-1])
     tie = np.cumsum(new) - 1
-    # where N cuts a tie, those of its grades are left that are not among the first N
+    # if N cuts a tie, the grades remain that are not among the first N
     for group in np.unique(tie[kept & (tie == np.roll(np.where(kept, -1, tie), 1))]):
         members = np.flatnonzero(tie == group)
         query = task.query_of_relevant[members[0]]
@@ -160,7 +160,7 @@ RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher, SIGIR 2009
 
 
 def scores_per_token(images: Blocks, captions: Ragged, *, n_images: int) -> Iterator[ScoreRows]:
-    """A multi-vector encoder's scores for a weighted sum, divided by the caption's tokens: as large as cosines."""
+    """Yield a multi-vector encoder's scores for a weighted sum, divided by the caption's tokens like cosines."""
     with full_float32():
         table = maxsim_scores(images, captions, range(n_images))
     for start, scores, _ in rows_of_table(table):
@@ -171,12 +171,12 @@ def scores_per_token(images: Blocks, captions: Ragged, *, n_images: int) -> Iter
 def weighted_sum(
     members: Sequence[Iterable[ScoreRows]], weights: Sequence[float], task: RetrievalTask, *, shape: tuple[int, int]
 ) -> Outcomes:
-    """Outcomes of the weighted sum of the encoders' scores.
+    """Return the outcomes of the weighted sum of the encoders' scores.
 
     Args:
-        members: Per encoder, its scores (:func:`tasks.ranking.cosine.dense_score_rows`, :func:`scores_per_token`).
-        weights: Per encoder, not negative, at least one positive.
-        shape: Queries and items of the corpus; sums that take more than 1 GiB are kept in a temporary file.
+        members: Scores of each encoder (:func:`tasks.ranking.cosine.dense_score_rows`, :func:`scores_per_token`).
+        weights: Weight of each encoder, not negative, at least one positive.
+        shape: Numbers of queries and items; sums that take more than 1 GiB are kept in a temporary file.
     """
     table = score_table(shape)
     table[:] = 0
@@ -187,14 +187,14 @@ def weighted_sum(
 
 
 def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) -> Outcomes:
-    """Outcomes of the lists fused by ``sum over encoders of 1 / (60 + rank)``.
+    """Return the outcomes of lists fused by ``sum over encoders of 1 / (60 + rank)``.
 
-    Only the stored lists are fused: an item in none of them scores 0, and all of these tie, or where an encoder was
-    imported with ranks that are not known, their ranks are not known either. Hits in the top k are therefore exact as
-    far as the lists are long enough; ranks beyond them are intervals.
+    Only the stored lists are fused: an item in none of them scores 0, and all of these tie; if an encoder was imported
+    with unknown ranks, their ranks are unknown too. Hits in the top k are therefore exact as far as the lists are long
+    enough; ranks beyond them are intervals.
 
     Raises:
-        ValueError: The outcomes are not of one task, or have no lists.
+        ValueError: If the outcomes are not of one task, or have no lists.
     """
     lists = [o.top_ords for o in outcomes if o.top_ords is not None]
     n = len(task.queries)
@@ -222,7 +222,7 @@ def reciprocal_rank_fusion(outcomes: Sequence[Outcomes], task: RetrievalTask) ->
         top_ords=np.where(top > 0, np.take_along_axis(items, best, 1), -1).astype(np.int32),
         top_scores=np.where(top > 0, top, np.nan).astype(np.float32),
     )
-    # as float32, different sums may be equal: what is tied is said by the number of items above
+    # as float32, different sums may be equal: the number of items above shows the ties
     tied = fused._replace(scores=-fused.n_above.astype(np.float32)).outcomes(task)
     found = np.bincount(task.query_of_relevant[listed], minlength=n).astype(np.int32)
     return replace(

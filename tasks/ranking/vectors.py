@@ -1,7 +1,7 @@
 """The matrix of an index space: stored vectors, or classes and composed queries made from them.
 
-A class is the mean of the vectors of its prompts, as in zero-shot classification (Radford and others 2021); an image
-with a text that changes it is a weighted sum of both.
+A class is the mean of its prompts' vectors, as in zero-shot classification (Radford and others 2021); an image with a
+text that changes it is a weighted sum of both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class VectorRows(Protocol):
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Number of vectors, and their components."""
+        """Number of vectors, and of their components."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -33,10 +33,10 @@ class VectorRows(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: Any, /) -> NDArray[np.float32]:
-        """Some rows, by a slice or an array of positions."""
+        """Return some rows, by a slice or an array of positions."""
 
 
-# a call yields the blocks of one modality in corpus order: of all items, or of the ords that it gets
+# a call yields the blocks of one modality in corpus order: of all items, or of the given ords
 Blocks: TypeAlias = Callable[..., Iterable[Ragged]]
 
 
@@ -44,9 +44,9 @@ def blocks_of(space: IndexSpace, images: Blocks, captions: Blocks) -> Blocks:
     """Return the multi-vectors of an index space, numbered by its rows.
 
     Args:
-        space: Its vectors are stored ones.
-        images: Of all images.
-        captions: Of all captions.
+        space: An index space of stored vectors.
+        images: Blocks of all images.
+        captions: Blocks of all captions.
     """
     stored = images if space.modality == "image" else captions
     if space.ords is None:
@@ -59,12 +59,12 @@ def matrix_of(space: IndexSpace, images: VectorRows, captions: VectorRows) -> Ve
     """Return the vectors of an index space: those of a whole modality as they are given, else in memory.
 
     Args:
-        space: Any.
+        space: Any index space.
         images: float32 unit vectors in corpus order, shape ``(n_images, dim)``.
-        captions: The same of captions.
+        captions: The same for captions.
 
     Raises:
-        ValueError: A vector is zero or not finite, or those of a class or a query cancel each other out.
+        ValueError: If a vector is zero or not finite, or if those of a class or a query cancel each other out.
     """
     stored = images if space.modality == "image" else captions
     if space.ords is None:
@@ -81,7 +81,7 @@ def matrix_of(space: IndexSpace, images: VectorRows, captions: VectorRows) -> Ve
 
 
 def check_values(vectors: NDArray[np.float32], modality: str, ords: Sequence[int] | NDArray[np.int32]) -> None:
-    """Raise ``ValueError`` if a vector is zero or not finite; ``ords`` are those of the vectors."""
+    """Raise ``ValueError`` if a vector is zero or not finite; ``ords`` are the ords of the vectors."""
     norms = torch.linalg.vector_norm(torch.from_numpy(np.ascontiguousarray(vectors)), dim=1).numpy()
     for fault, rows in (("not finite", ~np.isfinite(norms)), ("zero", norms == 0)):
         if rows.any():
@@ -90,7 +90,7 @@ def check_values(vectors: NDArray[np.float32], modality: str, ords: Sequence[int
 
 
 def _means(vectors: VectorRows, groups: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
-    """The normalised mean of the vectors of each group, float32, shape ``(n_groups, dim)``."""
+    """Return the normalised mean of each group's vectors, float32, shape ``(n_groups, dim)``."""
     ords, ends = np.concatenate(groups), np.cumsum([0, *map(len, groups)])
     first, last = int(ords[0]), int(ords[-1])
     read = vectors[first : last + 1] if np.array_equal(ords, np.arange(first, last + 1)) else vectors[ords]
@@ -99,7 +99,7 @@ def _means(vectors: VectorRows, groups: Sequence[NDArray[np.int32]]) -> NDArray[
 
 
 def _unit(sums: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Sums of vectors at length 1."""
+    """Return sums of vectors scaled to length 1."""
     norms = np.linalg.norm(sums, axis=1, keepdims=True)
     if not (norms > 0).all():
         raise ValueError(f"the vectors of {int((norms == 0).sum())} classes or queries cancel each other out")

@@ -1,6 +1,6 @@
 """Changes between two states of a store, and their verdicts: tests, settings, and the rules of the watch.
 
-``capim report --compare`` and the regression watch both build on it.
+Both ``capim report --compare`` and the regression watch use it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FigureKey: TypeAlias = tuple[str, str, str, str]
 """Corpus, protocol, metric and encoder."""
 
 Falls: TypeAlias = "tuple[Sequence[FigureChange], NDArray[np.float64]]"
-"""Results of queries in the same clusters, and how far each cluster fell, shape ``(n_clusters, n_figures)``:
+"""Results of queries in the same clusters, and the fall of each cluster, shape ``(n_clusters, n_figures)``:
 earlier minus later value, summed over a cluster's queries."""
 
 Basis: TypeAlias = Literal["same rows", "paired test", "unpaired bound", "another version", "none"]
@@ -36,13 +36,13 @@ class FigureChange:
     Attributes:
         old: Its value in the old state.
         new: Its value in the new state.
-        since: The old state in words, where it is the baseline of a watch.
-        difference: New minus old; None where one has no value.
-        p: p-value of the difference, or an upper bound of it; None where neither is known.
-        basis: Where ``p`` comes from; ``same rows`` for results of the same evaluation, which need no test;
-            ``another version`` for results that different code of the metric computed, which no test compares.
+        since: Description of the old state, if it is the baseline of a watch.
+        difference: New minus old; None if a value is missing.
+        p: p-value of the difference, or an upper bound of it; None if unknown.
+        basis: Source of ``p``. ``same rows``: results of the same evaluation, which need no test; ``another version``:
+            results of different code of the metric, which cannot be tested.
         p_adjusted: The p-value after Holm's correction over all results of one :func:`adjust`.
-        n_units: Images (or queries) that the test flips; 0 where there is no such test.
+        n_units: Number of images (or queries) that the test flips; 0 without such a test.
     """
 
     key: FigureKey
@@ -63,7 +63,7 @@ class FigureChange:
 
     @property
     def worse(self) -> bool:
-        """True if the result got worse, significantly or not."""
+        """True if the result became worse, significantly or not."""
         return bool(self.difference) and ((self.difference or 0.0) > 0) == self.lower_is_better
 
     def is_significant(self, alpha: float) -> bool:
@@ -71,12 +71,12 @@ class FigureChange:
         return self.p_adjusted is not None and self.p_adjusted < alpha
 
     def has_too_few_units(self, level: float) -> bool:
-        """True if no change of so few images could be significant at this level."""
+        """True if so few images cannot make any change significant at this level."""
         return 0 < self.n_units < units_needed(level)
 
 
 class SettingChange(NamedTuple):
-    """A setting that differs: of what (``library``, ``encoder NAME``), its name, and both values, None if absent."""
+    """A changed setting: its subject (``library``, ``encoder NAME``), its name, and both values (None if absent)."""
 
     subject: str
     setting: str
@@ -119,7 +119,7 @@ def figure_changes(
 def _basis(
     before: Result, after: Result, p_paired: float | None, difference: float | None
 ) -> tuple[Basis, float | None]:
-    """Return the best test that there is of a difference, and its p-value."""
+    """Return the best available test of a difference, and its p-value."""
     if difference is None:
         return "none", None
     if before.metric_version != after.metric_version:
@@ -157,10 +157,10 @@ def unpaired_bound(difference: float, old_error: float | None, new_error: float 
 
     The two results come from the same queries and are positively correlated; the standard error of their difference is
     at most ``sqrt(a² + b²)``, its value if they were independent. The normal p-value from that error is never too
-    small: a small one can be trusted, a large one needs a paired test.
+    small: a small one can be trusted; a large one needs a paired test.
 
     Returns:
-        The bound, or None where a standard error is missing or both are zero.
+        The bound; None if a standard error is missing or both are zero.
 
     Examples:
         >>> round(unpaired_bound(0.05, 0.02, 0.015), 4)
@@ -173,7 +173,7 @@ def unpaired_bound(difference: float, old_error: float | None, new_error: float 
 
 
 DAYS_PER_YEAR = 365.0
-MOST_DAYS = 31.0  # that one watch can account for
+MOST_DAYS = 31.0  # the longest time that one watch can account for
 Verdict = Literal["fail", "pinned", "warn", "note"]
 
 
@@ -187,15 +187,15 @@ class WatchFinding(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WatchRule:
-    """When a difference is a regression. The form of a deployment shows the texts below its fields."""
+    """Limits at which a difference is a regression. The form of a deployment shows the strings below its fields."""
 
     __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012 - as pydantic reads it
 
     sample: int = 16
     """Items per set that are encoded again."""
     fail_cosine: float = 0.999
-    """Lowest cosine between new and stored vector of an item that does not fail. Storage as float16 alone leaves a
-    cosine above 0.999999."""
+    """Lowest cosine between new and stored vector of an item that does not fail. Storage as float16 keeps it above
+    0.999999."""
     warn_cosine: float = 0.9999
     """Lowest cosine that does not warn."""
     fail_drop: float = 0.01
@@ -205,8 +205,8 @@ class WatchRule:
     """Also fails: a drop of ``fail_drop`` where so few images cannot show that any drop is significant, and an encoder
     and corpus that have nothing to be compared with."""
     alpha: float = 0.03
-    """Highest probability that the watches of a year find any significant drop where nothing changed. Below one in
-    twenty, with room for what the test leaves out: the images of a corpus share a gallery."""
+    """Highest probability that the watches of a year find any significant drop although nothing changed. Below one
+    in twenty, because the test ignores that the images of a corpus share a gallery."""
 
     def __post_init__(self) -> None:
         if self.sample < 1:
@@ -218,17 +218,18 @@ class WatchRule:
 
     @property
     def least_drop(self) -> str:
-        """``fail_drop`` in words: ``1 point``."""
+        """``fail_drop`` as text: ``1 point``."""
         points = 100 * self.fail_drop
         return f"{points:g} point{'s' if points != 1 else ''}"
 
     def alarm_level(self, days: float) -> float:
-        """Return the level of a watch that comes so many days after the last one: that share of ``alpha`` per year.
+        """Return the level of a watch that comes so many days after the last one: that fraction of a year's ``alpha``.
 
         All watches of a year together spend ``alpha``, however many there are (Lan and DeMets 1983, Discrete Sequential
         Boundaries for Clinical Trials, with linear spending over the calendar). The probabilities of their false alarms
-        add up at most, whatever the watches have in common, such as the noise of their baseline. One watch spends a day
-        at least, so that it can find anything at all, and a month at most: the bound holds for up to one watch a day.
+        at most add up, even if the watches share something, such as the noise of their baseline. One watch spends at
+        least a day, so that it can find anything at all, and at most a month: the bound holds for up to one watch a
+        day.
 
         Examples:
             >>> rule = WatchRule()
@@ -240,12 +241,12 @@ class WatchRule:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedFigures:
-    """The result of a watch of some results.
+    """The result of watching some metrics.
 
     Attributes:
-        run: The run that watched.
+        run: The run of the watch.
         findings: Drops, and results that cannot be compared.
-        summary: What was compared with which run, the alarm level, and what to do next; one line each.
+        summary: The comparison and its baseline run, the alarm level, and the next step; one line each.
         baselines: The runs that results were compared with.
     """
 
@@ -256,7 +257,7 @@ class WatchedFigures:
 
 
 def units_needed(level: float) -> int:
-    """Fewest images with which a result can fail: of ``n`` that all fell, ``2**n`` flips have one as bad.
+    """Return the fewest images with which a result can fail: if all ``n`` fell, one of ``2**n`` flips is as extreme.
 
     Examples:
         >>> units_needed(0.05), units_needed(0.03 / 365)
@@ -266,9 +267,10 @@ def units_needed(level: float) -> int:
 
 
 def cosines(stored: Sequence[NDArray[np.float32]], again: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
-    """The lowest cosine among the vectors of each item, shape ``(n_items,)``; 0 where the number of vectors changed.
+    """Return the lowest cosine among the vectors of each item, shape ``(n_items,)``; 0 if their number changed.
 
-    An item's vectors have the shape ``(n_vectors, dim)`` and any length; ``again`` are the items encoded again.
+    An item's vectors have the shape ``(n_vectors, dim)`` and any length; ``again`` are the vectors of a second
+    encoding.
 
     Examples:
         >>> one, other = np.float32([[1, 0]]), np.float32([[0, 2]])
@@ -295,7 +297,7 @@ def judge_vectors(subject: str, item_cosines: NDArray[np.float64], rule: WatchRu
     lowest = float(item_cosines.min())
     if lowest >= rule.warn_cosine:
         return []
-    verdict: Verdict = "warn" if lowest >= rule.fail_cosine else "fail"  # also where it is not a number
+    verdict: Verdict = "warn" if lowest >= rule.fail_cosine else "fail"  # fail also if it is not a number
     least = rule.warn_cosine if verdict == "warn" else rule.fail_cosine
     message = f"{len(item_cosines)} items encoded again: lowest cosine to the stored vectors {lowest:.6f}"
     return [WatchFinding(verdict, subject, f"{message}, below {least}")]
@@ -346,7 +348,7 @@ def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float
 
 
 def _drop(change: FigureChange, sign: str, level: float) -> str:
-    """``from 60.0 to 57.5 (-2.5 points) since …, adjusted p = 0.0004 < 0.00096``."""
+    """Return ``from 60.0 to 57.5 (-2.5 points) since …, adjusted p = 0.0004 < 0.00096``."""
     old, new = (100 * (value or 0.0) for value in (change.old, change.new))
     p = "no test" if change.p_adjusted is None else f"adjusted p = {change.p_adjusted:.2g} {sign} {level:.2g}"
     return f"from {old:.1f} to {new:.1f} ({new - old:+.1f} points) since {change.since}, {p}"
@@ -368,13 +370,13 @@ def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:
 
 
 # A result is the mean of one encoder's values over the queries of one corpus, at two times. If nothing changed, the two
-# outcomes of a cluster are exchangeable, so that its fall (earlier minus later) might as well have the other sign, for
-# all results of that cluster together. Step-down max-T over these flips (``tests_of_flips``) adjusts the p-values for
-# all results of all corpora: its floor is 1 / (flips + 1), and results that move together cost little.
+# outcomes of a cluster are exchangeable, so its fall (earlier minus later) might as well have the other sign, for all
+# results of that cluster together. Step-down max-T over these flips (``tests_of_flips``) adjusts the p-values for all
+# results of all corpora: its floor is 1 / (flips + 1), and correlated results cost little.
 
 
 def tested_changes(groups: Sequence[Falls], *, level: float, resampling: Resampling) -> list[FigureChange]:
-    """Return the changes of all groups with the p-values that they fell, adjusted as one family."""
+    """Return the changes of all groups, with one-sided p-values of a fall, adjusted as one family."""
     if not groups:
         return []
     tests = decline_tests(
@@ -387,28 +389,28 @@ def tested_changes(groups: Sequence[Falls], *, level: float, resampling: Resampl
     ]
 
 
-FEW_FLIPS = 199  # examined first; they settle whatever is far from significant
-_PER_LEVEL = 10  # flips that are expected beyond a result exactly at the level
+FEW_FLIPS = 199  # examined first; they suffice for results that are far from significant
+_PER_LEVEL = 10  # expected number of flips beyond a result exactly at the level
 
 
 def decline_tests(
     falls: Sequence[NDArray[np.float64]], *, level: float, permutations: int, seed: int
 ) -> list[list[FlipTest]]:
-    """One-sided tests that results fell, with p-values adjusted for all of them.
+    """Test, one-sided, whether results fell, with p-values adjusted for all of them.
 
     Args:
         falls: One array for each group of results that share clusters, shape ``(n_clusters, n_figures)``: the sum over
             a cluster's queries of earlier minus later value. Groups are flipped independently of each other.
-        level: The p-values will be compared with this level. Flips are as many as it needs, unless ``FEW_FLIPS`` show
-            that no result is significant at 5%; this second look only ever prevents a rejection.
-        permutations: Fewest flips of a result that may be significant.
-        seed: Of the random flips, which are drawn where there are more than ``permutation.ALL_FLIPS``.
+        level: The level that p-values will be compared with. It determines the number of flips, unless ``FEW_FLIPS``
+            show that no result is significant at 5%; this second look can only prevent a rejection.
+        permutations: Smallest number of flips for a result that may be significant.
+        seed: Seed of the random flips, which are drawn if there are more than ``permutation.ALL_FLIPS``.
 
     Returns:
-        The tests of each group's results. ``p`` is None for a result that no cluster changed.
+        The tests of each group's results. ``p`` is None for a result that did not change in any cluster.
 
     Examples:
-        Four images were found before and are not now, by the first of two encoders: of 16 flips one is as bad.
+        The first of two encoders found four images before and finds none now: one of 16 flips is as extreme.
 
         >>> fall = np.array([[1.0, 0.0]] * 4)
         >>> [[first, second]] = decline_tests([fall], level=0.05, permutations=100, seed=0)
@@ -425,7 +427,7 @@ def decline_tests(
 
 
 def _tests(falls: Sequence[NDArray[np.float64]], resampling: Resampling) -> list[list[FlipTest]]:
-    """Tests with one number of flips."""
+    """Return the tests with a given number of flips."""
     starts = np.cumsum([0, *(len(fall) for fall in falls)])
     grids = [rounded_to_grid(fall, weight=2 * len(fall)) for fall in falls]
     rows = [np.flatnonzero(grid.any(axis=1)) for grid in grids]

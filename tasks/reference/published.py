@@ -1,8 +1,8 @@
-"""Published results, and whether a result of ours agrees with them (``docs/protocols.md`` §8).
+"""Published results, and whether capim's results agree with them (``docs/protocols.md`` §8).
 
-``published.csv`` in this folder is the table with its sources. It includes the table of the V28 seed, which has known
-faults (SigLIP's padding, DFN5B, ColPali's image to text, exchanged Winoground columns): a seed row alone never makes a
-result suspect.
+The table with its sources is ``published.csv`` in this folder. It includes the table of the V28 seed, which has known
+errors (SigLIP's padding, DFN5B, ColPali's image to text, exchanged Winoground columns): a difference from a seed row
+is not enough to make a result suspect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ N_IMAGES = {
     "coco-sm": 4993,
     "VidoreDocVQARetrieval": 500,
 }
-"""Images of the data sets that results are published for: a part of one is an easier data set of its own."""
+"""Number of images of the data sets with published results: a part of one is an easier data set of its own."""
 SAMPLE = re.compile(r"(?P<of>.+)-sample\d+(-seed\d+)?")  # the name of a sample of a corpus (tasks.corpora.subset)
 
 _TOLERANCE = 0.003
@@ -42,7 +42,7 @@ _TOLERANCES = {
     "jinaai/jina-clip-v1": 0.005,
     "winoground": 0.01,
     "coco-sm": 0.005,
-    "VidoreDocVQARetrieval": 0.01,  # by loaders of mteb whose vectors depend on the batch
+    "VidoreDocVQARetrieval": 0.01,  # by mteb's loaders, which compute vectors that depend on the batch
 }
 _METRIC_NAMES = {metric.heading.removesuffix(" score"): metric.name for metric in WINOGROUND}
 _RELATED = {
@@ -63,11 +63,11 @@ _BEST_KNOWN = (
     ("VidoreDocVQARetrieval", JUDGED_QUERIES, NDCG_5.name),
     ("coco-sm", language_id("t2i", "en", "google"), _R1),
 )
-"""The first of these that is published for a model is in the list of models."""
+"""Metrics by which a model is known, best known first: the list of models shows the first published one."""
 
 
 class Published(NamedTuple):
-    """One published result; ``value`` is a fraction 0..1, ``model`` a checkpoint as its hub names it."""
+    """One published result; ``value`` is a fraction 0..1, ``model`` a checkpoint by its name on its hub."""
 
     model: str
     dataset: str
@@ -106,8 +106,8 @@ def judge_figure(
     Returns:
         ``reproduced``: within tolerance of a result of the same protocol; several results share the tolerance.
         ``suspect``: outside the tolerance of all of them (the nearest is given), or outside the range that a related
-        protocol allows. ``other protocol``: published under another protocol only. ``no reference``: not published, or
-        only by the seed and not reproduced or with a known fault.
+        protocol allows. ``other protocol``: published only under another protocol. ``no reference``: not published, or
+        only by the seed and not reproduced or with a known error.
 
     Examples:
         >>> table = [Published("m", "coco-karpathy", T2I_ALL, "R@1", 0.5421, "a table")]
@@ -138,10 +138,10 @@ def judge_figure(
 
 
 def _half_width(figures: Sequence[float], tolerance: float) -> float:
-    """Half the width of the range around each published result, so that the ranges cover ``2 * tolerance`` together.
+    """Return half the width of the range around each published result, so that all ranges cover ``2 * tolerance``.
 
-    Each result would otherwise add a range of its own, and a wrong result would pass the more easily, the more often a
-    model was published.
+    Otherwise each result would add a range of its own, and a wrong result would pass more easily the more often a model
+    was published.
 
     Examples:
         >>> _half_width([0.5], 0.003), _half_width([0.5, 0.6], 0.003), round(_half_width([0.5, 0.502], 0.003), 6)
@@ -153,18 +153,18 @@ def _half_width(figures: Sequence[float], tolerance: float) -> float:
 
 
 def _compare_with_seed(value: float, seed_rows: Sequence[Published], tolerance: float) -> ReferenceCheck:
-    """``reproduced`` if the seed has the result and no fault of it is known; else there is no reference."""
+    """Return ``reproduced`` if the seed has the result without a known error; else ``no reference``."""
     if not seed_rows:
         return ReferenceCheck("no reference")
     row = seed_rows[0]
-    fault = "" if row.note.startswith(EXCHANGED) else row.note  # the table has the columns in their right places
+    fault = "" if row.note.startswith(EXCHANGED) else row.note  # the table has the columns in their right order
     if not fault and abs(row.value - value) <= tolerance:
         return ReferenceCheck("reproduced", row)
     return ReferenceCheck("no reference", None, f"the seed has {row.value:.3f}" + (f" ({fault})" if fault else ""))
 
 
 def published_name(checkpoint: str, references: Iterable[Published]) -> str:
-    """Return the name of a checkpoint in the table; the checkpoint itself where the table does not have it.
+    """Return the name of a checkpoint in the table; the checkpoint itself if the table does not have it.
 
     Examples:
         >>> names = ("open_clip:ViT-B-32/laion400m", "laion/H-14")
@@ -178,7 +178,7 @@ def published_name(checkpoint: str, references: Iterable[Published]) -> str:
 
 
 def headline(checkpoint: str, references: Sequence[Published]) -> Published | None:
-    """Return the published result by which a model is known best; None if none is published."""
+    """Return the best-known published result of a model; None if there is none."""
     name = published_name(checkpoint, references)
     of_model = [r for r in references if r.model == name]
     for wanted in _BEST_KNOWN:
@@ -189,7 +189,7 @@ def headline(checkpoint: str, references: Sequence[Published]) -> Published | No
 
 
 def gated(row: Result) -> list[object]:
-    """Return all of a result that a comparison with published results depends on."""
+    """Return all facts about a result that a comparison with published results depends on."""
     of_sets = [row.encoder, row.encoder_fingerprint, row.corpus, row.corpus_fingerprint, row.protocol, row.metric]
     return [*of_sets, row.metric_version, row.value, row.ci_low, row.ci_high, row.n_queries, row.n_clusters]
 
@@ -201,11 +201,11 @@ def judge_results(
     n_images: Mapping[str, int],
     references: Sequence[Published],
 ) -> list[tuple[Result, ReferenceCheck]]:
-    """Return every result that has a reference, and the headline metrics of those that have none, with the verdict.
+    """Return every result with a reference, and the headline metrics of those without, with the verdict.
 
     Args:
         specs: Encoder fingerprint -> spec. Results of other encoders are left out.
-        n_images: Corpus fingerprint -> images; a part of a data set in ``N_IMAGES`` is not compared.
+        n_images: Corpus fingerprint -> number of images; a part of a data set in ``N_IMAGES`` is not compared.
         references: From ``tasks.reference.published.published``.
     """
     checked = []

@@ -1,8 +1,8 @@
-"""What guessing gives: p-values of results next to their chance value, from guesses that weigh as the images do.
+"""p-values of results against their chance value, by guesses with the same weights as the images.
 
-Of retrieval and choices, every image is guessed right with its own chance. Of labels, the encoder's answers stay as
-they are and the labels are exchanged among the images: an encoder that gives many images one class is right as often as
-the class is frequent, whatever the images show (Cohen 1960, A coefficient of agreement for nominal scales).
+In retrieval and choices, each image is guessed correctly with its own chance. For labels, the encoder's predictions
+are fixed and the labels are permuted among the images: an encoder that assigns one class to many images is correct as
+often as the class is frequent, whatever the images show (Cohen 1960, A coefficient of agreement for nominal scales).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from capim.tasks.statistics.clusters import Clusters
 from capim.tasks.statistics.intervals import DUST, no_interval
 
 DRAWS = 20_000
-_LEAST_DRAWS, _CELLS = 1_000, 2 * 10**7  # of labels: fewer draws of more images
-_SEEN = 10  # draws as extreme, from which on their share is all that is asked
-_CHANCE = 8  # the stream of random numbers of guesses; the seed has no say in it
+_LEAST_DRAWS, _CELLS = 1_000, 2 * 10**7  # for labels: fewer draws if there are more images
+_SEEN = 10  # number of equally extreme draws from which their share is the p-value
+_CHANCE = 8  # the stream of random numbers of guesses, independent of the seed
 
 
 def chance_p(value: float, chance: ArrayLike, clusters: Clusters) -> float | None:
-    """Two-sided p-value that a mean of values in 0..1 is not the chance value: twice the smaller tail.
+    """Return the two-sided p-value of a mean of values in 0..1 against chance: twice the smaller tail.
 
-    An image is guessed as a whole: of all means of values in 0..1 with these expectations, those of hits and misses
-    have the longest tails, whatever the captions of an image have in common (Hoeffding 1956, On the distribution of the
-    number of successes in independent trials). The sum of the shares of the images that are hit is binomial where all
-    weigh the same and have the same chance, else drawn: with few heavy images it has longer tails than a binomial.
+    An image is guessed as a whole: among all means of values in 0..1 with these expectations, those of hits and misses
+    have the longest tails, however the captions of an image depend on each other (Hoeffding 1956, On the distribution
+    of the number of successes in independent trials). The weighted share of guessed images is binomial if all images
+    have the same weight and chance; otherwise it is simulated, because a few heavy images give it longer tails.
 
     Args:
-        value: The result.
-        chance: What guessing gives, the same of all queries or one for each, shape ``(n_queries,)``.
-        clusters: Of the queries.
+        value: The observed mean.
+        chance: Expected value of guessing, one for all queries or one per query, shape ``(n_queries,)``.
+        clusters: Clusters of the queries.
 
     Returns:
-        None where results over these images have no interval, and where any scores have the chance value.
+        The p-value; None if results over these images have no interval, or if any scores have the chance value.
 
     Examples:
         Eight of ten where one in two is chance, ``2 * (45 + 10 + 1) / 1024``:
@@ -54,7 +54,7 @@ def chance_p(value: float, chance: ArrayLike, clusters: Clusters) -> float | Non
     shares, n = clusters.shares[asked], clusters.n_occupied
     guesses = clusters.sums(of_queries[None])[asked, 0] / clusters.totals[asked]
     if max(np.ptp(shares), np.ptp(guesses)) > DUST:
-        alike = np.stack([shares, np.clip(guesses, 0, 1)]).round(12)  # such images are drawn together
+        alike = np.stack([shares, np.clip(guesses, 0, 1)]).round(12)  # images that can be drawn together
         (shares, guesses), counts = np.unique(alike, axis=1, return_counts=True)
         return drawn_p(value, np.random.default_rng(_CHANCE).binomial(counts, guesses, (DRAWS, len(counts))) @ shares)
     hits = min(max(value, 0.0), 1.0) * n
@@ -64,10 +64,10 @@ def chance_p(value: float, chance: ArrayLike, clusters: Clusters) -> float | Non
 
 
 def drawn_p(value: float, drawn: NDArray[np.float64]) -> float:
-    """Twice the smaller share of draws as far out as a value, which counts as one more.
+    """Return twice the smaller share of draws that are at least as extreme as a value; the value counts as one draw.
 
-    Where fewer than ten are, the tail of Pearson's type III with the moments of the draws says how much smaller it is
-    (Berry and Mielke 1983, Moment approximations as an alternative to the F test in analysis of variance).
+    With fewer than ten such draws, the share is the tail of a Pearson type III distribution with the moments of the
+    draws (Berry and Mielke 1983, Moment approximations as an alternative to the F test in analysis of variance).
 
     Examples:
         >>> draws = np.random.default_rng(0).normal(size=20_000)
@@ -92,12 +92,12 @@ class FirstHits(NamedTuple):
     """The labels of queries, and whether an encoder's first hits have them.
 
     Attributes:
-        label: Number of the set of labels of each query, shape ``(n_queries,)``.
-        first: Column of ``agrees`` that each query's first hit is; of images that search images, position of the first
-            hit among the queries, and ``n_queries`` where it is none of them.
-        agrees: Of every set of labels, whether a first hit is right, shape ``(n_sets + 1, n_columns)``; of images that
-            search images a column for every set. The last row and column are of no label.
-        of_images: True if first hits are images, whose labels are exchanged too.
+        label: Index of each query's set of labels, shape ``(n_queries,)``.
+        first: Column of ``agrees`` for each query's first hit, shape ``(n_queries,)``. If images search images:
+            position of the first hit among the queries, or ``n_queries`` if it is not one of them.
+        agrees: True if a first hit is correct for a set of labels, shape ``(n_sets + 1, n_columns)``; if images search
+            images, with one column per set. The last row and column are for no label.
+        of_images: True if first hits are images, and their labels are permuted too.
     """
 
     label: NDArray[np.int64]
@@ -107,13 +107,14 @@ class FirstHits(NamedTuple):
 
 
 def labels_p(hits: FirstHits, clusters: Clusters) -> tuple[float, float | None]:
-    """The share of first hits that are right by chance, and the two-sided p-value of those that are.
+    """Return the share of correct first hits expected by chance, and the two-sided p-value of the observed one.
 
-    Labels, which weigh the same wherever they are, are exchanged among photographs with as many images. Each of some
-    orders of the labels meets each of as many orders of the first hits: any two of these draws are independent.
+    Labels, which keep their weights wherever they go, are permuted among photographs with equally many images. Each of
+    several orders of the labels is combined with each of as many orders of the first hits; any two draws are
+    independent.
 
     Examples:
-        Always the first class, which three images of four have: as right as chance.
+        Always the first class, which three of four images have: as accurate as chance.
 
         >>> always = FirstHits(np.array([0, 0, 0, 1]), np.zeros(4, int), np.eye(3, dtype=bool), of_images=False)
         >>> labels_p(always, Clusters.of(range(4)))
@@ -131,7 +132,7 @@ def labels_p(hits: FirstHits, clusters: Clusters) -> tuple[float, float | None]:
     side = int(np.sqrt(min(DRAWS, max(_LEAST_DRAWS, _CELLS // n))))
     orders = _orders(clusters, 2 * side)
     others = first[orders[:side]]
-    if of_images:  # as positions in that order
+    if of_images:  # as positions in the permuted order
         others = np.stack([np.append(np.argsort(to), n)[of] for to, of in zip(orders, others, strict=False)])
 
     def shares(own: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -144,7 +145,7 @@ def labels_p(hits: FirstHits, clusters: Clusters) -> tuple[float, float | None]:
 
 
 def _orders(clusters: Clusters, n_orders: int) -> NDArray[np.int64]:
-    """Random orders of the queries, shape ``(n_orders, n_queries)``: clusters with as many change places."""
+    """Return random orders of the queries, shape ``(n_orders, n_queries)``: clusters of equal size are exchanged."""
     rng, at = np.random.default_rng(_CHANCE), np.argsort(clusters.labels, kind="stable")
     sizes = clusters.sizes[clusters.labels[at]]
     orders = np.empty((n_orders, len(at)), dtype=np.int64)

@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 SamplingFrame = int | NDArray[np.int64]
-"""The clusters that are drawn: how many labels, from 0; or the cluster of each label, from 0, -1 where none is."""
+"""The clusters to draw: their number, or the cluster of each label, numbered from 0, with -1 for labels without one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clusters:
-    """The cluster and the weight of every query, and how many clusters are drawn.
+    """The cluster and weight of each query, and the number of clusters to draw.
 
     Attributes:
-        labels: int64, shape ``(n_queries,)``, in ``0 .. n_clusters - 1``: the number of the query's photograph among
-            those that are drawn.
-        weights: float64, shape ``(n_queries,)``, positive: the weight of a query in a mean. All 1, except where
-            groups of unequal size have equal weight (folds, SugarCrepe's categories).
-        n_clusters: Photographs of the corpus that queries can belong to. Draws are over all of them, also those without
-            a query here, so that every protocol and slice of one corpus shares the same draws.
+        labels: int64, shape ``(n_queries,)``, in ``0 .. n_clusters - 1``: index of the query's photograph among the
+            drawn ones.
+        weights: float64, shape ``(n_queries,)``, positive: the weight of a query in a mean. All 1, except where groups
+            of unequal size have equal weight (folds, SugarCrepe's categories).
+        n_clusters: Number of photographs in the corpus that may have queries. Draws include those without a query here,
+            so that every protocol and slice of a corpus shares the same draws.
     """
 
     labels: NDArray[np.int64]
@@ -34,16 +34,16 @@ class Clusters:
 
     @classmethod
     def of(cls, labels: ArrayLike, drawn: SamplingFrame | None = None, weights: ArrayLike | None = None) -> Clusters:
-        """The clusters of some labels, checked.
+        """Return the clusters of some labels, after checking them.
 
         Args:
             labels: Integers, shape ``(n_queries,)``.
-            drawn: Clusters of the corpus; left out, one more than the highest label.
-            weights: Positive, shape ``(n_queries,)``; left out, all 1.
+            drawn: Clusters of the corpus; default: one more than the highest label.
+            weights: Positive, shape ``(n_queries,)``; default: all 1.
 
         Raises:
-            ValueError: No labels, not integers, not one axis, not among those that are drawn, or weights that do not
-                fit.
+            ValueError: If there are no labels, if they are not a 1-D array of integers or not among the drawn clusters,
+                or if the weights do not match.
 
         Examples:
             >>> Clusters.of([0, 0, 2], 4).sizes.tolist()
@@ -84,7 +84,7 @@ class Clusters:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Queries per cluster, shape ``(n_clusters,)``; zero for an image that no query belongs to."""
+        """Number of queries in each cluster, shape ``(n_clusters,)``; 0 for an image without a query."""
         return np.bincount(self.labels, minlength=self.n_clusters)
 
     @cached_property
@@ -95,20 +95,20 @@ class Clusters:
 
     @cached_property
     def n_occupied(self) -> int:
-        """Clusters with at least one query: the number of independent units."""
+        """Number of clusters with at least one query: the independent units."""
         return int(np.count_nonzero(self.sizes))
 
     @cached_property
     def shares(self) -> NDArray[np.float64]:
-        """The share of the whole weight that each cluster holds, shape ``(n_clusters,)``."""
+        """Fraction of the total weight in each cluster, shape ``(n_clusters,)``."""
         shares: NDArray[np.float64] = self.totals / self.totals.sum()
         return shares
 
     @cached_property
     def n_effective(self) -> float:
-        """Kish's effective number of clusters, ``1 / sum(w_i^2)`` of the shares of the weight: all equal, their number.
+        """Kish's effective number of clusters, ``1 / sum(w_i^2)`` over the weight fractions; 0 without queries.
 
-        0 without queries.
+        It equals the number of clusters if all weights are equal.
 
         Examples:
             >>> Clusters.of([0, 1, 2, 3]).n_effective
@@ -120,11 +120,11 @@ class Clusters:
 
     @cached_property
     def largest_share(self) -> float:
-        """The share of the whole weight that the heaviest cluster holds, in 0..1."""
+        """Largest fraction of the total weight in one cluster, in 0..1."""
         return float(self.shares.max())
 
     def only(self, queries: NDArray[np.bool_]) -> Clusters:
-        """The clusters of some of the queries. The corpus has as many clusters as before, so that draws are shared.
+        """Return the clusters of some of the queries, with the same number of clusters, so that draws are shared.
 
         Examples:
             >>> Clusters.of([0, 0, 2], 4).only(np.array([True, False, True])).sizes.tolist()
@@ -133,13 +133,13 @@ class Clusters:
         return replace(self, labels=self.labels[queries], weights=self.weights[queries])
 
     def mean(self, values: NDArray[np.float64]) -> float:
-        """Weighted mean over the queries of one row of values, shape ``(n_queries,)``."""
+        """Return the weighted mean over the queries of one row of values, shape ``(n_queries,)``."""
         return float(np.average(values, weights=self.weights))
 
     def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum of each cluster's values, shape ``(n_rows, n_queries)``, every query times its weight.
+        """Return the weighted sum of each cluster's values, given values of shape ``(n_rows, n_queries)``.
 
-        The result is float64 of the shape ``(n_clusters, n_rows)``: one column per row of ``values``.
+        The result is float64 of shape ``(n_clusters, n_rows)``: one column per row of ``values``.
 
         Examples:
             >>> Clusters.of([0, 0, 1]).sums(np.array([[1.0, 0.0, 1.0], [3.0, 4.0, 5.0]])).tolist()
@@ -152,7 +152,7 @@ class Clusters:
 
 
 def kish(weights: NDArray[np.float64]) -> float:
-    """Return Kish's effective number of what has these weights, not all 0.
+    """Return Kish's effective number of units with these weights, which must not all be 0.
 
     Examples:
         >>> kish(np.array([1.0, 1.0, 1.0])), kish(np.array([3.0, 1.0]))
@@ -162,7 +162,7 @@ def kish(weights: NDArray[np.float64]) -> float:
 
 
 def known_queries(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which queries have a value, shape ``(n_queries,)``: NaN means none, alone or among several numbers.
+    """Return a mask of the queries with a value, shape ``(n_queries,)``: a NaN in any row means that there is none.
 
     Examples:
         >>> known_queries(np.array([[1.0, 2.0], [3.0, np.nan]])).tolist()
@@ -172,10 +172,10 @@ def known_queries(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def checked_values(values: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
-    """Per-query values as float64 of shape ``(n_rows, n_queries)``; one row is given its axis.
+    """Return per-query values as float64 of shape ``(n_rows, n_queries)``; a single row gets its axis.
 
     Raises:
-        ValueError: Another number of queries than the clusters have, or a value that is not finite.
+        ValueError: If the number of queries differs from that of the clusters, or if a value is not finite.
 
     Examples:
         >>> checked_values([1, 0, 1], Clusters.of([0, 0, 1])).shape

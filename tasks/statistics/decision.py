@@ -1,10 +1,10 @@
-"""What tests allow to say: of two encoders, and of a result next to chance. Every statement is read from here.
+"""Statements that tests support: about two encoders, and about a result and chance. All statements are made here.
 
-Of two encoders, one interval of their difference says everything, the one that holds together with those of all other
-statements of its budget (:func:`decide`):
+For two encoders, every statement comes from one interval of their difference, which holds simultaneously with those of
+all other statements in its error budget (:func:`decide`):
 
 =========== ==================================================== =======================================
-state       interval of the difference                           what is said
+state       interval of the difference                           statement
 =========== ==================================================== =======================================
 better      wholly on the better side of 0                       the difference
 worse       wholly on the worse side of 0                        the difference
@@ -12,12 +12,12 @@ equivalent  holds 0, lies inside the margin; a bound agrees      the margin
 undecided   any other, or none                                   up to its far end worse, if it has ends
 =========== ==================================================== =======================================
 
-So the state, "up to x worse", a chart of the interval and an adjusted p-value cannot contradict each other. Claims have
-a level of their own, ``1 - ALPHA``, whatever the level of the intervals that a report shows.
+So the state, "up to x worse", a chart of the interval and an adjusted p-value cannot contradict each other. Statements
+have a level of their own, ``1 - ALPHA``, independent of the level of the intervals in a report.
 
-What is seen at once shares one budget. Within a result all pairs share it (``tasks.statistics.flips``); the planned
-results of several protocols and corpora share it by :func:`over_families`; statements about chance have a second one
-(:func:`against_chance`).
+Statements that are shown together share one budget. Within a metric, all pairs share it (``tasks.statistics.flips``);
+the planned results of several protocols and corpora share it by :func:`over_families`; statements about chance have a
+second budget (:func:`against_chance`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 ALPHA = 0.05  # of a budget: the probability of any false statement
-FEW = 20  # effective images up to which "few images" is next to a claim
+FEW = 20  # effective images up to which a statement is marked "few images"
 ON_COMMON = "on the {n:,} queries that have a value of both"
-NEXT_TO_ZERO = 1e-12  # an end that excludes 0 and is as good as 0
+NEXT_TO_ZERO = 1e-12  # an end that excludes 0 but is practically 0
 SHARERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # numbers of results that can share ``ALPHA``
 Ends: TypeAlias = tuple[float, float]
 State: TypeAlias = Literal["better", "worse", "equivalent", "undecided"]
@@ -41,14 +41,14 @@ TaskT = TypeVar("TaskT", bound=tuple[Any, ...])
 
 
 class Decision(NamedTuple):
-    """What is known of the first encoder against the second.
+    """The statement about the first encoder against the second.
 
     Attributes:
-        state: One of the table above.
-        worse_by: How much worse the first could be: the far end of the interval, 0 if it is better all along; None
-            without an interval.
-        few_images: A claim that rests on at most ``FEW`` effective images, where tests of skewed differences err
-            more often than they say.
+        state: A state of the table above.
+        worse_by: How much worse the first could be: the far end of the interval, 0 if all of it is better; None without
+            an interval.
+        few_images: True if a statement rests on at most ``FEW`` effective images, where tests of skewed differences
+            exceed their nominal error rate.
     """
 
     state: State
@@ -64,11 +64,11 @@ def decide(
     n_effective: float = math.inf,
     lower_is_better: bool = False,
 ) -> Decision:
-    """The decision on one comparison from the simultaneous interval of the first minus the second.
+    """Return the decision on one comparison, from the simultaneous interval of the first minus the second.
 
     Args:
-        ends: Both 0 for encoders that never differ; None without a test, or where the interval has no end.
-        p_equivalent: Adjusted p-value that the difference is within ``margin``; None: not tested.
+        ends: Ends of the interval. Both 0 if the encoders never differ; None without a test or a finite end.
+        p_equivalent: Adjusted p-value that the difference is within ``margin``; None if not tested.
         n_effective: Kish's number of images (``tasks.statistics.clusters``).
 
     Examples:
@@ -93,10 +93,10 @@ def decide(
 
 
 def least_p(n_effective: float) -> float:
-    """The smallest two-sided p-value that sign flips of so many equal images can have: ``2 ** (1 - n)``.
+    """Return the smallest two-sided p-value of sign flips with so many equal images: ``2 ** (1 - n)``.
 
-    Flips of images of unequal weight can be rarer, and say no more of the mean than those of equal ones: of ten images,
-    one with 50 captions and nine with one, it follows the one.
+    Images of unequal weight can give rarer flips, but these are no better evidence about the mean: with one image of 50
+    captions and nine of one, the result follows the one.
 
     Examples:
         >>> least_p(6.0), round(least_p(1.39), 2)
@@ -106,7 +106,7 @@ def least_p(n_effective: float) -> float:
 
 
 def unequal_weights(n_clusters: int, n_effective: float, largest_share: float) -> str:
-    """What has to be said of images that differ much in weight, as a clause; empty where half of them count or more.
+    """Return a clause about images of very unequal weight; empty if their effective number is at least half of all.
 
     Examples:
         >>> unequal_weights(10, 1.39, 50 / 59)
@@ -121,10 +121,10 @@ def unequal_weights(n_clusters: int, n_effective: float, largest_share: float) -
 
 
 def agreeing_ends(ends: Ends, p: float, difference: float, *, alpha: float = ALPHA) -> Ends:
-    """The interval of a difference, which excludes 0 if and only if its (adjusted) p-value is below ``alpha``.
+    """Return a difference's interval, adjusted to exclude 0 if and only if its (adjusted) p-value is below ``alpha``.
 
-    A step-down test, or another correction, may decide otherwise than the interval of a single step: the end next to 0
-    then moves to 0, or next to it on its side.
+    A step-down test, or another correction, may disagree with the interval of a single step: the end nearer to 0 then
+    moves to 0, or just past it on its own side.
 
     Examples:
         >>> agreeing_ends((0.01, 0.1), 0.06, 0.05)
@@ -142,12 +142,12 @@ def agreeing_ends(ends: Ends, p: float, difference: float, *, alpha: float = ALP
 
 
 def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return p-values adjusted by Holm (1979) for the family-wise error rate, in the order of the given ones.
+    """Return p-values adjusted by Holm (1979) for the family-wise error rate, in the given order.
 
     None stays None and does not count as a test: a pair that agrees on every query was never tested.
 
     Raises:
-        ValueError: A p-value outside 0..1.
+        ValueError: If a p-value is outside 0..1.
 
     Examples:
         >>> adjusted([0.01, None, 0.04, 0.03])
@@ -166,14 +166,14 @@ def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def over_families(families: Sequence[Sequence[float | None]]) -> list[list[float | None]]:
-    """p-values that are adjusted within families, adjusted over all of them, in their order.
+    """Return p-values that are adjusted within families, adjusted over all families, in the same order.
 
-    Each of m families gets ``ALPHA / m``; one of which every pair is significant passes its share on to the others
+    Each of m families gets ``ALPHA / m``; a family in which every pair is significant passes its part on to the others
     (Bretz, Maurer, Brannath and Posch 2009, A graphical approach to sequentially rejective multiple test procedures).
-    Families of a single pair are adjusted as by Holm. None is no test, and a family of such counts as none.
+    Families of a single pair are adjusted as by Holm. None is not a test; a family without tests does not count.
 
     Examples:
-        The first family is decided as a whole, and the second has all of the budget; then one that is not:
+        The first family is decided completely, so the second has the whole budget; then one that is not:
 
         >>> over_families([[0.01], [0.04]])
         [[0.02], [0.04]]
@@ -182,7 +182,7 @@ def over_families(families: Sequence[Sequence[float | None]]) -> list[list[float
     """
     largest = [max((p for p in of if p is not None), default=None) for of in families]
     order = sorted((at for at, p in enumerate(largest) if p is not None), key=lambda at: largest[at] or 0.0)
-    m, decided = len(order), [0.0]  # the level at which so many families are decided as a whole
+    m, decided = len(order), [0.0]  # the level at which the first families are decided completely
     for place, at in enumerate(order):
         decided.append(max(decided[-1], (m - place) * (largest[at] or 0.0)))
     result: list[list[float | None]] = [[None] * len(of) for of in families]
@@ -195,7 +195,7 @@ def over_families(families: Sequence[Sequence[float | None]]) -> list[list[float
 
 
 def sharer(n_figures: int) -> int | None:
-    """The place in ``SHARERS`` of the smallest number that is not below ``n_figures``; None for more than there are.
+    """Return the index in ``SHARERS`` of the smallest number that is at least ``n_figures``; None above the largest.
 
     Examples:
         >>> SHARERS[sharer(5)], sharer(100)
@@ -205,11 +205,11 @@ def sharer(n_figures: int) -> int | None:
 
 
 def images_needed(n_images: int, detectable: float, wanted: float) -> int:
-    """Return about how many images like these would detect a difference of ``wanted``, to two digits, rounded up.
+    """Return about how many such images would detect a difference of ``wanted``, rounded up to two digits.
 
-    The error of a difference falls with the root of the number of images: ``n (detectable / wanted)^2`` (Card et al.
-    2020, With little power comes great responsibility). Both differences are in one unit; ``detectable`` is what
-    ``n_images`` detect with 80% power.
+    The error of a difference falls with the square root of the number of images: ``n (detectable / wanted)^2`` (Card et
+    al. 2020, With little power comes great responsibility). Both differences have the same unit; ``detectable`` is the
+    difference that ``n_images`` detect with 80% power.
 
     Examples:
         >>> images_needed(200, 0.0442, 0.02)
@@ -221,7 +221,7 @@ def images_needed(n_images: int, detectable: float, wanted: float) -> int:
 
 
 class BesideChance(NamedTuple):
-    """A result, what guessing gives, and its p-value (``tasks.statistics.chance``)."""
+    """A result, its chance value, and its p-value (``tasks.statistics.chance``)."""
 
     value: float | None
     chance: float | None
@@ -229,10 +229,10 @@ class BesideChance(NamedTuple):
 
 
 def against_chance(figures: Sequence[BesideChance]) -> list[AgainstChance | None]:
-    """Return what is said of results that are seen at once, over all of them by Holm; None where nothing is.
+    """Return the statement about each of several results shown together, adjusted by Holm; None without a p-value.
 
     Examples:
-        Guessers: of 20 one is likely to have p .02.
+        Twenty guessers, one of them with p .02, as is likely:
 
         >>> against_chance([BesideChance(0.6, 0.5, 0.02)] + [BesideChance(0.5, 0.5, 0.9)] * 19)[:2]
         ['open', 'open']
@@ -249,13 +249,13 @@ def against_chance(figures: Sequence[BesideChance]) -> list[AgainstChance | None
 
 
 def counted(at_chance: Mapping[TaskT, Mapping[Any, bool]]) -> list[TaskT]:
-    """Return the tasks that enter a mean or a ranking over them: those that somebody is not at chance on.
+    """Return the tasks that enter a mean or a ranking over them: those on which some encoder is above chance.
 
-    Somebody is an encoder that also has a value on another corpus; if all tasks are of one corpus, any encoder.
+    The encoder must also have a value on another corpus; if all tasks are of one corpus, any encoder counts.
 
     Args:
-        at_chance: A task, whose first field is its corpus, to the encoders with a value there, each with whether it was
-            tested and is not shown above chance.
+        at_chance: Task (its first field is the corpus) -> encoder with a value there -> True if it was tested and is
+            not significantly above chance.
 
     Examples:
         On z only c, which has no other corpus, is above chance: a mean with z would rank a and b by noise.

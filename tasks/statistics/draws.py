@@ -1,11 +1,11 @@
-"""How intervals and tests are drawn: the settings as one value, the draws that a corpus shares, exact sums over them.
+"""Random draws for intervals and tests: their settings, the draws that a corpus shares, and exact sums over them.
 
 Two properties make a result identical on any machine, with any number of threads:
 
-* A block of draws depends only on the seed, the number of clusters and its position, never on what else was
-  drawn, so replicate 17 is the same among 100 replicates and among 10,000.
-* Sums over clusters are taken of numbers on a grid of a power of two (:func:`rounded_to_grid`), coarse enough that
-  no partial sum ever rounds. Exact sums do not depend on the order in which a BLAS adds them.
+* A block of draws depends only on the seed, the number of clusters and its position, never on other draws:
+  replicate 17 is the same among 100 replicates and among 10,000.
+* Cluster sums are taken of numbers on a power-of-two grid (:func:`rounded_to_grid`), coarse enough that no partial
+  sum ever rounds. Exact sums do not depend on the order in which a BLAS adds them.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ IntervalMethod: TypeAlias = Literal["wilson", "percentile"]
 
 @dataclass(frozen=True, kw_only=True)
 class Resampling:
-    """How intervals and tests are computed.
+    """Settings of intervals and tests.
 
     Equal ``replicates`` and ``seed`` on one corpus give equal draws, so results computed on different days are paired.
 
     Attributes:
-        replicates: Bootstrap draws.
-        permutations: Random sign flips, where not all of them can be enumerated.
-        seed: Of the draws and of the random sign flips; not negative.
+        replicates: Number of bootstrap draws.
+        permutations: Number of random sign flips, if not all of them can be enumerated.
+        seed: Seed of the draws and of the random sign flips; not negative.
         level: Confidence level of the intervals, in (0, 1).
-        method: ``wilson`` for means within bounds, and what suits each other result (``tasks.statistics.intervals``);
-            ``percentile`` for every result.
-        margin: Two encoders are equivalent if they differ by less: percentage points of the range of a metric.
+        method: ``wilson`` for means within bounds and the method of the result's kind otherwise
+            (``tasks.statistics.intervals``); ``percentile`` for every result.
+        margin: Two encoders are equivalent if they differ by less, in percentage points of a metric's range.
     """
 
     replicates: int = 10_000
@@ -46,11 +46,11 @@ class Resampling:
     margin: float = 1.0
 
     def used(self, *, by_draws: bool = False, tested: bool = False) -> dict[str, int | float | str]:
-        """Return the settings that an interval depends on: equal ones give equal results, whatever the others are.
+        """Return the settings that an interval depends on: if they are equal, so are the results.
 
         Args:
-            by_draws: The interval is drawn whatever the method is, as that of an aggregate over queries.
-            tested: A sign-flip test goes with it.
+            by_draws: True if the interval is always bootstrapped, as for an aggregate over queries.
+            tested: True if there is also a sign-flip test.
 
         Examples:
             >>> Resampling().used()
@@ -68,13 +68,13 @@ class Resampling:
 
 BLOCK_CELLS = 1 << 22  # draws times clusters that are processed at a time
 KEPT_BYTES = 200 << 20  # draws up to this size stay in memory between calls (10,000 x 5,000: 50 MB)
-_COUNTS, _FLIPS = 1, 2  # which stream of the seed: resampling and flipping must not share theirs
+_COUNTS, _FLIPS = 1, 2  # streams of the seed: resampling and flipping must not share theirs
 
 
 def block_rows(n_clusters: int) -> int:
-    """Return how many draws make a block: 200, fewer where a corpus is so large that they would not fit the memory.
+    """Return the number of draws in a block: 200, or fewer if those of a large corpus would not fit in memory.
 
-    Part of what the draws are: the stream of random numbers starts again with every block.
+    The block size determines the draws: the stream of random numbers restarts with every block.
 
     Examples:
         >>> block_rows(5_000), block_rows(1_000_000)
@@ -89,13 +89,13 @@ def count_blocks(n_clusters: int, *, replicates: int, seed: int) -> Iterator[NDA
     Every replicate draws ``n_clusters`` clusters with replacement, so each row sums to ``n_clusters``.
 
     Args:
-        n_clusters: Clusters of the corpus, at least 1.
-        replicates: Rows over all blocks.
-        seed: Not negative. The same for all encoders, metrics and protocols that are to be compared.
+        n_clusters: Number of clusters in the corpus, at least 1.
+        replicates: Total number of rows over all blocks.
+        seed: Not negative. Must be the same for all encoders, metrics and protocols that are compared.
 
     Yields:
-        uint8, shape ``(at most block_rows, n_clusters)``, not to be changed. (A count above 255 would need a
-        cluster to be drawn 256 times where once is expected: its probability is below 1e-500.)
+        uint8, shape ``(at most block_rows, n_clusters)``; must not be modified. (A count above 255 would need a cluster
+        to be drawn 256 times where once is expected: the probability is below 1e-500.)
 
     Examples:
         >>> [block] = count_blocks(4, replicates=3, seed=7)
@@ -126,10 +126,10 @@ def _drawn_blocks(n_clusters: int, replicates: int, seed: int) -> Iterator[NDArr
 
 
 def flip_blocks(n_clusters: int, *, permutations: int, seed: int) -> Iterator[NDArray[np.uint8]]:
-    """Return which clusters exchange their two encoders in each random permutation, block after block.
+    """Return, for each random permutation, which clusters exchange their two encoders, block after block.
 
     Yields:
-        uint8 zeros and ones, shape ``(at most block_rows, n_clusters)``; one half of each on average.
+        uint8 zeros and ones, shape ``(at most block_rows, n_clusters)``; half of each on average.
 
     Examples:
         >>> [block] = flip_blocks(1000, permutations=2, seed=7)
@@ -143,19 +143,19 @@ def flip_blocks(n_clusters: int, *, permutations: int, seed: int) -> Iterator[ND
 
 
 def _blocks(stream: int, n_clusters: int, n_draws: int, seed: int) -> Iterator[tuple[int, np.random.Generator]]:
-    """The rows of each block and the generator that it starts with."""
+    """Return the rows of each block and the generator that it starts with."""
     step = block_rows(n_clusters)
     for block, start in enumerate(range(0, n_draws, step)):
         yield min(step, n_draws - start), np.random.default_rng((stream, seed, n_clusters, block))
 
 
 def rounded_to_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float64]:
-    """The columns rounded to a power-of-two grid on which weighted sums are exact.
+    """Return the columns rounded to a power-of-two grid on which weighted sums are exact.
 
-    The grid is as fine as 53 bits allow while ``weight`` times the largest absolute value still fits: for
-    recalls over 5,000 clusters of 5 captions a step of 2^-38, about 4e-12. Zeros, ones and other short
-    binary fractions are not changed at all. All columns get the same grid, so differences of sums are exact. ``weight``
-    is the largest total of whole-number weights that a sum will give them.
+    The grid is as fine as 53 bits allow while ``weight`` times the largest absolute value still fits: for recalls over
+    5,000 clusters of 5 captions a step of 2^-38, about 4e-12. Zeros, ones and other short binary fractions do not
+    change. All columns have the same grid, so differences of sums are exact. ``weight`` is the largest total of the
+    integer weights in a sum.
 
     Examples:
         >>> third = rounded_to_grid(np.array([1 / 3, 1.0]), weight=1000.0)
@@ -170,10 +170,10 @@ def rounded_to_grid(columns: NDArray[np.float64], *, weight: float) -> NDArray[n
 
 
 def narrowed(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.floating]:
-    """The columns in single precision where their weighted sums are exact in it, at twice the speed; else as they are.
+    """Return the columns in single precision if weighted sums are exact in it, at twice the speed; else unchanged.
 
-    That is so for whole numbers (hits, counts of queries) whose sums stay below 2^24; other columns must be on a grid
-    (:func:`rounded_to_grid`), with the same ``weight``.
+    Sums are exact for integers (hits, counts of queries) if they stay below 2^24; other columns must be on the grid of
+    :func:`rounded_to_grid` with the same ``weight``.
 
     Examples:
         >>> narrowed(np.array([1.0, 5.0]), weight=1000.0).dtype, narrowed(np.array([0.5]), weight=1.0).dtype
@@ -184,7 +184,7 @@ def narrowed(columns: NDArray[np.float64], *, weight: float) -> NDArray[np.float
 
 
 def weighted_sums(weights: NDArray[np.uint8], table: NDArray[np.floating]) -> NDArray[np.float64]:
-    """``weights @ table`` in the table's precision, as float64; nothing rounds in a table that was :func:`narrowed`.
+    """Return ``weights @ table`` in the table's precision, as float64; exact for a :func:`narrowed` table.
 
     Examples:
         >>> weighted_sums(np.uint8([[1, 2]]), np.array([[1.0], [3.0]])).tolist()

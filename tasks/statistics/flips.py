@@ -7,13 +7,13 @@ and sums are exact (``draws.rounded_to_grid``), so equality means equality.
 
 All pairs share the flips, so the largest difference of each flip is known too. Step-down max-T (Westfall and Young
 1993, Resampling-Based Multiple Testing, algorithm 2.8; Romano and Wolf 2005) compares every pair with the largest
-studentised difference among the pairs that are no clearer than itself. Its p-values are adjusted for all pairs, and
-their floor is 1 / (flips + 1) however many pairs there are.
+studentised difference among the pairs that are no clearer. Its p-values are adjusted for all pairs, and their floor is
+1 / (flips + 1), however many pairs there are.
 
-A difference over the root of the sum of squares is a studentised one: flips leave that sum as it is, so for a single
-pair both have the same p-value, and no studentising helps where few differences are skewed: a mean of 0 that comes from
-one large loss and many small wins is called a win in 26, 10 and 7% of samples of 6, 10 and 20 clusters. What is tested
-is that the encoders are exchangeable image by image (``decision.FEW`` says where that matters).
+Dividing a difference by the root of its sum of squares studentises it. Flips do not change that sum, so a single pair
+has the same p-value either way, and no studentising helps if the few differences are skewed: a mean of 0 from one large
+loss and many small wins is called a win in 26, 10 and 7% of samples of 6, 10 and 20 clusters. The null hypothesis is
+that the encoders are exchangeable image by image (``decision.FEW`` is the size up to which that matters).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from capim.tasks.statistics.clusters import Clusters, checked_values
 from capim.tasks.statistics.decision import ALPHA, SHARERS
 from capim.tasks.statistics.draws import Resampling, flip_blocks, narrowed, rounded_to_grid, weighted_sums
 
-EXACT_FLIPS = 10**6  # up to this number all flips of one pair are enumerated
-ALL_FLIPS = 2**16  # up to this number all flips that the pairs share are enumerated
+EXACT_FLIPS = 10**6  # up to this number, all flips of one pair are enumerated
+ALL_FLIPS = 2**16  # up to this number, all flips that the pairs share are enumerated
 _AT_ONCE = 4096
-_ROUNDING = 1 - 1e-12  # studentised differences of two pairs that are equal may differ by rounding
+_ROUNDING = 1 - 1e-12  # equal studentised differences of two pairs may differ by rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +39,13 @@ class FlipTest:
     """The result of a sign-flip test.
 
     Attributes:
-        p: Two-sided p-value; None where the encoders agree on every cluster.
-        p_adjusted: Adjusted for all pairs tested together, by step-down max-T; None where ``p`` is.
+        p: Two-sided p-value; None if the encoders agree on every cluster.
+        p_adjusted: Adjusted for all pairs tested together, by step-down max-T; None if ``p`` is.
         flips: Number of flips examined for ``p``.
-        exact: True if these were all there are.
-        criticals: For each number n of results in ``decision.SHARERS``, the studentised difference (sum over the root
-            of the sum of squares of the clusters' differences) that the clearest of all pairs exceeds in ``5 % / n`` of
-            the flips; none where ``p`` is None.
+        exact: True if these are all flips.
+        criticals: For each number n of results in ``decision.SHARERS``, the studentised difference (the sum of the
+            clusters' differences over the root of their sum of squares) that the clearest of all pairs exceeds in a
+            fraction ``0.05 / n`` of the flips; empty if ``p`` is None.
     """
 
     p: float | None
@@ -56,23 +56,23 @@ class FlipTest:
 
 
 NO_TEST = FlipTest(p=None, flips=0, exact=False)
-"""Of an aggregate over queries, which has no sign to flip."""
+"""The test of an aggregate over queries, which has no sign to flip."""
 
 
 def sign_flip_tests(
     values: ArrayLike, clusters: Clusters, pairs: Sequence[tuple[int, int]], resampling: Resampling
 ) -> list[FlipTest]:
-    """Tests of the mean difference of several pairs of encoders on the same queries.
+    """Test the mean difference of several pairs of encoders on the same queries.
 
-    All pairs share the flips: the flipped sum of a difference is the difference of two flipped sums, so
-    one pass over the encoders serves every pair.
+    All pairs share the flips: the flipped sum of a difference is the difference of two flipped sums, so one pass over
+    the encoders serves every pair.
 
     Args:
         values: Per-query values, shape ``(n_encoders, n_queries)``; a pair is tested on the queries where neither of
             its encoders is NaN.
         pairs: Rows of ``values`` to compare.
-        resampling: ``permutations`` and ``seed`` of the random flips. ``p`` is exact where the ``2^n_nonzero`` flips of
-            a pair are at most ``EXACT_FLIPS``, ``p_adjusted`` where those of all clusters are at most ``ALL_FLIPS``.
+        resampling: ``permutations`` and ``seed`` of the random flips. ``p`` is exact if a pair has at most
+            ``EXACT_FLIPS`` flips, ``2^n_nonzero``; ``p_adjusted``, if all clusters have at most ``ALL_FLIPS``.
 
     Examples:
         Three clusters, all in favour of the first: of 8 flips only the two extremes are as far from zero.
@@ -109,7 +109,7 @@ def sign_flip_tests(
 def _common_rows(
     values: NDArray[np.float64], pairs: Sequence[tuple[int, int]]
 ) -> tuple[NDArray[np.float64], Sequence[tuple[int, int]]]:
-    """Rows with zeros at the queries that a pair does not have in common, and the pairs as rows of these."""
+    """Return rows with zeros at the queries that a pair lacks in common, and the pairs as indices of these rows."""
     known = ~np.isnan(values)
     if known.all():
         return values, pairs
@@ -127,14 +127,14 @@ def tests_of_flips(
     scale: NDArray[np.float64],
     enumerated: Mapping[int, FlipTest],
 ) -> list[FlipTest]:
-    """The tests of pairs that share their flips, with p-values adjusted by step-down max-T.
+    """Return the tests of pairs that share their flips, with p-values adjusted by step-down max-T.
 
     Args:
-        distances: How far apart the pairs are under the flips, block after block, shape ``(n_flips, n_pairs)``.
-        exact: These are all flips there are.
-        observed: How far apart they are, shape ``(n_pairs,)``.
-        scale: What makes the distances of pairs comparable, shape ``(n_pairs,)``; 0 for a pair that never differs.
-        enumerated: Pair -> its own test, where all its flips were examined.
+        distances: Differences of the pairs under the flips, block after block, shape ``(n_flips, n_pairs)``.
+        exact: True if these are all flips.
+        observed: Observed differences of the pairs, shape ``(n_pairs,)``.
+        scale: Divisors that make the differences of pairs comparable, shape ``(n_pairs,)``; 0 if a pair never differs.
+        enumerated: Pair -> its own test, if all its flips were examined.
     """
     n_pairs, divisor = len(observed), np.where(scale > 0, scale, 1.0)
     clarity = observed / divisor
@@ -167,7 +167,7 @@ def tests_of_flips(
 def shared_flips(
     differs: NDArray[np.intp], n_clusters: int, resampling: Resampling
 ) -> tuple[Iterator[NDArray[np.uint8]], bool]:
-    """All flips of the clusters on which any encoders differ; random ones where these are more than ``ALL_FLIPS``."""
+    """Return all flips of the clusters on which encoders differ, or random ones beyond ``ALL_FLIPS``."""
     if 2 ** len(differs) <= ALL_FLIPS:
         return all_flips(len(differs)), True
     blocks = flip_blocks(n_clusters, permutations=resampling.permutations, seed=resampling.seed)
@@ -175,7 +175,7 @@ def shared_flips(
 
 
 def all_flips(n_clusters: int) -> Iterator[NDArray[np.uint8]]:
-    """Every way to exchange some of a few clusters, block after block.
+    """Yield every way to exchange some of a few clusters, block after block.
 
     Examples:
         >>> [block] = all_flips(2)
@@ -188,9 +188,10 @@ def all_flips(n_clusters: int) -> Iterator[NDArray[np.uint8]]:
 
 
 def _exact_test(differences: NDArray[np.float64]) -> FlipTest:
-    """The share of all sign vectors with a sum at least as far from zero as that of the unflipped differences.
+    """Return the share of sign vectors with a sum at least as far from zero as that of the unflipped differences.
 
-    The first sign stays: the other half of the flips are the same sums with the other sign. No p-value without one.
+    The first sign stays fixed: the other half of the flips has the same sums with the other sign. Without differences
+    there is no p-value.
     """
     flipped = differences[:1]
     for difference in differences[1:]:

@@ -2,9 +2,9 @@
 
 =================================================== ==================================================================
 result                                              interval
+result                                              interval
 =================================================== ==================================================================
 a mean within bounds: share, nDCG, MRR, RSUM, a     Wilson's form with the clustered error and Student's t, from ten
-mean over languages                                 effective images and five effective hits and misses on
 a difference; a mean of unknown bounds              Student's t
 a median                                            Woodruff's: Wilson's interval about one half, read on the values
 a mean without an upper bound: a mean rank          none
@@ -37,7 +37,7 @@ Aggregate: TypeAlias = Callable[[NDArray[np.float64]], float]
 """Values of some queries, shape ``(n_queries, ...)`` -> one number; NaN where it is not defined."""
 Reduce: TypeAlias = Literal["mean", "median"] | Aggregate
 Bounds: TypeAlias = tuple[float, float] | None
-"""The lowest and the highest value that a mean can have, infinite where there is none; None where that is not known."""
+"""Lowest and highest possible value of a mean, infinite if there is none; None if unknown."""
 
 
 class ClusteredValues(NamedTuple):
@@ -52,9 +52,9 @@ UNEQUAL = (
     "no interval: few images hold most of the weight, as if there were {effective:.1f} instead of {n}; "
     "the heaviest holds {largest:.0%}"
 )
-LEAST_EFFECTIVE = 10.0  # images of an interval; of a difference only where their weights differ
+LEAST_EFFECTIVE = 10.0  # images of an interval; for a difference only if their weights differ
 LEAST_HITS = 5.0  # effective hits, and misses
-_EQUAL = 0.9  # of the number of clusters: an effective number above it counts them as equal
+_EQUAL = 0.9  # fraction of the number of clusters: above it, an effective number counts them as equal
 FEW_IMAGES = f"no interval: fewer than {LEAST_EFFECTIVE:.0f} images"
 FEW_HITS = f"no interval: {{n:.1f}} effective hits or misses, at least {LEAST_HITS:.0f} of each are needed"
 NO_SPREAD = "no interval: all images give the same figure"
@@ -64,7 +64,7 @@ BIASED = "no interval: the bootstrap does not suit this figure: its replicates a
 NO_WIDTH = "no interval: both of its ends are the value"
 WIDENED = "interval widened to 0, which the test does not reject at its level"
 NARROWED = "interval ends at 0, which the test rejects at its level"
-DUST = 1e-12  # relative: what rounding leaves, of replicates of a constant scorer where images have 5 or 6 captions
+DUST = 1e-12  # relative rounding error, as in replicates of a constant scorer on images with 5 or 6 captions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +72,11 @@ class Interval:
     """An estimate with its confidence interval.
 
     Attributes:
-        value: The metric of the sample itself.
-        low: Lower end, None where there is no interval.
-        high: Upper end, None where there is no interval.
-        standard_error: Clustered; of a bootstrap, the standard deviation of the replicates.
-        method: ``wilson``, ``t``, ``woodruff``, ``percentile``; ``none`` without an interval.
+        value: The metric of the sample.
+        low: Lower end; None without an interval.
+        high: Upper end; None without an interval.
+        standard_error: Clustered; for a bootstrap, the standard deviation of the replicates.
+        method: ``wilson``, ``t``, ``woodruff`` or ``percentile``; ``none`` without an interval.
         reason: Why there is no interval.
     """
 
@@ -94,7 +94,7 @@ class Interval:
 
 
 def no_interval(clusters: Clusters) -> str | None:
-    """Return why results over these clusters have no interval, whatever their values; None if they can have one.
+    """Return why results over these clusters have no interval, whatever their values; None if they may have one.
 
     Examples:
         >>> no_interval(Clusters.of([0] * 50 + [1, 2, 3, 4, 5, 6, 7, 8, 9]))[49:]
@@ -119,18 +119,18 @@ def interval_of(
     """Return the interval of one result.
 
     Args:
-        values: Per query, shape ``(n_queries,)``; of an aggregate a query may have several: ``(n_queries, ...)``.
-        clusters: Of these queries.
+        values: Per query, shape ``(n_queries,)``; an aggregate may have several per query: ``(n_queries, ...)``.
+        clusters: Clusters of these queries.
         resampling: The level, the method, and the draws of a bootstrap.
-        reduce: How the values become the result. Weights play no part in a median or an aggregate.
-        bounds: Of the values.
-        share: The values are hits and misses: each query is a trial. Of other values, each image is one.
+        reduce: How the values become the result. Medians and aggregates ignore weights.
+        bounds: Bounds of the values.
+        share: True if the values are hits and misses: each query is a trial. Otherwise each image is one.
 
     Raises:
-        ValueError: Values that do not fit the clusters.
+        ValueError: If the values do not fit the clusters.
 
     Examples:
-        Twenty images with two captions each, of which both hit or both miss:
+        Twenty images with two captions each, both hit or both missed:
 
         >>> hits = [1.0] * 24 + [0.0] * 16
         >>> found = interval_of(hits, Clusters.of(np.repeat(range(20), 2)), Resampling(), bounds=(0, 1), share=True)
@@ -157,9 +157,9 @@ def paired_intervals(
     resampling: Resampling,
     reduce: Reduce = "mean",
 ) -> list[Interval]:
-    """Return the difference of each pair of rows with its paired interval: what the queries have in common cancels.
+    """Return the difference of each pair of rows with its paired interval; query effects that both share cancel.
 
-    ``values`` have the shape ``(n_rows, n_queries)``; of each pair, the second row is subtracted from the first. The
+    ``values`` have the shape ``(n_rows, n_queries)``; for each pair, the second row is subtracted from the first. The
     difference of two medians has no interval.
 
     Examples:
@@ -192,10 +192,10 @@ def paired_intervals(
 
 
 def mean_spread(values: NDArray[np.float64], clusters: Clusters, resampling: Resampling) -> NDArray[np.float64]:
-    """Return what the interval of a mean is made from; of a weighted sum of means, it is the weighted sum of these.
+    """Return the basis of a mean's interval; for a weighted sum of means, it is the weighted sum of theirs.
 
-    What each cluster adds to the error, shape ``(n_clusters,)``: its deviations from the mean over the whole weight. By
-    the bootstrap instead the mean of every draw, shape ``(replicates,)``.
+    By default each cluster's contribution to the error, shape ``(n_clusters,)``: its deviations from the mean over the
+    total weight. For the bootstrap, the mean of every draw, shape ``(replicates,)``.
 
     Examples:
         >>> mean_spread(np.array([0.0, 0.0, 1.0, 1.0]), Clusters.of([0, 0, 1, 1]), Resampling()).tolist()
@@ -218,7 +218,7 @@ def mean_interval(
 ) -> Interval:
     """Return the interval of a mean, or of a weighted sum of means, from its :func:`mean_spread`.
 
-    ``clusters`` are the images with their weights in it; ``share``: the values are hits and misses.
+    ``clusters`` are the images with their weights; ``share``: True if the values are hits and misses.
     """
     if (reason := no_interval(clusters)) is not None:
         return Interval(value=estimate, reason=reason)
@@ -230,10 +230,11 @@ def mean_interval(
 
 
 class Hits(NamedTuple):
-    """What is known of a share beyond the error of its clusters: each query is a trial.
+    """Facts about a share that its cluster errors do not give: each query is a trial.
 
-    ``n_queries``: the effective number of queries. ``shares``: of the weight, that each cluster holds, shape
-    ``(n_clusters,)``.
+    Attributes:
+        n_queries: Effective number of queries.
+        shares: Fraction of the weight in each cluster, shape ``(n_clusters,)``.
     """
 
     n_queries: float
@@ -249,23 +250,23 @@ def student_interval(
     bounds: Bounds = None,
     hits: Hits | None = None,
 ) -> Interval:
-    """Return Student's t interval of a smooth result; between two bounds, in the form of Wilson's.
+    """Return Student's t interval of a smooth result; between two bounds, in Wilson's form.
 
-    t has one degree of freedom less than there are effective clusters, and at most two for each cluster that the spread
-    effectively comes from, ``sum(u^2)^2 / sum(u^4)``: near a ceiling few clusters have all of it (Satterthwaite 1946).
-    Of a share, it has at most one less than there are :func:`carrying_clusters`, but not fewer than four for this.
+    t has one degree of freedom less than there are effective clusters, and at most two per cluster that effectively
+    contributes to the spread, ``sum(u^2)^2 / sum(u^4)``: near a ceiling few clusters do (Satterthwaite 1946). For a
+    share it has at most one less than there are :func:`carrying_clusters`, but this limit is never below four.
 
-    An interval between two bounds takes ``LEAST_EFFECTIVE`` clusters, and ``LEAST_HITS`` hits and misses that are
-    expected among as many independent trials as have this error; of a share at most as many as there are queries, of
-    another mean as there are clusters.
+    An interval between two bounds needs ``LEAST_EFFECTIVE`` clusters, and ``LEAST_HITS`` expected hits and misses among
+    the independent trials that would have this error; for a share at most as many trials as queries, for another mean
+    at most as many as clusters.
 
     Args:
         estimate: The result.
-        influence: What each cluster adds to its error, shape ``(n_clusters,)``.
+        influence: Each cluster's contribution to its error, shape ``(n_clusters,)``.
         level: In (0, 1).
         n_effective: Kish's number of clusters, more than 1.
-        bounds: Of the result.
-        hits: Of a share.
+        bounds: Bounds of the result.
+        hits: For a share only.
 
     Examples:
         >>> deviations = np.tile([-0.5, 0.5], 10) / 20
@@ -311,11 +312,11 @@ def student_interval(
 
 
 def carrying_clusters(hits: Hits, design_effect: float) -> float:
-    """Return Kish's number with the variance that each cluster brings in the place of its weight (Satterthwaite 1946).
+    """Return Kish's number, with the variance of each cluster in the place of its weight (Satterthwaite 1946).
 
-    A cluster with ``m`` of ``n_queries`` brings ``m (1 + (m - 1) r)``, where the intraclass correlation ``r`` follows
-    from the design effect: among 100 images three with 20 captions are 38% of the queries, and where captions hit
-    together nearly all of the variance.
+    A cluster with ``m`` of ``n_queries`` has the variance ``m (1 + (m - 1) r)``, where the intraclass correlation ``r``
+    follows from the design effect: among 100 images, three with 20 captions have 38% of the queries, and nearly all of
+    the variance if captions hit together.
 
     Examples:
         >>> [round(carrying_clusters(Hits(40, np.full(8, 1 / 8)), effect), 6) for effect in (1, 3)]
@@ -332,9 +333,9 @@ def carrying_clusters(hits: Hits, design_effect: float) -> float:
 
 
 def woodruff_interval(values: NDArray[np.float64], clusters: Clusters, *, level: float) -> Interval:
-    """Return the interval of a median: of the share of queries up to it, about one half, read on the values.
+    """Return the interval of a median: that of the share of queries up to it, about one half, read on the values.
 
-    The share is of those below the median or of those up to it, whichever is nearer to one half. Every query counts
+    The share counts the queries below the median or those up to it, whichever is nearer to one half. Every query counts
     once.
 
     Examples:
@@ -361,9 +362,9 @@ def woodruff_interval(values: NDArray[np.float64], clusters: Clusters, *, level:
 def replicates_of(
     values: ArrayLike, clusters: Clusters, resampling: Resampling, reduce: Reduce = "mean"
 ) -> NDArray[np.float64]:
-    """Return a result in every bootstrap draw, shape ``(replicates,)``; NaN where a draw holds no query.
+    """Return a result in every bootstrap draw, shape ``(replicates,)``; NaN if a draw holds no query.
 
-    Each query counts as often as its cluster was drawn; a mean is weighted, so a ratio of sums.
+    Each query counts as often as its cluster was drawn; a mean is weighted, hence a ratio of sums.
 
     Examples:
         >>> ranges = replicates_of([1.0, 4.0, 10.0], Clusters.of([0, 0, 1]), Resampling(replicates=50), np.ptp)
@@ -391,9 +392,9 @@ def replicates_of(
 def percentile_interval(estimate: float, replicates: NDArray[np.float64], *, level: float) -> Interval:
     """Return the percentile interval of some replicates.
 
-    Replicates that are NaN (a draw without a query) are left out. Quantiles interpolate linearly. Replicates that are
-    identical, or ends that are, give no interval; nor do replicates that do not suit the estimate: an interval without
-    it, or a bias of a standard error or more (of hubness or Gini's coefficient, as draws repeat images).
+    Replicates that are NaN (a draw without a query) are left out. Quantiles interpolate linearly. There is no interval
+    if all replicates or both ends are identical, if the interval does not contain the estimate, or if the bias is a
+    standard error or more (as of hubness or Gini's coefficient, because draws repeat images).
 
     Examples:
         >>> percentile_interval(2.0, np.array([1.0, 2.0, 3.0]), level=0.5)
@@ -413,11 +414,11 @@ def percentile_interval(estimate: float, replicates: NDArray[np.float64], *, lev
 
 
 def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> Interval:
-    """The interval of a difference, which holds 0 if and only if the test next to it does not reject at the same level.
+    """Return the interval of a difference, which holds 0 if and only if its test does not reject at the same level.
 
-    The test by permutation is exact for any number of clusters, the bootstrap is not: with five wins and no loss it
-    leaves 0 out, although p is .0625. Its end next to 0 then moves to 0. The opposite happens by random rounding
-    only, where p is just below ``1 - level``; the end then moves next to 0, on its side (``agreeing_ends``).
+    The permutation test is exact for any number of clusters, the bootstrap is not: with five wins and no loss it
+    excludes 0, although p is .0625. Its end nearer to 0 then moves to 0. The opposite happens by random rounding only,
+    if p is just below ``1 - level``; the end then moves just past 0, on its own side (``agreeing_ends``).
 
     Examples:
         >>> five_wins = Interval(value=0.05, low=0.01, high=0.1, method="percentile")
@@ -434,11 +435,11 @@ def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> 
 
 
 def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple[float, float]:
-    """The score interval of a proportion of independent trials (Wilson 1927).
+    """Return the score interval of a proportion of independent trials (Wilson 1927).
 
     Args:
-        successes: Between 0 and ``n``; may be an expected number where ties are split.
-        n: Independent trials, more than 0.
+        successes: Between 0 and ``n``; may be an expected number if ties are split.
+        n: Number of independent trials, more than 0.
         level: In (0, 1).
 
     Examples:
@@ -465,14 +466,14 @@ def wilson_interval(successes: float, n: float, *, level: float = 0.95) -> tuple
 
 
 def cluster_robust_error(values: ArrayLike, clusters: Clusters) -> float:
-    """Standard error of a mean over clustered queries, without resampling.
+    """Return the standard error of a mean over clustered queries, without resampling.
 
     The linearised (sandwich) estimate: with ``r_c`` the weighted sum of a cluster's deviations from the mean and
     ``W`` the sum of all weights, ``sqrt(G / (G - 1) * sum(r_c^2)) / W`` over the ``G`` clusters with a query. Equal
     to statsmodels' ``OLS(values, 1).fit(cov_type="cluster")``; with one query per cluster, to ``sd / sqrt(n)``.
 
     Raises:
-        ValueError: Fewer than two clusters hold a query.
+        ValueError: If fewer than two clusters hold a query.
 
     Examples:
         Two clusters of two: deviations -1/2 each and +1/2 each, ``sqrt(2 * (1 + 1)) / 4``.

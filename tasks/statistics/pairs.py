@@ -1,7 +1,7 @@
 """Paired comparisons of encoders on the same queries: the difference, its uncertainty and its size.
 
-Never by the overlap of two intervals, and never by a difference over pooled standard deviations read as a z value:
-both ignore that the encoders were evaluated on the same images.
+Two encoders are never compared by the overlap of their intervals, nor by a difference over pooled standard deviations
+read as a z value: both ignore that the encoders were evaluated on the same images.
 
 "Encoder" means anything that gives each query a value: models, two revisions of one model (regression watch), two
 precisions of its vectors, two translators of the same captions.
@@ -36,19 +36,19 @@ from capim.tasks.statistics.intervals import (
 
 IDENTICAL = "no test: the encoders have the same value on every query"
 POWER = 0.8  # of a detectable effect
-LEAST_STUDIED = 30.0  # effective clusters from which a detectable effect is stated
+LEAST_STUDIED = 30.0  # effective clusters from which a detectable effect is reported
 AGGREGATE = "no test and no effect size: the metric is an aggregate over queries, no mean of their values"
 SKEWED = "no interval and no test: a few queries decide a mean without an upper bound; see the median rank or MRR"
 HEAVY = "no claim: so few images hold so much of the weight that no difference can be told from another"
 NO_ENDS = "no claim: an interval that holds for all pairs would have no width"
 NO_COMMON_QUERY = "no comparison: no query has a value of both encoders"
 TWO_SIDED = 1.959963984540054  # ndtri(0.975): the studentised difference at which one pair is significant at 5%
-_ORDER = 5  # the stream of random numbers that puts clusters in order; the seed has no say in it
-_LARGEST_BET = 0.9  # of what the worst round can lose
+_ORDER = 5  # the stream of random numbers that orders clusters, independent of the seed
+_LARGEST_BET = 0.9  # fraction of the largest possible loss in a round
 
 
 def tally(a: NDArray[np.float64], b: NDArray[np.float64], *, lower_is_better: bool = False) -> tuple[int, int, int]:
-    """Queries on which ``a`` wins, ties and loses against ``b``.
+    """Return the number of queries on which ``a`` wins, ties and loses against ``b``.
 
     Examples:
         >>> tally(np.array([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0]))
@@ -60,10 +60,10 @@ def tally(a: NDArray[np.float64], b: NDArray[np.float64], *, lower_is_better: bo
 
 
 def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
-    """The mean difference in standard deviations of the per-query differences (Cohen 1988, section 2.3.5).
+    """Return the mean difference in standard deviations of the per-query differences (Cohen 1988, section 2.3.5).
 
-    An effect size, not a test: queries count equally, whatever their cluster. None for fewer than two queries
-    or differences that are all the same.
+    An effect size, not a test: queries count equally, whatever their cluster. None for fewer than two queries or if all
+    differences are equal.
 
     Examples:
         Differences 1, 0, 1, 0: mean 1/2, standard deviation ``sqrt(1/3)``.
@@ -78,23 +78,23 @@ def cohen_dz(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
 def detectable_effect(
     difference: NDArray[np.float64], clusters: Clusters, *, critical: float, share: bool = False
 ) -> float | None:
-    """The true difference that the sign-flip test finds with 80% power, in the unit of the metric.
+    """Return the true difference that the sign-flip test finds with 80% power, in the unit of the metric.
 
-    What the study could see, not evidence. The error of a share grows with the difference, because a difference of
-    ``d`` needs at least a share ``d`` of queries on which the encoders differ; and the test needs a least number of
-    clusters that all differ in one direction, whatever their error. Both are rough where clusters are few: nothing is
-    stated below ``LEAST_STUDIED`` effective ones (with 10 the difference that was stated had a power of .39 to .64).
+    This describes the study and is not evidence. The error of a share grows with the difference, because a difference
+    of ``d`` needs at least a share ``d`` of queries on which the encoders differ; and the test needs a least number of
+    clusters that all differ in one direction, whatever their error. Both are rough with few clusters: there is no
+    result below ``LEAST_STUDIED`` effective ones (with 10, the difference had a power of .39 to .64).
 
     Args:
         difference: First minus second encoder, per query, shape ``(n_queries,)``.
         critical: Studentised difference at which the test is significant: 1.96 for one pair at 5%, more for many.
-        share: The values are hits and misses.
+        share: True if the values are hits and misses.
 
     Returns:
-        None for fewer effective clusters, and for other metrics where the encoders never differ.
+        The difference; None with fewer effective clusters, and for other metrics if the encoders never differ.
 
     Examples:
-        One win in 200 queries: six wins without a loss are significant, and 4 points give six in four studies of five.
+        One win in 200 queries: six wins without a loss are significant, and 4 points give six in four of five studies.
 
         >>> one_win = np.zeros(200)
         >>> one_win[0] = 1
@@ -114,7 +114,7 @@ def detectable_effect(
     scale = multiple**2 * design_effect / n
     by_error = (scale + math.sqrt(scale**2 + 8 * lost * scale * (1 + scale))) / (2 * (1 + scale))
     means = np.abs(clusters.sums(difference[None])[:, 0]) / np.maximum(clusters.sizes, 1)
-    size = float(means[means > 0].mean()) if (means > 0).any() else 1.0  # of the difference of a cluster that differs
+    size = float(means[means > 0].mean()) if (means > 0).any() else 1.0  # difference of a cluster that differs
     p = 2 * float(scipy.special.ndtr(-critical))
     least = math.ceil(1 - math.log2(p))  # clusters, all in one direction: p = 2 ** (1 - least)
     if least > n_effective:
@@ -126,13 +126,14 @@ def detectable_effect(
 def equivalence_p(
     difference: NDArray[np.float64], clusters: Clusters, *, margin: float, span: float = 1.0
 ) -> float | None:
-    """p-value that the true difference is within ``margin``, by betting on bounded means; valid for any weights.
+    """Return the p-value that the true difference is within ``margin``, by betting on bounded means; for any weights.
 
     Waudby-Smith and Ramdas (2024, Estimating means of bounded random variables by betting, JRSS B 86, section 4): for
-    either side, what a cluster adds to the difference less what the margin allows it is a number of known bounds, whose
-    mean is not below 0 if the difference is the margin or more. A gambler who bets on less, in an order that does not
-    look at the data, multiplies the stake by more than ``1 / p`` with a probability of at most ``p`` (Ville's
-    inequality). Neither clusters of unequal weight nor rare large differences can break that, as they break t tests.
+    each side, a cluster's contribution to the difference, less the margin's part of it, is a number within known
+    bounds. Its mean is not below 0 if the difference is the margin or more. A gambler who bets on less, in an order
+    that does not depend on the data, multiplies the stake by more than ``1 / p`` with a probability of at most ``p``
+    (Ville's inequality). Unequal cluster weights and rare large differences, which invalidate t tests, do not
+    invalidate this.
 
     Args:
         difference: First minus second encoder, per query, shape ``(n_queries,)``, none larger than ``span``.
@@ -140,7 +141,7 @@ def equivalence_p(
         span: The largest difference that the metric can have, in its unit.
 
     Returns:
-        The larger of both sides; None for fewer than two clusters.
+        The larger p-value of both sides; None for fewer than two clusters.
 
     Examples:
         No difference in 100 queries is likely even if 1% of all queries differ; in 1,000 it is not.
@@ -159,10 +160,10 @@ def equivalence_p(
 
 
 def _least_stake(excess: NDArray[np.float64], *, largest: float) -> float:
-    """One over the largest wealth of a gambler who bets that the mean of ``excess`` is below 0, at most 1.
+    """Return one over the largest wealth, at most 1, of a gambler who bets that the mean of ``excess`` is below 0.
 
-    Half of the stake is bet by Kelly's rule, the other half for the number of rounds; each bet depends on the rounds
-    before it. ``excess``, shape ``(n_rounds,)``, is at most ``largest``.
+    Half of the stake is bet by Kelly's rule, the other half for the number of rounds; each bet depends on earlier
+    rounds. ``excess``, shape ``(n_rounds,)``, is at most ``largest``.
     """
     rounds = np.arange(len(excess))
     before = np.concatenate([[0.0], np.cumsum(excess)[:-1]]) / np.maximum(rounds, 1)
@@ -174,14 +175,15 @@ def _least_stake(excess: NDArray[np.float64], *, largest: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How per-query values become a result, and how differences of it are read.
+    """How per-query values become a result, and how its differences are interpreted.
 
     Attributes:
-        reduce: How they become the result. Only a mean is tested: of a median or an aggregate, a query has no winner.
+        reduce: How the values become the result. Only means are tested: for a median or an aggregate, a query has no
+            winner.
         lower_is_better: For ranks: wins are queries with the lower value. The difference stays ``a`` minus ``b``.
-        share: Values are hits and misses, or expected hits where scores tie.
-        span: The largest difference that the result can have, in its unit: ``Resampling.margin`` is a percentage of
-            it. None where that is not known: equivalence is not tested. Infinite of a mean rank: nothing is.
+        share: True if values are hits and misses, or expected hits if scores tie.
+        span: Largest possible difference of the result, in its unit: ``Resampling.margin`` is a percentage of it. None
+            if unknown: equivalence is not tested. Infinite for a mean rank: nothing is tested.
     """
 
     reduce: Reduce = "mean"
@@ -195,7 +197,7 @@ class Scale:
         return self.reduce == "mean" and self.span != math.inf
 
     def margin(self, resampling: Resampling) -> float | None:
-        """Return the difference within which two encoders are equivalent, in the result's unit; None: not tested."""
+        """Return the largest difference of equivalent encoders, in the unit of the result; None if not tested."""
         return resampling.margin / 100 * self.span if self.span is not None and self.tested else None
 
 
@@ -204,27 +206,27 @@ PLAIN_MEAN = Scale()
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Two encoders, ``a`` minus ``b``, under one metric.
+    """Comparison of two encoders, ``a`` minus ``b``, under one metric.
 
     Attributes:
         difference: With the paired interval, in the metric's unit; its value is NaN without a common query. The
-            interval holds 0 if and only if the test of this pair alone does not reject at its level.
+            interval holds 0 if and only if the unadjusted test of this pair does not reject at its level.
         simultaneous: Ends of the difference's interval that holds for all pairs compared together at ``1 - ALPHA``,
-            whatever the level: it excludes 0 where ``p_adjusted`` is below ``ALPHA``. None without a test, where few
-            clusters carry so much of the weight that no result has an interval, and where it would have no width: then
+            whatever the level: it excludes 0 if ``p_adjusted`` is below ``ALPHA``. None without a test, if so few
+            clusters have so much of the weight that no result has an interval, or if it would have no width: then
             nothing is claimed.
-        shared: The ends where several results share ``ALPHA``, for each of ``decision.SHARERS``, before they are made
-            to agree with a p-value over these results; the last ones may be missing, where they have no end.
+        shared: The ends if several results share ``ALPHA``, for each of ``decision.SHARERS``, before they are made to
+            agree with a p-value over these results; the last ones are missing if they have no end.
         p_adjusted: The sign-flip p-value adjusted over all pairs compared together.
         detectable_effect: True difference that this comparison detects with 80% power, at the adjusted level.
-        p_equivalent: That the true difference is within the margin, adjusted (Holm) over all pairs; None for a metric
-            without a range.
-        wins: Queries on which the first is better; None, as ``ties`` and ``losses``, for an aggregate over queries.
+        p_equivalent: p-value that the true difference is within the margin, adjusted (Holm) over all pairs; None for a
+            metric without a range.
+        wins: Number of queries on which the first is better; None, like ``ties`` and ``losses``, for an aggregate.
         cohen_dz: Mean difference in standard deviations of the differences.
-        n_queries: Queries on which both have a value.
-        n_clusters: Images that they belong to.
+        n_queries: Number of queries on which both have a value.
+        n_clusters: Number of images of these queries.
         n_effective: Kish's number of these images.
-        reason: Why something is None; several reasons are joined by ``"; "``.
+        reason: Why values are None; several reasons are joined by ``"; "``.
     """
 
     a: str
@@ -253,12 +255,12 @@ def _differences(
     resampling: Resampling,
     scale: Scale,
 ) -> list[Interval]:
-    """The paired intervals of rows that have a value of both on each of these queries."""
+    """Return the paired intervals of rows that have both values on each of these queries."""
     if not clusters.n_queries:
         return [Interval(value=np.nan, reason=NO_COMMON_QUERY)] * len(pairs)
     if scale.reduce == "mean" and not scale.tested:
         return [Interval(value=clusters.mean(values[a] - values[b]), reason=SKEWED) for a, b in pairs]
-    rows = sorted({row for pair in pairs for row in pair})  # others may lack a value of these queries
+    rows = sorted({row for pair in pairs for row in pair})  # other rows may lack a value on these queries
     places = [(rows.index(a), rows.index(b)) for a, b in pairs]
     return paired_intervals(values[rows], clusters, places, resampling, scale.reduce)
 
@@ -266,20 +268,20 @@ def _differences(
 def compare_encoders(
     values: Mapping[str, ArrayLike], clusters: Clusters, resampling: Resampling, scale: Scale = PLAIN_MEAN
 ) -> list[Comparison]:
-    """Every pair of encoders under one metric.
+    """Compare every pair of encoders under one metric.
 
     Args:
-        values: Encoder -> per-query values, shape ``(n_queries,)``, the queries in the same order for all. A pair is
-            compared on the queries where neither is NaN. For an aggregate a query may have several numbers, shape
+        values: Encoder -> per-query values, shape ``(n_queries,)``, with the queries in the same order for all. A pair
+            is compared on the queries where neither is NaN. For an aggregate a query may have several numbers, shape
             ``(n_queries, ...)``.
-        clusters: Of these queries, with their weights.
-        resampling: How intervals and random flips are drawn.
+        clusters: Clusters of these queries, with their weights.
+        resampling: Settings of the intervals and random flips.
 
     Returns:
         One :class:`Comparison` per pair, in the order of ``itertools.combinations`` of the keys.
 
     Raises:
-        ValueError: An encoder with another number of queries than the clusters have, or an infinite value.
+        ValueError: If an encoder has another number of queries than the clusters, or an infinite value.
 
     Examples:
         >>> hits = {"old": [0, 0, 0, 1, 0, 0], "new": [1, 1, 1, 1, 1, 1]}
@@ -327,9 +329,10 @@ def _compared(
     *,
     fewer: bool,
 ) -> Comparison:
-    """Two encoders by their values, their difference and their test; their p-value of equivalence is not adjusted.
+    """Compare two encoders by their values, their difference and their test; the equivalence p-value is not adjusted.
 
-    ``values``: on the queries of ``clusters``, which both have; ``fewer``: than one has.
+    ``values`` are given on the queries of ``clusters``, which both have; ``fewer``: True if one encoder has more
+    queries.
     """
     per_query, p_equivalent, detectable = values[0] - values[1], None, None
     won: tuple[int, int, int] | tuple[None, None, None] = (None, None, None)
@@ -343,7 +346,7 @@ def _compared(
     difference = agreeing_with_test(difference, flip.p, level=resampling.level)
     if scale.span is not None and difference.low is not None and difference.high is not None:
         difference = replace(difference, low=max(difference.low, -scale.span), high=min(difference.high, scale.span))
-    if IDENTICAL not in reasons:  # of encoders that never differ, that one reason
+    if IDENTICAL not in reasons:  # the only reason for encoders that never differ
         reasons = [difference.reason, *reasons] if difference.reason else reasons
         if scale.tested and clusters.n_queries:
             critical = (flip.criticals or (TWO_SIDED,))[0]
@@ -352,7 +355,7 @@ def _compared(
     criticals = () if (unsure := no_interval(clusters) is not None) else flip.criticals
     shared = tuple(_simultaneous(per_query, own, clusters, criticals, scale)) if criticals else ()
     simultaneous, p_adjusted = None, None
-    if shared:  # which, made to agree with it, says the same as the adjusted p-value
+    if shared:  # made to agree with the adjusted p-value
         p_adjusted = max(flip.p_adjusted or 0.0, least_p(clusters.n_effective))
         simultaneous = agreeing_ends(shared[0], p_adjusted, difference.value)
     elif flip.criticals:
@@ -394,10 +397,10 @@ def _row(name: str, row: ArrayLike, clusters: Clusters) -> NDArray[np.float64]:
 def _simultaneous(
     per_query: NDArray[np.float64], own: Interval, clusters: Clusters, criticals: Sequence[float], scale: Scale
 ) -> Iterator[Ends]:
-    """For every critical value the ends that hold together with those of all other pairs, never within ``own``.
+    """Yield, for each critical value, the ends that hold simultaneously with all other pairs, never inside ``own``.
 
-    Student's interval of one pair, at the level at which a normal difference exceeds the critical value; where all
-    images have the same difference, Wilson's, as if each had one of the two largest.
+    They are Student's interval of one pair, at the level at which a normal difference exceeds the critical value; if
+    all images have the same difference, Wilson's, as if each had one of the two extreme differences.
     """
     n, most = clusters.n_effective, math.inf if scale.span is None else scale.span
     deviations = clusters.sums(per_query[None] - own.value)[:, 0] / clusters.totals.sum()

@@ -1,8 +1,8 @@
 """Ranks of encoders from pairwise tests: the range of ranks that each can hold, and which are tied with the best.
 
-The best possible rank of an encoder is one more than the number of encoders that are significantly better; its worst
-possible rank leaves below it only the encoders that are significantly worse. With p-values adjusted over all pairs,
-all these statements hold together at the level of the test (Mohamad, van Zwet, Solari and Goeman 2021, Simultaneous
+The best possible rank of an encoder is one more than the number of encoders that are significantly better; at its worst
+possible rank, only the encoders that are significantly worse are below it. With p-values adjusted over all pairs, all
+these statements hold simultaneously at the level of the test (Mohamad, van Zwet, Solari and Goeman 2021, Simultaneous
 confidence intervals for ranks using the partitioning principle, section 2; Mogstad, Romano, Shaikh and Wilhelm 2024,
 Inference for ranks with applications to mobility across neighbourhoods and academic achievement across countries).
 """
@@ -37,16 +37,17 @@ class RankSet(NamedTuple):
 
 
 def rank_sets(better: NDArray[np.bool_]) -> list[RankSet]:
-    """The ranks that every encoder can hold.
+    """Return the ranks that every encoder can hold.
 
-    They hold together at the level of the tests where these are simultaneous over all pairs: p-values adjusted for the
-    family-wise error rate, or intervals of all differences that hold together.
+    They hold together at the level of the tests if these are simultaneous over all pairs: by p-values adjusted for the
+    family-wise error rate, or by simultaneous intervals of all differences.
 
     Args:
-        better: ``better[i, j]``: encoder ``i`` is significantly better than ``j``; shape ``(n_encoders, n_encoders)``.
+        better: ``better[i, j]`` is True if encoder ``i`` is significantly better than ``j``; shape
+            ``(n_encoders, n_encoders)``.
 
     Examples:
-        The first beats the third, nothing else is certain:
+        The first beats the third; nothing else is certain:
 
         >>> [tuple(held) for held in rank_sets(np.array([[0, 0, 1], [0, 0, 0], [0, 0, 0]], dtype=bool))]
         [(1, 2), (1, 3), (2, 3)]
@@ -58,15 +59,15 @@ def rank_sets(better: NDArray[np.bool_]) -> list[RankSet]:
 def rank_encoders(
     encoders: Sequence[str], tests: Iterable[tuple[str, str, float, float | None]], *, lower_is_better: bool = False
 ) -> dict[str, RankSet]:
-    """The ranks that every encoder can hold.
+    """Return the ranks that every encoder can hold.
 
     Args:
         tests: All pairs, each once, in either order: two encoders, the first minus the second, and its adjusted
-            p-value. A pair is different with one below ``ALPHA``; one without a p-value (equal on every query, or too
-            few clusters for a test) counts as not different.
+            p-value. A pair differs if the p-value is below ``ALPHA``; one without a p-value (equal on every query, or
+            too few clusters for a test) counts as not different.
 
     Examples:
-        The first beats the third, nothing else is certain:
+        The first beats the third; nothing else is certain:
 
         >>> tests = [("x", "y", 0.1, 0.3), ("x", "z", 0.3, 0.01), ("y", "z", 0.2, 0.06)]
         >>> for name, held in rank_encoders(["x", "y", "z"], tests).items():
@@ -82,9 +83,9 @@ def rank_encoders(
 
 
 def winners(n: int, tests: Iterable[tuple[int, int, float, float | None]], *, alpha: float) -> NDArray[np.bool_]:
-    """Return which of ``n`` encoders are significantly better than which, shape ``(n, n)``.
+    """Return a mask of which of ``n`` encoders are significantly better than which, shape ``(n, n)``.
 
-    ``tests``: two encoders by number, the first minus the second, and the adjusted p-value.
+    ``tests``: indices of two encoders, the first minus the second, and the adjusted p-value.
     """
     better = np.zeros((n, n), dtype=bool)
     for a, b, difference, p in tests:
@@ -93,30 +94,30 @@ def winners(n: int, tests: Iterable[tuple[int, int, float, float | None]], *, al
     return better
 
 
-# --- One ranking of encoders over several corpora by their macro means, and the ranks that the data leave open.
+# --- One ranking of encoders over several corpora by their macro means, with the ranks that the data allow.
 #
 # Two questions have different answers (``docs/protocols.md`` §6):
 #
-# * Which encoder is better on **these corpora**? Images are the units; a photograph that several corpora have is one in
+# * Which encoder is better on **these corpora**? Images are the units; a photograph in several corpora is one unit in
 #   all of them. Means have Student's interval, on the scale of a share, and are tested by sign flips of all images of
 #   all corpora.
 # * Which encoder is better on **corpora like these**? The corpora are a sample, and their number is the number of
-#   observations, as long as none shares photographs with another. The spread between corpora holds that of their images
-#   already, so whole corpora are the units (Davison and Hinkley 1997, Bootstrap Methods and their Application, section
-#   3.8), by Student's t. Resampling corpora and images by the bootstrap finds a difference where there is none in a
+#   observations, if none shares photographs with another. The spread between corpora already includes that of their
+#   images, so whole corpora are the units (Davison and Hinkley 1997, Bootstrap Methods and their Application, section
+#   3.8), by Student's t. Resampling corpora and images by the bootstrap finds a difference that does not exist in a
 #   third of suites of 5 corpora and 8 encoders (``tests/benchmarks/suite_ranks.py``).
 
 
 Estimand: TypeAlias = Literal["these corpora", "corpora like these"]
 LEAST_CORPORA = 3  # of a ranking over corpora
-LEAST_SAMPLE = 5  # corpora that say something about others like them
+LEAST_SAMPLE = 5  # corpora from which a result holds for similar corpora
 _ROUNDING = 1e-12
 
 
 class Standing(NamedTuple):
-    """One encoder in a ranking: its result with its interval, and the ranks that it can hold (None: not tested).
+    """One encoder in a ranking: its result with an interval, and the ranks that it can hold (None if not tested).
 
-    ``n_effective``: Kish's number of the units that the ranks rest on: photographs, or corpora.
+    ``n_effective``: Kish's effective number of the units behind the ranks: photographs, or corpora.
     """
 
     figure: Interval
@@ -129,21 +130,21 @@ def rank_over_corpora(
     resampling: Resampling,
     units: Sequence[NDArray[np.int64]] | None = None,
 ) -> dict[Estimand, list[Standing]]:
-    """Return the macro mean of every encoder, the mean over corpora of their headlines, under both estimands.
+    """Return the macro mean of every encoder, the mean of its headline metric over corpora, under both estimands.
 
     Args:
-        corpora: For each corpus the parts of its headline, which is their mean: per-query values of the same encoders,
-            shape ``(n_encoders, n_queries)``, and the clusters of these queries.
+        corpora: For each corpus, the parts of its headline metric, which is their mean: per-query values of the same
+            encoders, shape ``(n_encoders, n_queries)``, and the clusters of these queries.
         resampling: ``1 - level`` bounds the probability of any false statement about ranks, for each estimand.
         units: For each corpus the unit of every cluster, shape ``(n_clusters,)``, numbered from 0 over all corpora:
-            clusters with equal numbers are of the same photographs. Left out: no two are.
+            clusters with equal numbers are of the same photographs. Default: no two are.
 
     Returns:
-        For each estimand the encoders in their order. With fewer than ``LEAST_SAMPLE`` corpora, or where
-        some share units, those like them have results without interval and ranks, with the reason.
+        For each estimand, the encoders in the given order. With fewer than ``LEAST_SAMPLE`` corpora, or if some share
+        units, results for "corpora like these" have a reason instead of interval and ranks.
 
     Raises:
-        ValueError: Fewer than ``LEAST_CORPORA`` corpora, or fewer than two encoders.
+        ValueError: If there are fewer than ``LEAST_CORPORA`` corpora or fewer than two encoders.
 
     Examples:
         On three corpora of 40 images the first encoder finds all of them, the second every other one.
@@ -183,7 +184,7 @@ def rank_over_corpora(
 
 
 def _contributions(parts: Sequence[ClusteredValues]) -> tuple[NDArray[np.float64], ...]:
-    """What each cluster adds to headlines and to their errors, shape ``(n_clusters, n_encoders)``, and its weight."""
+    """Return each cluster's part of headlines and errors, shape ``(n_clusters, n_encoders)``, and its weight."""
     shares = np.stack([clusters.sums(np.asarray(values)) / clusters.totals.sum() for values, clusters in parts])
     weights = np.stack([clusters.shares for _, clusters in parts])
     errors = shares - weights[:, :, None] * shares.sum(axis=1, keepdims=True)
@@ -191,7 +192,7 @@ def _contributions(parts: Sequence[ClusteredValues]) -> tuple[NDArray[np.float64
 
 
 def _over_units(units: Sequence[NDArray[np.int64]], of_corpora: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Values of each corpus' clusters, of any shape behind ``n_clusters``, added up by unit: ``(n_units, …)``."""
+    """Return values of each corpus' clusters, of shape ``(n_clusters, …)``, summed by unit: ``(n_units, …)``."""
     total = np.zeros((1 + max(int(unit.max()) for unit in units), *of_corpora[0].shape[1:]))
     for unit, of_corpus in zip(units, of_corpora, strict=True):
         np.add.at(total, unit, of_corpus)
@@ -199,7 +200,7 @@ def _over_units(units: Sequence[NDArray[np.int64]], of_corpora: Sequence[NDArray
 
 
 def _better(contributions: NDArray[np.float64], n_effective: float, resampling: Resampling) -> NDArray[np.bool_]:
-    """Which encoder is better than which, over all pairs together, by sign flips of the rows of contributions."""
+    """Return which encoders are better than which, over all pairs together, by sign flips of the contributions."""
     n_units, n_encoders = contributions.shape
     pairs = list(combinations(range(n_encoders), 2))
     tests = sign_flip_tests(contributions.T, Clusters.of(range(n_units)), pairs, resampling)
@@ -223,7 +224,7 @@ def _standings(figures: Sequence[Interval], better: NDArray[np.bool_], n_effecti
 
 
 def _sampled(table: NDArray[np.float64], resampling: Resampling, n_groups: int) -> list[Standing]:
-    """Means over corpora that are a sample, shape ``(n_corpora, n_encoders)``: Student's t, adjusted by Holm."""
+    """Return means over sampled corpora, shape ``(n_corpora, n_encoders)``: Student's t, adjusted by Holm."""
     n_corpora, n_encoders = table.shape
     means = table.mean(axis=0)
     reason = ""

@@ -1,8 +1,8 @@
-"""Hits corrected by a random sample of judged misses: a two-stage sample, of images and of their misses.
+"""Hits corrected by a random sample of judged misses: a two-stage sample of images and of their misses.
 
-The corrected share is that of the hits and, of the misses, the share that was judged right (Cochran 1977, Sampling
-Techniques, chapter 12). Values per query with this mean and with the error of both stages make it a mean like any
-other: over clusters of images, next to other results, in differences of two encoders that share judgements
+The corrected share adds to the hits the fraction of misses that were judged correct (Cochran 1977, Sampling
+Techniques, chapter 12). Per-query values with this mean and with the error of both stages can be used like any other
+mean: clustered by image, next to other results, in differences of two encoders that share judgements
 (Angelopoulos et al. 2023, Prediction-powered inference, has the same estimator).
 """
 
@@ -17,16 +17,16 @@ def corrected_values(
 ) -> NDArray[np.float64]:
     """Return values per query with the corrected share as their mean, shape ``(n_queries,)``.
 
-    A miss counts as the share of judged misses that are right; a judged one also as its distance from that share, times
-    the number of misses for each that is judged.
+    A miss counts as the fraction of judged misses that are correct. A judged miss also adds its distance from that
+    fraction, times the number of misses per judged miss.
 
     Args:
-        hits: Of every query, 0..1; 0 of a miss.
-        missed: Which queries are misses, of which a random sample was judged.
-        right: Of a judged miss whether the first item is right, 0 or 1; NaN of the other queries.
+        hits: Hit of each query, 0..1; 0 for a miss.
+        missed: True for queries that are misses; a random sample of them was judged.
+        right: For a judged miss, 1 if the first item is correct, else 0; NaN for the other queries.
 
     Examples:
-        Of four misses two were judged, one of them right; so two of the four count as hits.
+        Two of four misses were judged and one is correct, so two of the four count as hits.
 
         >>> hits, right = np.array([1.0, 0, 0, 0, 0]), np.array([np.nan, 1, 0, np.nan, np.nan])
         >>> corrected_values(hits, hits == 0, right).tolist()

@@ -1,6 +1,6 @@
 """A metric over parts of the queries: the mean and interval of each part, and the difference of two parts.
 
-Clusters are the units: the captions of one image may be in both of two parts, and their difference accounts for that.
+Clusters are the units: captions of one image may be in both of two parts, and their difference accounts for that.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ FEW_EXPECTED = f"no interval: fewer than {LEAST_HITS:.0f} hits or misses expecte
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PartMeans:
-    """Means over parts of the queries, with what each cluster adds to their errors.
+    """Means over parts of the queries, with each cluster's contribution to their errors.
 
     Attributes:
         estimates: float64, shape ``(n_encoders, n_parts)``; NaN for a part without a query.
         influences: float64, shape ``(n_encoders, n_parts, n_clusters)`` (``intervals.mean_spread``).
-        clusters: Of the queries of a part that have a value of an encoder: ``clusters[encoder][part]``.
-        n_expected: float64, the shape of ``estimates``: for shares, the hits or the misses, whichever are fewer, that a
+        clusters: Clusters of the queries of a part that have a value for an encoder: ``clusters[encoder][part]``.
+        n_expected: float64, the shape of ``estimates``. For shares: the hits or misses, whichever are fewer, that a
             part of this size has on average; infinite for other means.
         share: True if the values are hits and misses.
-        bounds: Of the values.
+        bounds: Bounds of the values.
     """
 
     estimates: NDArray[np.float64]
@@ -52,12 +52,12 @@ class PartMeans:
     resampling: Resampling
 
     def counts(self, encoder: int, part: int) -> tuple[int, int]:
-        """The numbers of queries and of images of a part."""
+        """Return the numbers of queries and images of a part."""
         of_part = self.clusters[encoder][part]
         return of_part.n_queries, of_part.n_occupied
 
     def too_small(self, encoder: int, *parts: int) -> str | None:
-        """The reason why these parts are too small for intervals and tests; None if they are not."""
+        """Return why these parts are too small for intervals and tests; None if they are not."""
         for part in parts:
             if not self.clusters[encoder][part].n_queries:
                 return NO_QUERY
@@ -68,7 +68,7 @@ class PartMeans:
         return None
 
     def interval(self, encoder: int, part: int) -> Interval:
-        """The mean of one part; its ends are None, with the reason, where there is no interval."""
+        """Return the mean of one part; without an interval its ends are None, with the reason."""
         estimate = float(self.estimates[encoder, part])
         if (reason := self.too_small(encoder, part)) is not None:
             return Interval(value=estimate, reason=reason)
@@ -76,7 +76,7 @@ class PartMeans:
         return mean_interval(estimate, influence, of_part, self.resampling, bounds=self.bounds, share=self.share)
 
     def difference(self, encoder: int, part: int, other: int) -> Interval:
-        """The mean of one part minus that of another."""
+        """Return the mean of one part minus that of another."""
         estimate = float(self.estimates[encoder, part] - self.estimates[encoder, other])
         if (reason := self.too_small(encoder, part, other)) is not None:
             return Interval(value=estimate, reason=reason)
@@ -94,11 +94,11 @@ def part_means(
     share: bool = False,
     bounds: Bounds = None,
 ) -> PartMeans:
-    """Means of the encoders' values over parts of their queries.
+    """Return means of the encoders' values over parts of their queries.
 
     ``values`` have the shape ``(n_encoders, n_queries)``; a query with NaN does not count for that encoder. ``parts``
-    tell which queries are in which part, shape ``(n_parts, n_queries)``, and may overlap or leave queries out.
-    ``share``: the values are hits and misses, with the interval that shares have.
+    is a mask of the queries in each part, shape ``(n_parts, n_queries)``; parts may overlap or leave queries out.
+    ``share``: True if the values are hits and misses, with the interval of shares.
 
     Examples:
         >>> hits = [[1.0, 1.0, 0.0, 0.0]]
@@ -135,28 +135,28 @@ def part_means(
 def label_tests(
     values: NDArray[np.float64], labels: NDArray[np.bool_], among: NDArray[np.bool_], clusters: Clusters
 ) -> NDArray[np.float64]:
-    """Two-sided p-values of the difference between labelled and other queries, shape ``(n_encoders, n_labels)``.
+    """Return two-sided p-values of the difference between labelled and other queries, ``(n_encoders, n_labels)``.
 
-    Within one model: is the mean of a slice further off than that of a random slice of its size? Under the null
-    hypothesis the label says nothing about the values: the labels of an image (which of its captions have a word; all
-    or none of them for a category) might as well belong to another image with as many captions, and within an image to
-    any of its captions. The sum over labelled queries has an exact mean and variance over these permutations; the
-    p-value is that of the normal distribution with both (Good 2005, section 3.7), as in the test of Cochran, Mantel and
-    Haenszel. p-values from the bootstrap of two slices are not valid where a slice is
-    small or nearly all of it hits: with two queries at R@1 .95 they reject three times in four.
+    Within one model: is the mean of a slice more extreme than that of a random slice of its size? Under the null
+    hypothesis the label is independent of the values: the labels of an image (which of its captions have a word; all or
+    none for a category) could as well go to another image with as many captions, and within an image to any of its
+    captions. The sum over labelled queries has an exact mean and variance over these permutations; the p-value is that
+    of the normal distribution with both (Good 2005, section 3.7), as in the test of Cochran, Mantel and Haenszel.
+    p-values from the bootstrap of two slices are invalid if a slice is small or nearly all hits: with two queries at
+    R@1 .95 they reject three times in four.
 
-    NaN where there is nothing to permute: all or none of the queries have the label, or equal values wherever labels
-    could be exchanged. At the least cells of ``tasks.statistics.slices`` the type I error at 5% is between 3.6 and
+    NaN if there is nothing to permute: if all or no queries have the label, or if values are equal wherever labels
+    could be exchanged. At the smallest cells of ``tasks.statistics.slices`` the type I error at 5% is between 3.6 and
     5.4% (``make bench ONLY=validity``).
 
     Args:
         values: Per-query values, shape ``(n_encoders, n_queries)``.
-        labels: Which queries have each label, shape ``(n_labels, n_queries)``.
-        among: The queries of which the labels are known, shape ``(n_queries,)``; the others take no part.
-        clusters: Of all queries.
+        labels: True for queries that have a label, shape ``(n_labels, n_queries)``.
+        among: True for queries with known labels, shape ``(n_queries,)``; the others are ignored.
+        clusters: Clusters of all queries.
 
     Examples:
-        Of 21 images, 10 have the label, all of them hits, and 3 of the other 11 are missed:
+        The label is on 10 of 21 images, all of them hits; 3 of the other 11 are missed:
 
         >>> label = np.array([[True] * 10 + [False] * 11])
         >>> hits = np.array([[1.0] * 18 + [0.0] * 3])

@@ -186,7 +186,9 @@ def test_a_moving_average_beside_the_weights_has_to_be_chosen(tiny_architecture,
     file = tmp_path / "epoch_3.pt"
     torch.save(as_trained(tiny_architecture) | {"state_dict_ema": average}, file)
     both = spec(adapter="openclip", checkpoint=f"tinytower@{file}", dim=32)
-    with pytest.raises(RequestError, match=r"holds several weights; add .* meant: #state_dict or #state_dict_ema"):
+    with pytest.raises(
+        RequestError, match=r"holds several sets of weights; append .* use: #state_dict or #state_dict_ema"
+    ):
         load_encoder(both)
     with pytest.raises(
         RequestError, match=r"holds no weights 'ema'; it holds epoch, name, state_dict, optimizer, state"

@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 
 from capim.store.types import Embeddings, EncoderSpec
 from capim.tasks.encoders import catalog, encode_captions, load_encoder, pixels, resolve, spec_of
+from capim.tasks.encoders.adapters import dual_families
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.checkpoint import folder_of
 from capim.tasks.encoders.conformance import CHECKS, check_encoder, check_loaded

@@ -115,7 +115,9 @@ def test_an_answer_that_comes_byte_by_byte_is_waited_for_as_long_as_the_table_sa
     encoder = loaded(stub, timeout_seconds=0.4, caption_form=form)
     stub.troubles = [dripping(0.1, headers=headers)] * 2
     begun = time.monotonic()
-    with pytest.raises(WorkError, match=r"not answer in 2 tries \(last: no whole answer in timeout_seconds = 0.4\)"):
+    with pytest.raises(
+        WorkError, match=r"not answer in 2 tries \(last: incomplete response after timeout_seconds = 0.4\)"
+    ):
         encode_captions(encoder, ["a"])
     assert 0.8 < time.monotonic() - begun < 3
     stub.troubles = [dripping(0.001, headers=headers)]
@@ -158,7 +160,7 @@ def test_an_encode_that_is_ended_does_not_sit_out_the_time_that_a_service_asks_f
     again: Any = loaded(stub)
     stub.troubles = [status(429, Retry_After="60")]
     Timer(0.2, again.service.stop).start()
-    with pytest.raises(WorkError, match="was not waited for any longer"):
+    with pytest.raises(WorkError, match="was interrupted before it responded"):
         encode_captions(again, ["a"])
 
 
@@ -194,11 +196,11 @@ def test_an_answer_that_is_not_one_right_vector_for_each_input_is_refused(
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [
-        (status(307, Location="http://127.0.0.1:9/elsewhere"), "another address: give that one as url"),
+        (status(307, Location="http://127.0.0.1:9/elsewhere"), "another URL: set url to that one"),
         (status(404, "no such model"), r"404: .*no such model.*check url and checkpoint: .* for the model 'org/model'"),
         (status(402, "no credit"), "correct the encoder's table or the account of the service"),
         (status(429, "insufficient_quota"), "the account of the service"),
-        (status(429, "tomorrow", Retry_After="36000"), "asks to come back in 36,000 s .*tomorrow.*same command then"),
+        (status(429, "tomorrow", Retry_After="36000"), "asked to retry after 36,000 s .*tomorrow.*same command then"),
         (status(503), r"did not answer in 8 tries \(last: 503.*Stored embeddings are kept"),
     ],
 )
@@ -265,9 +267,12 @@ def test_the_key_comes_from_the_environment_and_is_seen_by_the_service_alone(stu
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"url": "https://me:s3cret@host/v1"}, "without user, password or query: put the key into a variable"),
+        (
+            {"url": "https://me:s3cret@host/v1"},
+            "without user, password or query: put the key into an environment variable",
+        ),
         ({"url": "https://host/v1?key=s3cret"}, "without user, password or query"),
-        ({"url": "host/v1"}, "expected an address as https://api.example.com/v1"),
+        ({"url": "host/v1"}, "expected a URL such as https://api.example.com/v1"),
         ({"url": 3}, "option url: "),
         ({"image_form": "chat"}, "option image_form: '', 'input', .* or 'gemini', got 'chat'"),
         ({"concurrency": 0}, "option concurrency: .*greater than or equal to 1, got 0"),
@@ -414,7 +419,8 @@ def test_a_service_that_mixes_the_items_of_a_request_is_found_by_the_probes(stub
     assert len(probe_vectors(encoder, image=True)) == 5
     stub.troubles = [answering(lambda a: [row.update(index=k) for k, row in enumerate(reversed(a["data"]))])]
     with pytest.raises(
-        WorkError, match=r"gives 'a red bus' alone another vector than among 4 captions \(cosine 0\.\d+"
+        WorkError,
+        match=r"returned different vectors for 'a red bus' by itself and in a batch of 4 captions \(cosine 0\.\d+",
     ):
         probe_vectors(encoder, image=True)
 

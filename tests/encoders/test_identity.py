@@ -67,13 +67,13 @@ def test_files_that_a_module_cannot_mean_are_refused(head, message, tmp_path) ->
 def test_files_are_a_list_and_belong_to_modules(tmp_path) -> None:
     with pytest.raises(RequestError, match="files must be a list of file names"):
         module(tmp_path / "model.py", files="weights.npy")
-    with pytest.raises(RequestError, match="files belong to code of your own"):
+    with pytest.raises(RequestError, match="files are only for your own code"):
         entry_from("x", {"adapter": "hf_dual", "checkpoint": "a/b", "dim": 8, "files": ["weights.npy"]})
 
 
 def test_a_module_that_names_no_files_has_a_gap_in_its_identity(tmp_path) -> None:
     unnamed = module(write_module(tmp_path))
-    assert "its identity is model.py alone" in str(identity_gap(resolve(unnamed)))
+    assert "its identity is only model.py" in str(identity_gap(resolve(unnamed)))
     assert identity_gap(resolve(replace(unnamed, options={"revision:weights.npy": "main"}))) is None
     assert identity_gap(module(write_module(tmp_path, NAMED))) is None
     assert identity_gap(module(write_module(tmp_path, "files: list[str] = []\n"))) is None
@@ -97,7 +97,7 @@ def test_check_says_what_it_cannot_know_of_a_module(tmp_path) -> None:
     results = {row.check: row for row in islice(check_encoder(module(write_module(tmp_path))), 4)}
     for check, reason in (
         ("no missing weights", "a module loads its own weights"),
-        ("identity", "its identity is model.py alone"),
+        ("identity", "its identity is only model.py"),
         ("loads offline", "a module may fetch files in any way"),
     ):
         assert results[check].result == "skip"

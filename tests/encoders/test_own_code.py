@@ -182,7 +182,7 @@ def test_files_that_own_code_of_any_form_opens_count(form, in_table, tmp_path, m
 
 def test_a_file_with_a_function_that_loads_and_without_a_list_of_files_has_a_gap_in_its_identity(tmp_path) -> None:
     file = written(tmp_path, LOADS)
-    assert "its identity is my_model.py alone" in str(identity_gap(resolve(spec_of(f"{file}:load"))))
+    assert "its identity is only my_model.py" in str(identity_gap(resolve(spec_of(f"{file}:load"))))
     written(tmp_path, f"files = []\n{LOADS}")
     assert identity_gap(resolve(spec_of(f"{file}:load"))) is None
 
@@ -199,7 +199,7 @@ def test_an_encoder_of_a_package_that_has_a_name_of_ours_or_a_faulty_row_is_left
     finally:
         catalog.cache_clear()
     assert [record.getMessage() for record in caplog.records] == [
-        "package their-package, adapter 'theirs': encoder 'tiny-clip': this name belongs to capim; the row is left out",
+        "package their-package, adapter 'theirs': encoder 'tiny-clip': the name is taken by capim; the row is left out",
         "package their-package, adapter 'theirs': encoder 'without-dim': 'dim' is missing; the row is left out",
     ]
 

@@ -126,7 +126,7 @@ def test_out_of_memory_halves_the_batch_and_keeps_what_was_done() -> None:
 
 
 def test_one_item_that_does_not_fit_is_an_error_with_the_next_step() -> None:
-    with pytest.raises(WorkError, match=r"one caption alone does not fit.*bfloat16"):
+    with pytest.raises(WorkError, match=r"a single caption does not fit.*bfloat16"):
         list(encode_stream(ToyEncoder(capacity=0), caption_work(["a", "b"]), batch_size=2))
 
 

@@ -17,7 +17,7 @@ from tests.encoders.own_module import write_module, write_suite
 pytestmark = pytest.mark.slow  # whole suites of runs
 
 NAMED = 'files = ["weights.npy"]\n'
-GAP = "its identity is model.py alone"
+GAP = "its identity is only model.py"
 
 
 def test_a_module_that_names_no_files_is_said_once_to_be_its_file_alone(tmp_path: Path) -> None:

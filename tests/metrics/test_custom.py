@@ -70,9 +70,12 @@ def test_a_function_of_blocks_gets_scores_and_gives_a_value_per_query(tmp_path: 
         ("dict.fromkeys(outcomes.query_id, 1.0)", "returned dict, expected 2 numbers"),
         ("pandas.Series([1.0, 2.0, 3.0])", r"shape \(3,\), expected one number per query"),
         ("pandas.DataFrame({'value': [1.0, 2.0]})", r"shape \(2, 1\), expected one number per query"),
-        ("pandas.Series([1.0, 2.0], index=[1, 0])", r"Series of length 2 whose index \(1, …\) does not"),
-        ("pandas.Series([1.0], index=outcomes.query_id[:1])", r"of length 1 whose index \('q0', …\) does not name"),
-        ("pandas.Series([1.0, 2.0], index=['q1', 'q1'])", "does not name each of the 2 queries once; its index must"),
+        ("pandas.Series([1.0, 2.0], index=[1, 0])", r"Series of length 2 with an index \(1, …\) that does not"),
+        (
+            "pandas.Series([1.0], index=outcomes.query_id[:1])",
+            r"of length 1 with an index \('q0', …\) that does not name",
+        ),
+        ("pandas.Series([1.0, 2.0], index=['q1', 'q1'])", "each of the 2 queries once; use outcomes.query_id"),
     ],
 )
 def test_a_result_that_is_not_one_number_per_query_is_refused(tmp_path: Path, returned: str, message: str) -> None:

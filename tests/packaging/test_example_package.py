@@ -277,7 +277,7 @@ def test_a_broken_package_is_one_line_that_names_it_and_all_else_works(broken, c
     remedy = "update the package, or remove it with: pip uninstall capim-broken"
     wanted = "TypeError: expected a capim.tasks.corpora.CorpusEntry, got function"
     assert tuple(lines) == (
-        f"{package} 'hf_dual' of capim.adapters: this name belongs to capim; the row is left out",
+        f"{package} 'hf_dual' of capim.adapters: the name is taken by capim; the row is left out",
         f"{package} 'none' of capim.corpora: json:dumps cannot be used ({wanted}); {remedy}",
         f"{package} 'failing' of capim.metrics: broken_rows:METRIC cannot be used (OSError: no licence); {remedy}",
     )

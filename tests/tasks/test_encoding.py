@@ -82,7 +82,7 @@ def test_a_batch_size_found_by_trying_is_reported_and_changes_no_vector(store, c
 
 @pytest.mark.parametrize(
     ("error", "message"),
-    [(None, r"NaN, infinite or zero.*this batch was not stored"), (MemoryError, "alone does not fit.* are kept")],
+    [(None, r"NaN, infinite or zero.*this batch was not stored"), (MemoryError, "a single .* does not fit.* are kept")],
 )
 def test_trouble_in_the_model_keeps_what_was_stored(error, message, store, corpus, monkeypatch) -> None:
     encoder = load_encoder(resolve(spec_of("tiny-clip")))

@@ -1,9 +1,9 @@
-"""The table of adapters: which file loads which family of models, and which extra of capim it needs.
+"""The table of adapters: the file that loads each family of models, and the extra of capim that it needs.
 
 To add a family, write one file with ``load(spec, *, device, trust_remote_code) -> Encoder`` next to this one and add
 one row here; or name an :class:`Adapter` in an entry point ``capim.adapters`` of a package of your own
-(``docs/own_model.md``). A suite can also name the function: ``adapter = "my_package:load"``. Nothing here imports
-torch: a row names its file, which is imported when a model is loaded.
+(``docs/own_model.md``). A suite can also name the function: ``adapter = "my_package:load"``. This module does not
+import torch: a row names its file, which is imported when a model is loaded.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from capim.store.types import EncoderSpec
 
 ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 PIN = "revision:"
-"""Beginning of an option that names the commit, version or digest of what a checkpoint needs next to itself."""
+"""Prefix of an option that names the commit, version or digest of a requirement of a checkpoint."""
 UNUSED_WEIGHTS = "unused_weights"
-"""The option that names tensors of a checkpoint that no vector needs: patterns, with commas between them."""
+"""The option that names a checkpoint's tensors that no vector needs: comma-separated patterns."""
 _HF_WEIGHTS = ("adapter_model.safetensors", "model*.safetensors", "adapter_model.bin", "pytorch_model*.bin")
 _LANGUAGE_HEADS = ("*lm_head.*", "projection_head.*")  # the second of ModernVBERT
 _OWN_WEIGHTS = "a module loads its own weights, from files that capim cannot know"
@@ -37,38 +37,40 @@ _OWN_CODE = re.compile(r"(?P<where>.+\.py|[\w.]+):(?P<function>\w+)", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Adapter:
-    """How one family of models is loaded.
+    """One family of models: its loader, requirements and properties.
 
     Attributes:
         title: The models that it loads.
-        module: The file with ``load``, imported only when a model is loaded: of capim's adapters its name here, by
-            default that of the adapter; of a package's its dotted name, by default the module that its entry point
-            names.
+        module: The file with ``load``, imported only when a model is loaded. Built-in adapters: its name here, by
+            default the name of the adapter; adapters of packages: its dotted name, by default the module of the entry
+            point.
         version: Raised whenever the adapter's vectors change; part of every fingerprint.
-        options: Names of the options of a spec that it accepts; one that ends with ``:`` is the beginning of any name.
-            None: any, the adapter checks them.
-        roles: Queries and documents are encoded differently: captions as queries, images as documents, with prompts.
-        weights: Patterns of the files that hold the weights, in the order of preference: safetensors first, pickles
-            only where there are none.
+        options: Names of the options of a spec that it accepts; one that ends with ``:`` is a prefix of any name. None:
+            any, the adapter checks them.
+        roles: True if queries and documents are encoded differently: captions as queries, images as documents, with
+            prompts.
+        weights: Patterns of the files with weights, in order of preference: safetensors first, pickles only if there
+            are no others.
         unused: Patterns of the tensors of such files that no vector needs: heads that predict words or classes.
-        requires: Import names of the libraries that it needs and that only an extra of capim installs.
+        requires: Import names of required libraries that only an extra of capim installs.
         extra: The extra that installs them; empty if the core installation is enough.
-        is_remote: The model runs at an address, not here: see :mod:`tasks.encoders.adapters.endpoint`.
-        is_file: The checkpoint is a Python file of the user.
+        is_remote: True if the model runs behind a URL, not here: see :mod:`tasks.encoders.adapters.endpoint`.
+        is_file: True if the checkpoint is a Python file of the user.
         library: The library that has the checkpoint in a table of its own and loads it in its own way; its version is
             part of the model's identity.
-        open_clip: The checkpoint may be a name or file of open_clip, ``ARCHITECTURE/TAG`` or ``ARCHITECTURE@FILE``.
-        lora: The checkpoint may be a LoRA adapter over the weights of another repository.
-        related: Names the other repositories that a checkpoint needs, from its JSON files.
-        prompts: Where the roles and prompts of captions and images stand: in the files that sentence-transformers
-            saves, or in the table of late-interaction families; empty: nowhere.
-        resize: How images are resized where the checkpoint's files do not say.
-        unverified: Why it cannot be known that every weight is from the checkpoint; empty: it is, or ``load_encoder``
-            raises ``MissingWeightsError``.
-        encoders: Of a package's adapter: its rows of the catalog by name, in the form of ``catalog.toml``, without the
+        open_clip: True if the checkpoint may be a name or file of open_clip, ``ARCHITECTURE/TAG`` or
+            ``ARCHITECTURE@FILE``.
+        lora: True if the checkpoint may be a LoRA adapter over the weights of another repository.
+        related: Function that names the other repositories that a checkpoint needs, from its JSON files.
+        prompts: Source of the roles and prompts of captions and images: the files that sentence-transformers saves, or
+            the table of late-interaction families; empty: none.
+        resize: How images are resized if the checkpoint's files do not say.
+        unverified: Why it is unknown that every weight is from the checkpoint; empty: every weight is, or
+            ``load_encoder`` raises ``MissingWeightsError``.
+        encoders: For a package's adapter: its rows of the catalog by name, in the form of ``catalog.toml``, without the
             adapter.
         package: The package that the adapter comes from, or the name and state of the user's own code.
-        release: Its version; empty for capim, whose adapters have a ``version`` each.
+        release: Its version; empty for capim's own adapters, which have a ``version`` each.
     """
 
     title: str
@@ -95,12 +97,12 @@ class Adapter:
 
     @property
     def install(self) -> str:
-        """The command that installs what the adapter needs."""
+        """The command that installs the adapter's requirements."""
         return f"pip install '{self.package}[{self.extra}]'" if self.extra else f"pip install {self.package}"
 
     @property
     def missing(self) -> list[str]:
-        """The libraries that it needs and that are not installed."""
+        """The required libraries that are not installed."""
         return [name.replace("_", "-") for name in self.requires if importlib.util.find_spec(name) is None]
 
 
@@ -225,10 +227,10 @@ def is_own_code(adapter: str) -> bool:
 
 
 def adapter_named(name: str) -> Adapter:
-    """The adapter of a name of the table, or of the function that a suite names.
+    """Return the adapter with a name in the table, or an adapter for the function that a suite names.
 
     Raises:
-        RequestError: The name is unknown, or the package that has it is broken.
+        RequestError: If the name is unknown, or if its package is broken.
     """
     if is_own_code(name):
         return Adapter(title=f"the function {name}", options=None, unverified=_OWN_WEIGHTS)
@@ -238,10 +240,10 @@ def adapter_named(name: str) -> Adapter:
 
 
 def load_function(name: str) -> Callable[..., Any]:
-    """The function ``load`` of an adapter, or the function that a suite names.
+    """Return the function ``load`` of an adapter, or the function that a suite names.
 
     Raises:
-        RequestError: The file or module of the user does not exist or fails, or has no such function.
+        RequestError: If the user's file or module does not exist or fails, or has no such function.
     """
     if is_own_code(name):
         where, _, function = name.rpartition(":")
@@ -257,10 +259,10 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 def adapter_of(spec: EncoderSpec) -> Adapter:
-    """The adapter of a spec, which can be used here as the spec is.
+    """Return the adapter of a spec, after a check that it can be used here with this spec.
 
     Raises:
-        RequestError: The adapter is unknown, of another version, lacks a library, or does not accept an option.
+        RequestError: If the adapter is unknown or of another version, lacks a library, or does not accept an option.
     """
     if faults := adapter_faults(spec.adapter, spec.options):
         raise RequestError([f"encoder {spec.name!r}: {fault}" for fault in faults])
@@ -275,19 +277,19 @@ def adapter_of(spec: EncoderSpec) -> Adapter:
 
 
 def pins_of(spec: EncoderSpec) -> dict[str, str]:
-    """The commit, version or digest of everything that a resolved spec needs next to its checkpoint, by its name."""
+    """Return the commit, version or digest of each requirement of a resolved spec except its checkpoint, by name."""
     return {key.removeprefix(PIN): str(value) for key, value in spec.options.items() if key.startswith(PIN)}
 
 
 def require_libraries(spec: EncoderSpec) -> None:
-    """Raise ``RequestError`` with the extra to install if a library that the adapter of a spec needs is missing."""
+    """Raise ``RequestError`` with the extra to install if a library that a spec's adapter needs is missing."""
     adapter = adapter_named(spec.adapter)
     if missing := adapter.missing:
         raise RequestError(f"encoder {spec.name!r} needs {', '.join(missing)}; install it with: {adapter.install}")
 
 
 def adapter_faults(adapter: str, options: Mapping[str, object]) -> list[str]:
-    """Return what is wrong with the name of an adapter or with the names of its options.
+    """Return the errors in the name of an adapter and in the names of its options.
 
     Options ``revision:…`` are written by :func:`tasks.encoders.identity.resolve`.
     """

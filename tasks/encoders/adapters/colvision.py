@@ -1,9 +1,9 @@
 """Models of colpali_engine: one vector per image patch and caption token (Col), or one per item (Bi).
 
-Many vectors are taken before the model's own normalisation, so that their norms can be stored; padding is dropped by
+Multi-vectors are taken before the model's own normalisation, so that their norms can be stored; padding is dropped by
 the attention mask. A Bi model pools and normalises by itself. A checkpoint is either complete or a LoRA adapter over a
 base model in a second repository. Captions are queries in the form of the processor's own ``process_queries``, images
-are documents with the processor's prompt, unless the options ``caption_template`` and ``image_prompt`` say otherwise;
+are documents with the processor's prompt, unless the options ``caption_template`` and ``image_prompt`` override them;
 ``resolve`` writes both into the options.
 """
 
@@ -53,7 +53,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     max_length = max_length_of(spec, default=min(limit, 512), limit=limit)
 
     def turn(*content: dict[str, str]) -> str:
-        """One turn of a conversation, as the checkpoint's chat template writes it."""
+        """Return one turn of a conversation in the checkpoint's chat template."""
         message = [{"role": "user", "content": list(content)}]
         return str(processor.tokenizer.apply_chat_template(message, tokenize=False))
 
@@ -99,7 +99,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
 
 def _forward(model: Any, family: LateInteractionFamily, spec: EncoderSpec) -> Callable[..., Any]:
-    """The forward pass: for many vectors the outputs of the projection and the mask, for one the pooled vector."""
+    """Return the forward pass: for multi-vectors the projection's outputs and the mask, else the pooled vector."""
     logits = {"logits_to_keep": 1} if family.language_head else {}
     projected: list[Tensor] = []
     if spec.vectors == "multi":
@@ -115,7 +115,7 @@ def _forward(model: Any, family: LateInteractionFamily, spec: EncoderSpec) -> Ca
 
 
 def _first_tokens(values: Tensor, mask: Tensor, n: int, padding: str) -> Tensor:
-    """The first ``n`` tokens of every row, padded on the given side."""
+    """Return the first ``n`` tokens of every row, padded on the given side."""
     if padding == "right":
         return values[:, :n]
     rows = [row[kept.bool()][:n].flip(0) for row, kept in zip(values, mask, strict=True)]
@@ -123,10 +123,10 @@ def _first_tokens(values: Tensor, mask: Tensor, n: int, padding: str) -> Tensor:
 
 
 def _class_of(spec: EncoderSpec, family: LateInteractionFamily, folder: Path, *, known: Sequence[str]) -> str:
-    """The class of colpali_engine that the checkpoint names, or the usual one of its family.
+    """Return the class of colpali_engine that the checkpoint names, or the usual one of its family.
 
     Raises:
-        RequestError: It gives the other kind of vectors than the spec says.
+        RequestError: If it gives the other kind of vectors than the spec says.
     """
     trained = json_file(folder / "adapter_config.json").get("auto_mapping") or {}
     declared = [*(json_file(folder / "config.json").get("architectures") or []), trained.get("base_model_class")]
@@ -142,10 +142,10 @@ def _class_of(spec: EncoderSpec, family: LateInteractionFamily, folder: Path, *,
 
 
 def _load_model(cls: Any, spec: EncoderSpec, folder: Path, base: Path | None) -> Any:
-    """The model of a class, complete or LoRA over its base."""
+    """Return the model of a class, complete or LoRA over its base."""
     settings: dict[str, Any] = {"dtype": DTYPES[spec.precision], "attn_implementation": "sdpa"}
     if not hasattr(cls, "_checkpoint_conversion_mapping"):
-        settings["key_mapping"] = {}  # colpali_engine 0.3 asks transformers for this table, which version 5 has moved
+        settings["key_mapping"] = {}  # colpali_engine 0.3 requests this table, which transformers 5 has moved
     if base is None:
         model = cls.from_pretrained(folder, **settings)
     else:

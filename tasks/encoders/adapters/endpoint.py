@@ -1,9 +1,9 @@
-"""A model behind an HTTP address, of a provider or of one's own server: what is sent, paced, repeated and checked.
+"""Models behind an HTTP API, of a provider or of one's own server: sending, pacing, retrying and checking requests.
 
 In this order: the services (``FORMS``, one row for each form of request), the options of an endpoint, the probes that
-mean its weights, the encoder, and the client. Requests are paced, and repeated where that may help, all in one
-event loop: there the time from the address to the last byte can be bounded, and whatever waits can be ended. A blocking
-client would wait for ever on one byte a second.
+represent its weights, the encoder, and the client. Requests are paced, and retried if that may help, all in one event
+loop: there the time from the request to the last byte can be limited, and anything that waits can be ended. A blocking
+client would wait forever for one byte a second.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ from capim.tasks.encoders.encoder import Encoder, Inputs, Prepared, encode_capti
 from capim.tasks.encoders.tensors import unit_embeddings
 
 log = logging.getLogger(__name__)
-# the one loop of all endpoints, since a connection works only in the loop that opened it: begun by the import of this
-# file, which happens once, however many threads load a model
+# the single loop of all endpoints, since a connection works only in the loop that opened it: started by the import of
+# this file, which happens once, however many threads load a model
 _LOOP = asyncio.new_event_loop()
 threading.Thread(target=_LOOP.run_forever, name="endpoints", daemon=True).start()
 
 TRIES = 8
-FIRST_TRIES = 3  # until the service has answered once: the address may be wrong
-FIRST_WAIT_SECONDS = 1.0  # doubled with every try, and spread by half so that requests do not come back together
+FIRST_TRIES = 3  # until the service has responded once: the URL may be wrong
+FIRST_WAIT_SECONDS = 1.0  # doubled with every try, and varied by half so that retries do not coincide
 LONGEST_WAIT_SECONDS = 60.0
-LONGEST_RETRY_AFTER_SECONDS = 600.0  # a service that asks for more has closed for today
+LONGEST_RETRY_AFTER_SECONDS = 600.0  # a longer wait means that the service is closed for the day
 _SENT_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_TOO_MUCH = frozenset({400, 413, 422})  # too many or too large inputs, or one that the service does not take
+_TOO_MUCH = frozenset({400, 413, 422})  # too many or too large inputs, or one that the service does not accept
 _RETRY_INFO = re.compile(r'"retryDelay"\s*:\s*"([0-9.]+)s"')
-_SHOWN = 300  # characters of an answer in an error
-_NUMBER_BYTES = 64  # of a component in an answer, at most: 25 are usual, indented
-_ANSWER_BYTES = 16 * 2**20  # of an answer next to them, so that the vectors of another dim are read and named
+_SHOWN = 300  # characters of a response in an error
+_NUMBER_BYTES = 64  # most bytes of a component in a response: 25 are usual, indented
+_ANSWER_BYTES = 16 * 2**20  # of a response in addition, so that vectors of another dim are read and reported
 
-# an option with one of these prefixes is a parameter of the service, sent as it is with every request for these items
+# an option with one of these prefixes is a parameter of the service, sent unchanged with every request for these items
 BODY: Mapping[str, tuple[Modality, ...]] = {
     "body:": ("caption", "image"),
     "caption_body:": ("caption",),
     "image_body:": ("image",),
 }
-UNVERSIONED = "unversioned"  # revision of a model to which the user gave none
+UNVERSIONED = "unversioned"  # revision of a model without one from the user
 LOWEST_COSINE = 0.999  # of a probe in two runs; providers answer the same input with cosines above 0.9999
 PROBE_CAPTIONS = (
     "a red bus",
@@ -75,11 +75,11 @@ PROBE_CAPTIONS = (
 PROBE_IMAGE = "image: gradient with a dark square"
 
 Rows: TypeAlias = "list[tuple[Any, Any]]"
-"""Place of an input in its request, and its embedding."""
+"""Position of an input in its request, and its embedding."""
 
 
 def data_url(png: str) -> str:
-    """The ``data:`` URL of a PNG in Base64."""
+    """Return the ``data:`` URL of a PNG in Base64."""
     return f"data:image/png;base64,{png}"
 
 
@@ -88,7 +88,7 @@ def _texts(*texts: str) -> list[dict[str, Any]]:
 
 
 def _image_part(kind: str, value: object, prompt: str) -> list[dict[str, Any]]:
-    """An image, and the text that is sent with it."""
+    """Return an image, and the text that is sent with it."""
     return [{"type": kind, kind: value}, *_texts(prompt)]
 
 
@@ -111,16 +111,17 @@ class ServiceForm:
     """One form of request; the defaults are OpenAI's.
 
     Attributes:
-        title: The services that take it.
-        source: Address of the document that describes it.
-        path: What is added to the address of the option ``url``, with ``{model}`` in the place of the model's name.
-        text: A text as it is sent.
-        image: An image as it is sent, from the Base64 of its PNG and a text that may be sent with it; None: none.
-        body: The request, from the name of the model, inputs and parameters of the service.
-        rows: The embeddings of an answer.
-        tokens: The tokens that an answer counts; None if it counts none.
-        together: Takes several inputs in a request.
-        prompted: A text may be sent with an image.
+        title: The services that accept it.
+        source: URL of the document that describes it.
+        path: Suffix of the option ``url``, with ``{model}`` in the place of the model's name.
+        text: Function from a text to its form in a request.
+        image: Function from the Base64 of an image's PNG, and a text that may be sent with it, to its form in a
+            request; None: no images.
+        body: Function from the name of the model, inputs and parameters of the service to the request.
+        rows: Function from a response to its embeddings.
+        tokens: Function from a response to the tokens that it counts; None if it counts none.
+        together: True if a request may have several inputs.
+        prompted: True if a text may be sent with an image.
         key: Name of the header for the key, and its value with ``{key}``.
     """
 
@@ -212,19 +213,19 @@ class EndpointOptions(BaseModel):
     """The options of one endpoint.
 
     Attributes:
-        url: Address without credentials; the path of the form is added where it does not end so.
-        image_form: How an image is sent, a key of ``FORMS``; empty: the service takes no images.
-        caption_form: How a caption is sent.
+        url: URL without credentials; the path of the form is added unless the URL ends with it.
+        image_form: Form of a request for images, a key of ``FORMS``; empty: the service takes no images.
+        caption_form: Form of a request for captions.
         image_prompt: Text after every image, in a form that can hold one.
         image_system: Text of the system's turn before an image of form ``messages``.
         caption_system: Text of the system's turn before a caption of form ``messages``.
         last_turn: ``assistant``: an empty turn of the assistant ends every request of form ``messages``.
         api_key_env: The environment variable that holds the key; empty: no key is sent.
-        concurrency: Requests at the same time.
+        concurrency: Number of simultaneous requests.
         inputs_per_request: Most inputs of one request of form ``input``.
-        requests_per_minute: Most requests per minute, those that are tried again included.
-        tokens_per_minute: Most tokens per minute, as counted by the answers so far.
-        timeout_seconds: Longest time from sending a request to the last byte of its answer.
+        requests_per_minute: Most requests per minute, including retries.
+        tokens_per_minute: Most tokens per minute, as counted by the responses so far.
+        timeout_seconds: Longest time from sending a request to the last byte of its response.
     """
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -248,23 +249,23 @@ class EndpointOptions(BaseModel):
     def _address(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("expected an address as https://api.example.com/v1")
+            raise ValueError("expected a URL such as https://api.example.com/v1")
         if parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("expected an address without user, password or query: put the key into a variable of the "
-                             'environment and name it, api_key_env = "EXAMPLE_API_KEY"')  # fmt: skip
+            raise ValueError("expected a URL without user, password or query: put the key into an environment variable "
+                             'and name it, api_key_env = "EXAMPLE_API_KEY"')  # fmt: skip
         return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
     def form(self, modality: Modality) -> ServiceForm:
-        """Return how captions are sent, or images, of a service that takes them."""
+        """Return the form of requests for captions, or for images if the service takes them."""
         return FORMS[self.caption_form if modality == "caption" else self.image_form]
 
     def address(self, modality: Modality, model: str) -> str:
-        """Return where requests for captions or images of a model go."""
+        """Return the URL of requests for captions or images of a model."""
         path = self.form(modality).path.format(model=model)
         return self.url if self.url.endswith(path) else self.url + path
 
     def conversation(self, modality: Modality, content: object) -> list[dict[str, object]]:
-        """The turns of a request of form ``messages``."""
+        """Return the turns of a request of form ``messages``."""
         system = self.caption_system if modality == "caption" else self.image_system
         turns = [("system", [{"type": "text", "text": system}])] if system else []
         last = [("assistant", [{"type": "text", "text": ""}])] if self.last_turn else []
@@ -276,10 +277,10 @@ class EndpointOptions(BaseModel):
         return urlsplit(self.url).netloc
 
     def key(self, name: str) -> str | None:
-        """The key from the environment; None if the service needs none.
+        """Return the key from the environment; None if the service needs none.
 
         Raises:
-            RequestError: The variable is not set, or holds what cannot be a key. The message does not show the value.
+            RequestError: If the variable is not set, or is not a possible key. The message does not show the value.
         """
         if not self.api_key_env:
             return None
@@ -295,10 +296,10 @@ class EndpointOptions(BaseModel):
 
 
 def endpoint_options(spec: EncoderSpec) -> EndpointOptions:
-    """The options of a spec of adapter ``http``, without its template and the parameters of the service.
+    """Return the options of a spec of adapter ``http``, without its template and the parameters of the service.
 
     Raises:
-        RequestError: Lists every option that is missing or wrong, without the value of an address.
+        RequestError: If options are missing or wrong; lists all of them, without the value of a URL.
     """
     try:
         return EndpointOptions.model_validate(
@@ -318,7 +319,7 @@ def endpoint_options(spec: EncoderSpec) -> EndpointOptions:
 
 
 def service_parameters(spec: EncoderSpec, modality: Modality) -> dict[str, Option]:
-    """The parameters of the service for captions or images by name; those of one modality win."""
+    """Return the service's parameters for captions or images by name; those of one modality take precedence."""
     return {
         name.removeprefix(prefix): value
         for prefix, modalities in BODY.items()
@@ -328,12 +329,12 @@ def service_parameters(spec: EncoderSpec, modality: Modality) -> dict[str, Optio
 
 
 def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
-    """The spec of an endpoint with its revision fixed: what the user gave, or ``unversioned``. Sends no request.
+    """Return the spec of an endpoint with a fixed revision: the user's, or ``unversioned``. Sends no request.
 
-    The vectors of the probes represent the weights, which every run compares with those of the first.
+    The vectors of the probes represent the weights; every run compares them with those of the first run.
 
     Raises:
-        RequestError: An option is missing or wrong, or the spec asks for what an endpoint does not have.
+        RequestError: If an option is missing or wrong, or if the spec requires features that an endpoint lacks.
     """
     faults: list[str] = []
     with noted(faults):
@@ -350,7 +351,7 @@ def resolve_endpoint(spec: EncoderSpec) -> EncoderSpec:
 
 
 def _of_another_form(spec: EncoderSpec) -> list[str]:
-    """Options that the chosen forms would leave out in silence."""
+    """Return errors for options that the chosen forms would silently ignore."""
     options = endpoint_options(spec)
     caption, image = options.caption_form, options.image_form
     prompted = [name for name, form in FORMS.items() if form.prompted]
@@ -368,20 +369,21 @@ def _of_another_form(spec: EncoderSpec) -> list[str]:
 
 
 def probe_vectors(encoder: Encoder, *, image: bool) -> dict[str, NDArray[np.float32]]:
-    """Probe -> its vector, shape ``(dim,)``; that of the image where it is wanted.
+    """Return probe -> its vector, shape ``(dim,)``; including the image probe if ``image``.
 
-    The image of 96 x 64 pixels is computed, so that it is the same everywhere and for ever.
+    The image of 96 x 64 pixels is computed, so that it is the same everywhere and always.
 
     Raises:
-        WorkError: A caption has another vector in a request with others than alone.
+        WorkError: If a caption has another vector in a request with others than by itself.
     """
     vectors = dict(zip(PROBE_CAPTIONS, encode_captions(encoder, PROBE_CAPTIONS).values, strict=True))
     together, alone = vectors[PROBE_CAPTIONS[0]], encode_captions(encoder, PROBE_CAPTIONS[:1]).values[0]
     if (cosine := float(together @ alone)) < LOWEST_COSINE:
         raise WorkError(
-            f"encoder {encoder.spec.name!r}: {cast('Any', service_of(encoder)).address} gives {PROBE_CAPTIONS[0]!r} "
-            f"alone another vector than among {len(PROBE_CAPTIONS)} captions (cosine {cosine:.4f}, expected "
-            f"{LOWEST_COSINE} or more): its vectors depend on the batch; set inputs_per_request = 1, or mend it"
+            f"encoder {encoder.spec.name!r}: {cast('Any', service_of(encoder)).address} returned different "
+            f"vectors for {PROBE_CAPTIONS[0]!r} by itself and in a batch of {len(PROBE_CAPTIONS)} captions (cosine "
+            f"{cosine:.4f}, expected {LOWEST_COSINE} or more): its vectors depend on the batch; set "
+            "inputs_per_request = 1, or fix the service"
         )
     if image:
         rows, columns = np.mgrid[0:64, 0:96]
@@ -392,19 +394,19 @@ def probe_vectors(encoder: Encoder, *, image: bool) -> dict[str, NDArray[np.floa
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> EndpointEncoder:
-    """The encoder of an endpoint; ``device`` has no effect, and nothing is sent yet.
+    """Return the encoder of an endpoint; ``device`` has no effect, and nothing is sent yet.
 
     Raises:
-        RequestError: An option is wrong, or the key is missing.
+        RequestError: If an option is wrong, or if the key is missing.
     """
     return EndpointEncoder(spec)
 
 
 class EndpointEncoder(LoadedEncoder):
-    """The model of a service; images are sent as PNG, so that nothing is lost on the way.
+    """The model of a service; images are sent as PNG, which is lossless.
 
-    The number of tokens of an item is known where it had a request of its own, else 0; the service counts all of
-    them. No service that was looked at says what it truncates, so nothing counts as truncated.
+    The number of tokens of an item is known if it had a request of its own, else 0; the service counts all of them.
+    None of the examined services reports truncation, so nothing counts as truncated.
     """
 
     def __init__(self, spec: EncoderSpec) -> None:
@@ -417,12 +419,12 @@ class EndpointEncoder(LoadedEncoder):
             forms = " or ".join(f'"{name}" ({form.title})' for name, form in FORMS.items() if form.image)
             raise RequestError(
                 f"encoder {self.spec.name!r}: its table does not say how {self.service.address} takes images; add the "
-                f"option image_form = {forms}, or encode captions alone: capim embed --only captions"
+                f"option image_form = {forms}, or encode only captions: capim embed --only captions"
             )
         return {"items": [_png(image) for image in images]}
 
     def embed(self, prepared: Prepared) -> Embeddings:
-        """The service's vectors, normalised."""
+        """Return the service's vectors, normalised."""
         answers = self.service.answers(prepared.modality, cast("list[str]", prepared.inputs["items"]))
         counted = [a.tokens or 0 if len(a.vectors) == 1 else 0 for a in answers for _ in a.vectors]
         features = torch.from_numpy(np.concatenate([answer.vectors for answer in answers]))
@@ -430,14 +432,14 @@ class EndpointEncoder(LoadedEncoder):
 
 
 def _png(image: Image.Image) -> str:
-    """The Base64 of an image as PNG."""
+    """Return the Base64 of an image as PNG."""
     file = io.BytesIO()
-    image.save(file, format="png", compress_level=1)  # more takes long and saves little
+    image.save(file, format="png", compress_level=1)  # a higher level takes long and saves little
     return base64.b64encode(file.getvalue()).decode("ascii")
 
 
 class EndpointAnswer(NamedTuple):
-    """Vectors as a service gave them, shape ``(n, dim)``, and the tokens that it counted; None if it counts none."""
+    """Vectors of a response, shape ``(n, dim)``, and the tokens that the service counted; None if it counts none."""
 
     vectors: NDArray[np.float32]
     tokens: int | None
@@ -448,17 +450,17 @@ class _TooMuchError(Exception):
 
 
 class EndpointClient:
-    """Sends the inputs of one encoder to its service; used by one thread.
+    """Client that sends the inputs of one encoder to its service; used by one thread.
 
     Args:
-        spec: Of adapter ``http``.
+        spec: A spec of adapter ``http``.
 
     Attributes:
         address: Host and port.
         takes_images: True if the service encodes images too.
 
     Raises:
-        RequestError: An option is wrong, or the key is missing.
+        RequestError: If an option is wrong, or if the key is missing.
     """
 
     def __init__(self, spec: EncoderSpec) -> None:
@@ -477,14 +479,14 @@ class EndpointClient:
         self.takes_images = bool(self.options.image_form)
 
     def stop(self) -> None:
-        """Let the requests under way end with an error instead of waiting any longer; the next ones are sent again."""
+        """Let the requests in progress end with an error instead of waiting any longer; later ones are sent again."""
         if self._under_way is not None:
             self._under_way.cancel()
 
     def answers(self, modality: Modality, items: Sequence[str]) -> list[EndpointAnswer]:
-        """The answers to captions, or to images in Base64, in order; where one fails, the others are not waited for.
+        """Return the responses to captions, or to images in Base64, in order; if one fails, the others are cancelled.
 
-        Several go together in a request, in a form that takes several.
+        Several inputs share a request, if the form allows it.
         """
         size = self._together if self.options.form(modality).together else 1
         parts = [items[start : start + size] for start in range(0, len(items), size)]
@@ -492,9 +494,9 @@ class EndpointClient:
         try:
             return self._under_way.result()
         except CancelledError:
-            raise self._error("was not waited for any longer") from None
+            raise self._error("was interrupted before it responded") from None
         finally:
-            self.stop()  # where this thread was interrupted
+            self.stop()  # if this thread was interrupted
 
     async def _all(self, modality: Modality, parts: Sequence[Sequence[str]]) -> list[EndpointAnswer]:
         sent = [asyncio.ensure_future(self._halving(modality, part)) for part in parts]
@@ -505,9 +507,9 @@ class EndpointClient:
                 each.cancel()
 
     async def _halving(self, modality: Modality, inputs: Sequence[str]) -> list[EndpointAnswer]:
-        """The answers to some inputs; those that the service refuses together are sent in halves, here and from now on.
+        """Return the responses to inputs; those that the service refuses together are sent in halves, now and later.
 
-        A refusal need not say whether there were too many inputs or one was wrong: the halves tell.
+        A refusal need not say whether there were too many inputs or one was wrong: the halves show it.
         """
         try:
             async with self._free:
@@ -522,7 +524,7 @@ class EndpointClient:
         return [each for part in (inputs[:half], inputs[half:]) for each in await self._halving(modality, part)]
 
     def _body(self, modality: Modality, inputs: Sequence[str]) -> dict[str, Any]:
-        """The request for some captions, or for images in Base64."""
+        """Return the request for some captions, or for images in Base64."""
         form = self.options.form(modality)
         write = cast("Any", form.text if modality == "caption" else form.image)
         prompt = () if modality == "caption" else (self.options.image_prompt,)
@@ -532,7 +534,7 @@ class EndpointClient:
         return form.body(self._spec.checkpoint, contents, self._parameters[modality])
 
     async def _asked(self, modality: Modality, inputs: Sequence[str]) -> EndpointAnswer:
-        """The checked answer to one request with these inputs."""
+        """Return the checked response to one request with these inputs."""
         n, form = len(inputs), self.options.form(modality)
         reply = await self._reply(modality, self._body(modality, inputs), n)
         try:
@@ -566,7 +568,7 @@ class EndpointClient:
         return EndpointAnswer(vectors=matrix, tokens=tokens)
 
     async def _reply(self, modality: Modality, body: dict[str, Any], n: int) -> httpx.Response:
-        """The answer to ``n`` inputs with status 200; a service that is busy or silent is asked again after a while."""
+        """Return the response to ``n`` inputs with status 200; retry later if the service is busy or silent."""
         most = _ANSWER_BYTES + n * self._spec.dim * _NUMBER_BYTES
         address = self.options.address(modality, self._spec.checkpoint)
         header, value = self.options.form(modality).key
@@ -586,7 +588,7 @@ class EndpointClient:
             except (httpx.RequestError, TimeoutError) as error:
                 reason = self._plain(f"{type(error).__name__}: {error}")
                 if isinstance(error, TimeoutError):
-                    reason = f"no whole answer in timeout_seconds = {self.options.timeout_seconds:g}"
+                    reason = f"incomplete response after timeout_seconds = {self.options.timeout_seconds:g}"
                 tries = TRIES if self._reached else FIRST_TRIES
             else:
                 self._reached = True
@@ -599,7 +601,7 @@ class EndpointClient:
                     raise self._error(f"refuses requests ({reason}); {self._advice(reply.status_code, address)}")
                 pause = pause_of(reply)
                 if pause is not None and pause > LONGEST_RETRY_AFTER_SECONDS:
-                    raise self._error(f"asks to come back in {pause:,.0f} s ({reason}); run the same command then")
+                    raise self._error(f"asked to retry after {pause:,.0f} s ({reason}); run the same command then")
             if number >= tries:
                 raise self._error(
                     f"did not answer in {tries} tries (last: {reason}); check url, or run the same command again later"
@@ -610,16 +612,16 @@ class EndpointClient:
             if pause is None:
                 await asyncio.sleep(backoff)
             else:
-                self._requests.hold(pause)  # what one request was told holds for all
+                self._requests.hold(pause)  # a wait for one request applies to all
         return reply
 
     async def _sent(self, request: httpx.Request, most: int) -> httpx.Response:
-        """The whole answer to a request.
+        """Return the complete response to a request.
 
         Raises:
-            httpx.RequestError: There is none.
-            TimeoutError: It is not whole in time.
-            TooLargeError: It has more than ``most`` bytes.
+            httpx.RequestError: If there is none.
+            TimeoutError: If it is not complete in time.
+            TooLargeError: If it has more than ``most`` bytes.
         """
         received = bytearray()
         async with asyncio.timeout(self.options.timeout_seconds):
@@ -635,7 +637,7 @@ class EndpointClient:
         return WorkError(f"encoder {self._spec.name!r}: {self.address} {problem}. Stored embeddings are kept")
 
     def _shown(self, modality: Modality, item: str) -> str:
-        """A caption or the word image, for a message."""
+        """Return a caption, or the words "an image", for a message."""
         return f"the caption {self._plain(item, 60)!r}" if modality == "caption" else "an image"
 
     def _advice(self, status: int, address: str) -> str:
@@ -645,23 +647,23 @@ class EndpointClient:
         if status == 404:
             return f"check url and checkpoint: {address} for the model {self._spec.checkpoint!r}"
         if 300 <= status < 400:
-            return "it sends requests to another address: give that one as url"
+            return "it redirects to another URL: set url to that one"
         return "correct the encoder's table or the account of the service, then run the same command"
 
     def _plain(self, text: str, longest: int = _SHOWN) -> str:
-        """A text of the service in one short line, without the key."""
+        """Return a text of the service as one short line, without the key."""
         return shortened(" ".join((text.replace(self._key, "***") if self._key else text).split()), longest)
 
 
 def _components(embedding: object) -> NDArray[np.float32]:
-    """One vector from a list of numbers, or from the Base64 of little-endian float32."""
+    """Return one vector from a list of numbers, or from the Base64 of little-endian float32."""
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
     return np.asarray(embedding, dtype=np.float32)
 
 
 def pause_of(reply: httpx.Response) -> float | None:
-    """The seconds after which it asks to come back: ``Retry-After``, its form in ms, or Google's ``RetryInfo``."""
+    """Return the seconds to wait before a retry: ``Retry-After``, its form in ms, or Google's ``RetryInfo``."""
     if found := _RETRY_INFO.search(reply.text):
         return retry_after(found[1])
     in_ms = retry_after(reply.headers.get("retry-after-ms"))
@@ -669,18 +671,18 @@ def pause_of(reply: httpx.Response) -> float | None:
 
 
 class TooLargeError(Exception):
-    """The answer is larger than it may be; the rest of it was not read."""
+    """The response is larger than allowed; the rest of it was not read."""
 
 
 class Pace:
-    """Spaces out events, so that no more of them begin than may; ``None`` per minute: no limit."""
+    """Spaces out events, so that they stay within a rate; ``None`` per minute: no limit."""
 
     def __init__(self, per_minute: float | None) -> None:
         self._seconds = 60 / per_minute if per_minute else 0.0
         self._next = 0.0
 
     def turn(self, n: float = 1) -> float:
-        """The seconds until the turn of ``n`` more events, which is taken."""
+        """Reserve a turn for ``n`` more events, and return the seconds until then."""
         now = time.monotonic()
         begin = max(now, self._next)
         self._next = begin + n * self._seconds
@@ -692,9 +694,9 @@ class Pace:
 
 
 def retry_after(value: str | None) -> float | None:
-    """Seconds that a header ``Retry-After`` asks to wait: a number, or a date (RFC 9110, 10.2.3).
+    """Return the seconds to wait from a header ``Retry-After``: a number, or a date (RFC 9110, 10.2.3).
 
-    None where it asks for no time to come: nothing, no time at all, or a time that has passed.
+    None if it has no positive wait: no value, a value without meaning, zero, or a time that has passed.
 
     Examples:
         >>> retry_after("7"), retry_after(None), retry_after("soon")

@@ -43,7 +43,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
         texts = [text.lower() for text in texts] if family.lower_case else texts
         width = max_length if family.padding == "fixed" else None
         (ids, mask), n_tokens, truncated = tokenize(tokenizer, texts, max_length=max_length, width=width)
-        mask[:, 0] = 1  # of TIPSv2 an empty caption has no token, and would have a vector of zeros
+        mask[:, 0] = 1  # an empty caption has no token in TIPSv2, and would have a vector of zeros
         return {"input_ids": ids, **({"attention_mask": mask} if family.mask else {})}, n_tokens, truncated
 
     return LoadedEncoder(

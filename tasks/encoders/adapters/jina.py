@@ -1,4 +1,4 @@
-"""jina-clip v1 and v2, which come with Python code of their own: run only by consent, at pinned commits.
+"""jina-clip v1 and v2, which come with Python code of their own: run only with consent, at pinned commits.
 
 That code needs two adjustments for transformers 5. It imports a function that transformers renamed. And
 ``from_pretrained`` would build the model without storage and leave buffers that are not in the checkpoint
@@ -31,7 +31,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     Option ``truncate_dim`` keeps the first ``dim`` components (Matryoshka).
 
     Raises:
-        RequestError: No consent to run that code.
+        RequestError: Without consent to run that code.
     """
     if not trust_remote_code:
         raise RequestError(
@@ -82,7 +82,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
 
 def restore_clip_loss() -> None:
-    """Give transformers' CLIP module back the name by which jina's code imports its loss function."""
+    """Restore the name in transformers' CLIP module by which jina's code imports its loss function."""
     import transformers.models.clip.modeling_clip as clip
 
     if not hasattr(clip, "clip_loss"):

@@ -1,4 +1,4 @@
-"""The families of colpali_engine: how each is loaded, and how it takes a caption as a query and an image as a document.
+"""The families of colpali_engine: how each is loaded, and how it encodes captions as queries and images as documents.
 
 Read without colpali_engine and torch, so that a spec can be resolved without loading a model.
 """
@@ -16,29 +16,29 @@ from capim.store.types import Modality, VectorKind
 from capim.store.vectors import UNKNOWN, PatchGrid, layout_of_grids, layout_of_tokens
 
 AUGMENTATION_TOKENS = 10  # that colpali_engine's process_queries puts after a query
-# first part of the name of a class of colpali_engine, by what it gives for an item
+# prefix of the class names of colpali_engine, by the kind of vectors
 KINDS: dict[VectorKind, str] = {"multi": "Col", "single": "Bi"}
 _QWEN_IMAGE = "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Describe the image.<|im_end|><|endoftext|>"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LateInteractionFamily:
-    """How colpali_engine loads and runs one architecture.
+    """Settings of colpali_engine to load and run one architecture.
 
     Attributes:
-        name: Of its models, after ``Col`` (one vector per token and patch) or ``Bi`` (one vector per item).
+        name: Name of its models, after ``Col`` (one vector per token and patch) or ``Bi`` (one vector per item).
         processor: Class of the processor of both; that of the ``Bi`` model differs in scoring only.
         augmentation: The token that ``process_queries`` repeats after a query; None: the tokenizer's padding token.
         image_prompt: The text that is given to the model with every image.
         query_prefix: The text before every query.
-        augmented: For which models ``process_queries`` repeats the token after a query.
-        chat: Items are turns of a conversation, written by the tokenizer's chat template.
-        projection: The layer of the ``Col`` model whose outputs are the vectors, not yet normalised.
-        joins_images: All images give tensors of one shape.
-        prefix_attention: Captions need ``token_type_ids`` of zeros: without them PaliGemma attends causally when
-            there is padding and in both directions when there is none, and a caption's vectors would depend on its
-            neighbours.
-        language_head: The model computes logits, of which one row is enough: the vocabulary has 257,216 entries.
+        augmented: Kinds of models for which ``process_queries`` repeats the token after a query.
+        chat: True if items are turns of a conversation, in the tokenizer's chat template.
+        projection: The layer of the ``Col`` model with the vectors as outputs, not yet normalised.
+        joins_images: True if all images have tensors of one shape.
+        prefix_attention: True if captions need ``token_type_ids`` of zeros: without them PaliGemma attends causally
+            with padding and in both directions without it, and a caption's vectors would depend on its neighbours.
+        language_head: True if the model computes logits; one row of them is enough, as the vocabulary has 257,216
+            entries.
         padding: Side on which captions are padded.
         dim: Components of a vector of the ``Col`` model, unless its configuration says otherwise.
     """
@@ -58,7 +58,7 @@ class LateInteractionFamily:
     dim: int = 128
 
     def query_template(self, tokenizer: Mapping[str, Any], vectors: VectorKind = "multi") -> str:
-        """Return what ``process_queries`` of colpali_engine, from 0.3.11 on, makes of ``{caption}``.
+        """Return the output of colpali_engine's ``process_queries``, from 0.3.11 on, for ``{caption}``.
 
         For ColPali, 0.3.4 to 0.3.10 wrote ``Query: `` before it and a newline after it, 0.3.0 to 0.3.3 ``Question: ``.
         ``tokenizer`` is the contents of ``tokenizer_config.json``.
@@ -122,10 +122,10 @@ FAMILIES: dict[str, LateInteractionFamily] = {
 }
 
 
-# --- What each vector of a late-interaction model means, from the inputs that the model gets.
+# --- The meaning of each vector of a late-interaction model, from the inputs of the model.
 #
-# The image tokens among the inputs mean patches, row by row. One run of them is one grid, or the grid of one tile
-# where a row and a column are named before it (Idefics3, SmolVLM) or of the whole image next to its tiles.
+# The image tokens among the inputs represent patches, row by row. One run of them is one grid: of the image, of one
+# tile if a row and a column are named before it (Idefics3, SmolVLM), or of the whole image next to its tiles.
 
 
 _TILE = re.compile(r"row_(\d+)_col_(\d+)")
@@ -134,15 +134,15 @@ _TILE = re.compile(r"row_(\d+)_col_(\d+)")
 def layouts_of(
     modality: Modality, inputs: Any, kept: Any, *, tokenizer: Any, processor: Any, image_token: str
 ) -> tuple[str, ...]:
-    """For each caption its tokens, for each image its grids of patches.
+    """Return, for each caption, its tokens; for each image, its grids of patches.
 
     Args:
-        modality: Of the items.
-        inputs: What the model gets, with ``input_ids`` and ``attention_mask``.
-        kept: Which of its tokens have a vector, shape ``(n, longest)``.
+        modality: Kind of the items.
+        inputs: Inputs of the model, with ``input_ids`` and ``attention_mask``.
+        kept: Mask of the tokens with a vector, shape ``(n, longest)``.
         tokenizer: Names the tokens.
         processor: Merges patches, by ``merge_size``.
-        image_token: The token that means a patch.
+        image_token: The token of a patch.
     """
     read, sizes = inputs["attention_mask"].bool(), inputs.get("image_grid_thw")
     rows = zip(inputs["input_ids"], read, kept.bool(), strict=True)
@@ -161,13 +161,13 @@ def layouts_of(
 def image_layout(
     tokens: Sequence[str], image_token: str, *, kept: Sequence[bool] = (), grid: tuple[int, int] | None = None
 ) -> str:
-    """The layout of one image; not known where a run of image tokens is no ``grid`` and no square, or has no vector.
+    """Return the layout of one image; empty if a run of image tokens is no ``grid`` and no square, or has no vector.
 
     Args:
-        tokens: What the model gets for the image, without padding.
-        image_token: The token that means a patch.
-        kept: Which of the tokens have a vector; by default all.
-        grid: Rows and columns of patches, where the processor says them.
+        tokens: Inputs of the model for the image, without padding.
+        image_token: The token of a patch.
+        kept: Mask of the tokens with a vector; by default all.
+        grid: Rows and columns of patches, if the processor reports them.
 
     Examples:
         >>> image_layout(["<p>"] * 4 + ["describe"], "<p>")

@@ -1,6 +1,6 @@
-"""What adapters share: a loaded encoder, which is made of functions of the family, and how captions become tokens.
+"""Code that adapters share: an encoder made of functions of its family, and the tokenisation of captions.
 
-An adapter says how images and captions become the model's inputs, and names the two forward passes; templates, limits,
+An adapter turns images and captions into the model's inputs, and names the two forward passes; templates, limits,
 threads, devices, normalisation and the counting of patches and tokens are here.
 """
 
@@ -26,14 +26,14 @@ from capim.tasks.encoders.pixels import PixelPipeline
 from capim.tasks.encoders.tensors import DTYPES, move, unit_embeddings
 
 _PLACEHOLDER = "{caption}"
-# how text towers call the vectors of their tokens
+# names of the token embeddings in text towers
 _WORD_TABLES = ("token_embedding", "word_embeddings", "embed_tokens", "tok_embeddings", "wte")
 Tokenized: TypeAlias = tuple[Inputs, NDArray[np.integer], NDArray[np.bool_]]
-"""The model's inputs for some captions, their numbers of tokens, and which were truncated."""
+"""The model's inputs for some captions, their numbers of tokens, and a mask of the truncated ones."""
 
 
 def uncounted(texts: list[str]) -> Tokenized:
-    """Captions as the input ``items``, for a model that does not say how it reads them."""
+    """Return captions as the input ``items``, for a model that does not report how it reads them."""
     return {"items": texts}, np.zeros(len(texts), dtype=np.int32), np.zeros(len(texts), dtype=np.bool_)
 
 
@@ -42,23 +42,23 @@ class LoadedEncoder:
     """Template, preparation and forward pass; see :class:`tasks.encoders.encoder.Encoder`.
 
     Attributes:
-        spec: Resolved.
-        device: Where the forward pass runs.
+        spec: The resolved spec.
+        device: Device of the forward pass.
         modules: The networks that hold the weights; moved to the device, in evaluation mode.
         forwards: The forward pass of each modality: inputs by name to features of shape ``(n, dim)``; for multi-vectors
-            a pair: features of shape ``(n, longest, dim)``, and a mask of shape ``(n, longest)`` of those that count.
+            a pair: features of shape ``(n, longest, dim)``, and a mask of shape ``(n, longest)`` of the valid ones.
         pixels: The model's inputs for RGB images, by the library's own preprocessing.
-        tokens: Those for captions in their template, with their numbers of tokens; by default nothing counts tokens,
-            and the captions themselves are the input ``items``. Called by one thread at a time.
-        layouts: For each item what its vectors mean, from the inputs of a modality; None: one vector per item.
+        tokens: The model's inputs for captions in their template, with their numbers of tokens; by default tokens are
+            not counted, and the captions themselves are the input ``items``. Called by one thread at a time.
+        layouts: For each item the meaning of its vectors, from the inputs of a modality; None: one vector per item.
         pixel_input: Name of the input that holds the pixels.
-        pixel_pipeline: Makes the pixels, as fast as we can; None: ``pixels`` does.
+        pixel_pipeline: A faster way to make the pixels; None: ``pixels``.
         patch_size: Pixels per side of an image patch; 0 if unknown.
-        image_token: The text that means an image, or an empty one, where ``pixels`` may tokenise too: it is then
+        image_token: The placeholder text of an image, or an empty string, if ``pixels`` may tokenise too: it is then
             called by one thread at a time. None: it does not.
-        joins_images: As of :class:`tasks.encoders.encoder.Encoder`.
-        pads_to_longest: As of :class:`tasks.encoders.encoder.Encoder`.
-        dtype: Of the floating inputs; by default as the spec's precision.
+        joins_images: As in :class:`tasks.encoders.encoder.Encoder`.
+        pads_to_longest: As in :class:`tasks.encoders.encoder.Encoder`.
+        dtype: Type of the floating inputs; by default the spec's precision.
     """
 
     spec: EncoderSpec
@@ -85,8 +85,8 @@ class LoadedEncoder:
         self._tokenizing = threading.Lock()  # a fast tokenizer must not be used by two threads at once
 
     def prepare_images(self, images: Sequence[Image]) -> Prepared:
-        """Pixels as the checkpoint's own preprocessing makes them."""
-        # those that are in RGB are not copied, which would cost as much as resizing them
+        """Return pixels from the checkpoint's own preprocessing."""
+        # RGB images are not copied, which would cost as much as resizing them
         rgb = [image if image.mode == "RGB" else image.convert("RGB") for image in images]
         if self.pixel_pipeline is not None:
             inputs: Inputs = {self.pixel_input: self.pixel_pipeline.tensor(rgb)}
@@ -96,7 +96,7 @@ class LoadedEncoder:
         return self._as_prepared("image", inputs, self._patches(inputs, len(images)), np.zeros(len(images), np.bool_))
 
     def prepare_captions(self, captions: Sequence[str]) -> Prepared:
-        """Captions in their template, tokenised and padded as the model needs.
+        """Return captions in their template, tokenised and padded for the model.
 
         A caption that contains the image token is text too: spaces are put between its characters.
         """
@@ -110,7 +110,7 @@ class LoadedEncoder:
             raise WorkError(
                 f"encoder {self.spec.name!r}: the tokenizer of {self.spec.checkpoint} gives token {highest}, but the "
                 f"model has vectors for {self._vocabulary} tokens, from 0 on: tokenizer and weights are of two models; "
-                "put the files of the right tokenizer beside the weights"
+                "put the files of the right tokenizer next to the weights"
             )
         return self._as_prepared("caption", inputs, n_tokens, truncated)
 
@@ -122,7 +122,7 @@ class LoadedEncoder:
         return Prepared(modality=modality, inputs=inputs, n_tokens=counts, truncated=truncated, layouts=layouts)
 
     def embed(self, prepared: Prepared) -> Embeddings:
-        """The features of the forward pass, normalised, without padding."""
+        """Return the features of the forward pass, normalised, without padding."""
         with full_float32():
             inputs = move(prepared.inputs, torch.device(self.device), self.dtype)
             found = self.forwards[prepared.modality](**inputs)
@@ -130,7 +130,7 @@ class LoadedEncoder:
             return unit_embeddings(features, prepared, self.spec, keep=keep)
 
     def _patches(self, inputs: Mapping[str, Any], n: int) -> NDArray[np.integer]:
-        """Patches of each image that the model sees; 0 if unknown."""
+        """Return the number of patches of each image that the model sees; 0 if unknown."""
         mask = inputs.get("attention_mask", inputs.get("pixel_attention_mask"))
         if isinstance(mask, Tensor):
             counts: NDArray[np.integer] = mask.sum(dim=1).numpy()
@@ -142,9 +142,9 @@ class LoadedEncoder:
 
 
 def _vocabulary(modules: Sequence[nn.Module]) -> int:
-    """Return how many tokens the networks have vectors for, from 0 on; 0 if unknown.
+    """Return the number of tokens with an embedding in the networks, from 0 on; 0 if unknown.
 
-    On a GPU a token beyond them ends the process, and on a CPU it is an ``IndexError`` without a name.
+    A larger token ends the process on a GPU; on a CPU it is an ``IndexError`` without a name.
     """
     tables = [(n, m) for each in modules for n, m in each.named_modules() if isinstance(m, nn.Embedding)]
     of_words = [m.num_embeddings for name, m in tables if name.rpartition(".")[2] in _WORD_TABLES]
@@ -152,10 +152,10 @@ def _vocabulary(modules: Sequence[nn.Module]) -> int:
 
 
 def caption_template(spec: EncoderSpec) -> tuple[str, str]:
-    """The texts before and after every caption: option ``caption_template``, which has ``{caption}`` in its place.
+    """Return the texts before and after every caption, from option ``caption_template`` with its ``{caption}``.
 
     Raises:
-        RequestError: It does not contain ``{caption}`` exactly once.
+        RequestError: If it does not contain ``{caption}`` exactly once.
 
     Examples:
         >>> caption_template(EncoderSpec(name="x", adapter="hf_dual", checkpoint="a/b", dim=8,
@@ -172,10 +172,10 @@ def caption_template(spec: EncoderSpec) -> tuple[str, str]:
 
 
 def max_length_of(spec: EncoderSpec, *, default: int, limit: int) -> int:
-    """Tokens after which a caption is truncated: option ``max_length`` of a spec, or the model's default.
+    """Return the tokens after which a caption is truncated: option ``max_length`` of a spec, or the model's default.
 
     Raises:
-        RequestError: More than the model has positions for, or less than 3.
+        RequestError: If it is more than the model has positions for, or less than 3.
     """
     length = spec.options.get("max_length", default)
     if not isinstance(length, int) or not 3 <= length <= limit:
@@ -186,17 +186,17 @@ def max_length_of(spec: EncoderSpec, *, default: int, limit: int) -> int:
 def tokenize(
     tokenizer: Any, texts: Sequence[str], *, max_length: int, width: int | None
 ) -> tuple[tuple[Tensor, Tensor], NDArray[np.integer], NDArray[np.bool_]]:
-    """Token ids of a transformers tokenizer; captions of more than ``max_length`` tokens are truncated.
+    """Return token ids of a transformers tokenizer; captions of more than ``max_length`` tokens are truncated.
 
     Args:
-        tokenizer: With a padding token; captions are padded on the right.
+        tokenizer: A tokenizer with a padding token; captions are padded on the right.
         texts: The captions.
-        max_length: Tokens of a caption, with special ones.
+        max_length: Most tokens of a caption, including special ones.
         width: Number of columns; None: as many as the longest caption has tokens.
 
     Returns:
         Ids and mask, int64 of shape ``(n, width)``, the mask 1 for a token and 0 for padding; the number of tokens of
-        each caption; and whether it was longer than ``max_length``.
+        each caption; and a mask of the captions longer than ``max_length``.
     """
     rows = tokenizer(list(texts), verbose=False)["input_ids"]
     truncated = np.asarray([len(row) > max_length for row in rows], dtype=np.bool_)

@@ -8,8 +8,8 @@ captions, and return an array of shape ``(n, dim)``; for ``vectors = "multi"`` a
 ``text_forward_fn(model, texts, device, transform)`` and the optional transforms ``image_preprocess`` and
 ``text_preprocess``, which are passed through; such files run unchanged. https://github.com/unum-cloud/coco-sm
 
-Vectors are normalised here. Files that the module opens belong in a list ``files = ["weights.pt"]``, in the module or
-in the encoder's table of a suite: see :func:`tasks.encoders.identity.declared_files`.
+Vectors are normalised here. Files that the module opens have to be in a list ``files = ["weights.pt"]``, in the module
+or in the encoder's table of a suite: see :func:`tasks.encoders.identity.declared_files`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _COCO_SM = ("model", "embedding_dim", "image_forward_fn", "text_forward_fn")
 
 
 def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEncoder:
-    """Run a user's file and take the model that it defines.
+    """Run a user's file and return the model that it defines.
 
     Raises:
-        RequestError: It is not a Python file, fails, lacks a required name, or has another dimension than the spec.
+        RequestError: If it is not a Python file, fails, lacks a required name, or has another dimension than the spec.
     """
     path = local_path(spec.checkpoint)
     if path is None or path.suffix != ".py":
@@ -70,7 +70,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
 
 def functions_of(source: Any) -> dict[Modality, Callable[[list[Any]], Any]]:
-    """The two functions of an object or module that has them under their names."""
+    """Return the functions of an object or module under the two known names."""
     return {modality: getattr(source, name) for modality, name in NAMES.items()}
 
 
@@ -83,18 +83,18 @@ def encoder_of_functions(
     names: Mapping[Modality, str] = NAMES,
     modules: Sequence[nn.Module] = (),
 ) -> LoadedEncoder:
-    """The encoder of two functions that take a list, of RGB images or of captions in their template.
+    """Return the encoder of two functions that take a list, of RGB images or of captions in their template.
 
     They return an array or tensor of shape ``(n, dim)``; for ``vectors = "multi"`` a list of ``n`` of shape
-    ``(vectors, dim)``. Vectors are normalised here; a precision below float32 is by autocast; the number of tokens is
-    unknown. What they return is checked: ``embed`` raises ``WorkError`` where a function fails, or returns another
-    number of items, another shape, or a vector that is NaN, infinite or zero.
+    ``(vectors, dim)``. Vectors are normalised here; a precision below float32 uses autocast; the number of tokens is
+    unknown. Results are checked: ``embed`` raises ``WorkError`` if a function fails, or returns another number of
+    items, another shape, or a vector that is NaN, infinite or zero.
 
     Args:
-        spec: Resolved.
-        device: Where networks of the functions run, if they have any.
-        functions: By modality.
-        where: The file of the functions, or the name of what has them, for messages.
+        spec: The resolved spec.
+        device: Device of networks in the functions, if they have any.
+        functions: The functions, by modality.
+        where: The file of the functions, or the name of their owner, for messages.
         names: The names of the functions there.
         modules: Networks that the functions use, moved to the device.
     """
@@ -115,14 +115,14 @@ def _checked(
     where: Path | str,
     name: str,
 ) -> Callable[..., Any]:
-    """The forward pass of a user's function, on the CPU."""
+    """Return the forward pass of a user's function, on the CPU."""
     file, dtype = str(where.resolve()) if isinstance(where, Path) else "", DTYPES[spec.precision]
 
     def error(what: str) -> WorkError:
         return WorkError(f"encoder {spec.name!r}: {name} of {shown_path(str(where))} {what}")
 
     def rows(returned: Any, row: str, n: int | None = None) -> Tensor:
-        """Rows of ``dim`` finite numbers that are not all zero, ``n`` of them or at least one."""
+        """Return rows of ``dim`` finite numbers that are not all zero, ``n`` of them or at least one."""
         try:
             found = as_tensor(returned).detach().to(dtype=torch.float32).cpu()
         except (TypeError, ValueError, RuntimeError) as cause:

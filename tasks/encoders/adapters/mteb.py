@@ -1,8 +1,8 @@
-"""Models of mteb's table, by mteb's own loaders: each item as mteb's ``encode`` would take it, in its role.
+"""Models of mteb's table, by mteb's own loaders: each item in its role, as in mteb's ``encode``.
 
-Captions are encoded as queries and images as documents of one task, whose prompts mteb chooses (option ``task``; the
-options ``caption_role`` and ``image_role`` say otherwise). mteb pads the vectors of late-interaction models with zeros,
-which are left out here.
+Captions are encoded as queries and images as documents of one task; mteb chooses its prompts (option ``task``; the
+options ``caption_role`` and ``image_role`` override the roles). mteb pads the vectors of late-interaction models with
+zeros, which are left out here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INPUTS: dict[Modality, str] = {"caption": "text", "image": "image"}
 
 
 class _Items(Sequence[dict[str, Any]]):
-    """Items of one kind as mteb's loaders read them: a data set with one column."""
+    """Items of one kind in the form of mteb's loaders: a data set with one column."""
 
     def __init__(self, column: str, items: Sequence[Any]) -> None:
         self.features = self.column_names = [column]
@@ -45,8 +45,8 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     """Load a model by the loader that mteb's table names, at the pinned revision.
 
     Raises:
-        RequestError: It cannot run here, runs code of its repository without consent, has a base model that is no
-            longer the pinned one, or its loader takes another precision.
+        RequestError: If it cannot run here, if it runs code of its repository without consent, if its base model is no
+            longer the pinned one, or if its loader takes another precision.
     """
     import mteb
 
@@ -57,7 +57,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
             f"{where} runs Python code of its repository (at {spec.revision}); read it, then allow it with "
             "--trust-remote-code"
         )
-    folder_of(spec)  # downloaded with its progress, before mteb asks for it
+    folder_of(spec)  # downloaded with its progress, before mteb requests it
     for name, commit in pins_of(spec).items():
         if name == spec.adapter:  # the version of mteb
             continue
@@ -88,7 +88,7 @@ def runs_remote_code(meta: Any) -> bool:
 
 
 def _encoded(model: Any, task: Any, spec: EncoderSpec, modality: Modality, items: list[Any]) -> Any:
-    """One forward pass: float32, shape ``(n, dim)``, or ``(n, longest, dim)`` and a mask of what is no padding."""
+    """Return one forward pass: float32, shape ``(n, dim)``, or ``(n, longest, dim)`` and a mask without padding."""
     from mteb.types import PromptType
     from torch.utils.data import DataLoader
 
@@ -117,7 +117,7 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _without_gaps(network: nn.Module) -> nn.Module:
-    """The network with NaN for weights without storage: a language head that a loader left, which no vector sees."""
+    """Return the network with NaN for weights without storage: an unused language head that a loader left."""
     for part in network.modules():
         for name, weights in list(part.named_parameters(recurse=False)):
             if weights.is_meta:
@@ -126,7 +126,7 @@ def _without_gaps(network: nn.Module) -> nn.Module:
 
 
 def _networks(model: Any, depth: int = 3) -> Iterator[nn.Module]:
-    """The networks that a wrapper of mteb holds, and those of the wrappers that it holds."""
+    """Yield the networks in a wrapper of mteb, and those in wrappers inside it."""
     if isinstance(model, nn.Module):
         yield model
     elif depth and hasattr(model, "__dict__"):

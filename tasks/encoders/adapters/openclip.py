@@ -1,7 +1,7 @@
-"""Any open_clip model: from the hub, from a folder, by open_clip's own name ``architecture/tag``, or from a training.
+"""Any open_clip model: from the hub, a folder, open_clip's own name ``architecture/tag``, or a training run.
 
 Preprocessing, activation and tokenizer follow the checkpoint's configuration. Captions are padded to the longest of
-the batch where that leaves the vectors unchanged (a causal text tower, or one with a mask), although open_clip always
+the batch if that leaves the vectors unchanged (a causal text tower, or one with a mask), although open_clip always
 computes 77 tokens.
 """
 
@@ -76,7 +76,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
 
 def _load_weights(model: Any, tensors: dict[str, Any]) -> None:
-    """Load all weights, renamed as open_clip's own ``load_checkpoint`` does, but never interpolated."""
+    """Load all weights, renamed as in open_clip's own ``load_checkpoint``, but never interpolated."""
     from open_clip.convert import convert_state_dict
     from open_clip.model import convert_to_custom_text_state_dict
 
@@ -93,7 +93,7 @@ def _load_weights(model: Any, tensors: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _without_warnings_of_open_clip() -> Iterator[None]:
-    """Without the warning that the model is random, which it is for a moment."""
+    """Suppress the warning that the model is random, which is true for a moment."""
 
     def keep(record: logging.LogRecord) -> bool:
         return "initialized randomly" not in record.getMessage()
@@ -106,12 +106,12 @@ def _without_warnings_of_open_clip() -> Iterator[None]:
 
 
 def _tokens(spec: EncoderSpec, tokenizer: Any, *, fixed: bool) -> Callable[[list[str]], Tokenized]:
-    """Reads captions by the checkpoint's tokenizer, unless ``fixed`` without columns of mere padding."""
+    """Return a reader of captions by the checkpoint's tokenizer; unless ``fixed``, without columns of padding only."""
     inner = getattr(tokenizer, "tokenizer", None)  # open_clip's own tokenizer pads with 0 and has none
     pad = int(getattr(inner, "pad_token_id", 0) or 0)
     pads_with_end = int(getattr(inner, "eos_token_id", None) == pad)
     length = max_length_of(spec, default=tokenizer.context_length, limit=tokenizer.context_length)
-    # the last token of a truncated caption is not its end here: a full row may have been truncated
+    # here the last token of a truncated caption is not its end: a full row may have been truncated
     keeps_no_end = getattr(tokenizer, "reduction_fn", None) or getattr(tokenizer, "tokenizer_mode", "")
 
     def tokens(texts: list[str]) -> Tokenized:
@@ -119,7 +119,7 @@ def _tokens(spec: EncoderSpec, tokenizer: Any, *, fixed: bool) -> Callable[[list
         if keeps_no_end:
             ids = tokenizer(texts, context_length=length)
             truncated = (ids != pad).all(dim=1)
-        else:  # truncated are those that fill one column more than the model takes
+        else:  # truncated captions fill one column more than the model takes
             ids = tokenizer(texts, context_length=length + 1)
             truncated = ids[:, length - pads_with_end] != pad
             ids = ids[:, :length].clone()
@@ -136,7 +136,7 @@ def _tokens(spec: EncoderSpec, tokenizer: Any, *, fixed: bool) -> Callable[[list
 
 
 def _tokenizer(spec: EncoderSpec, place: Path, name: str, text: Mapping[str, Any]) -> Any:
-    """The tokenizer that the configuration names: open_clip's own, the folder's, or one from a second repository."""
+    """Return the tokenizer of the configuration: open_clip's own, the folder's, or one from a second repository."""
     import open_clip
 
     named = text.get("hf_tokenizer_name")
@@ -153,7 +153,7 @@ def _tokenizer(spec: EncoderSpec, place: Path, name: str, text: Mapping[str, Any
 
 
 def _text_forward(model: Any) -> tuple[bool, Callable[..., Any]]:
-    """True if captions may be padded to the longest of a batch only, and a text forward pass that takes these."""
+    """Return whether captions need padding only to the longest of a batch, and a text forward pass for such batches."""
     from open_clip.hf_model import HFTextEncoder
     from open_clip.model import CLIP
 
@@ -163,7 +163,7 @@ def _text_forward(model: Any) -> tuple[bool, Callable[..., Any]]:
         return False, model.encode_text
 
     def encode_text(text: Tensor) -> Any:
-        """``CLIP.encode_text`` for any number of tokens: what comes after the end of a caption cannot reach it."""
+        """Compute ``CLIP.encode_text`` for any number of tokens: tokens after the end of a caption do not affect it."""
         from open_clip.transformer import text_global_pool
 
         n = text.shape[1]

@@ -1,8 +1,8 @@
 """sentence-transformers models for images and text: one vector per item, or many (``MultiVectorEncoder``).
 
-Their own modules preprocess, pool and project. Captions are encoded as ``encode_query`` does, images as
+Their own modules preprocess, pool and project. Captions are encoded as in ``encode_query``, images as in
 ``encode_document``, each with the prompt of its role from ``config_sentence_transformers.json``; the options
-``caption_role``, ``caption_prompt``, ``image_role`` and ``image_prompt`` say otherwise.
+``caption_role``, ``caption_prompt``, ``image_role`` and ``image_prompt`` override them.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
 
 def _layouts(model: Any, modality: Modality, inputs: Any, task: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The grids of patches of images, the tokens of captions, of those that the model's mask leaves.
+    """Return the grids of patches of images, or the tokens of captions, after the model's mask.
 
-    Not known where the model has no token ids, merges vectors, or names no token for a patch.
+    None if the model has no token ids, merges vectors, or names no token for a patch.
     """
     from sentence_transformers.multi_vector_encoder.modules import BaseTokenPooling, MultiVectorMask
 

@@ -1,7 +1,7 @@
 """unum-cloud/uform, versions 2 and 3, by the package's own classes.
 
 The package's ``get_model`` cannot load the version 2 repositories that COCO-SM was made with. Its encoders and
-processors can, once the pixel mean and deviation that uform 1 had in its code are added. Features are unnormalised.
+processors can, with the pixel mean and deviation that uform 1 had in its code. Features are unnormalised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from capim.tasks.encoders.pixels import pipeline_of_transform
 from capim.tasks.encoders.tensors import DTYPES
 from capim.tasks.encoders.weights import read_tensors, weights_file
 
-# of uform 1.x, before version 3 wrote them into the configuration
+# from uform 1.x, before version 3 wrote them into the configuration
 _MEAN = [0.48145466, 0.4578275, 0.40821073]
 _DEVIATION = [0.26862954, 0.26130258, 0.27577711]
 
@@ -68,7 +68,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
 
 
 def _weights(folder: Path, tower: str, spec: EncoderSpec) -> Mapping[str, Any]:
-    """The weights of one tower: its own file, or its part of the file of both towers."""
+    """Return the weights of one tower: its own file, or its part of the file of both towers."""
     names = (f"{tower}.safetensors", f"{tower}.pt", "torch_weight.pt")
     tensors = read_tensors(weights_file(folder, names, spec))
     return dict(tensors.get(tower, tensors))
