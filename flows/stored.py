@@ -25,6 +25,7 @@ from capim.store.row_types import columns_of
 from capim.store.rows import names_with_rows
 from capim.store.schema import Duplicate, Published, Result, Run, Slice, StoredCorpus, texts
 from capim.store.types import Modality, is_fingerprint
+from capim.tasks.references import encoder_name
 
 if TYPE_CHECKING:
     from capim.reports.rows.report_data import ShownResult
@@ -64,6 +65,8 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
         RequestError: A name that no row has, with the nearest one that some row has.
     """
     wanted = {column: list(listed(names) or ()) for column, names in given.items() if names}
+    if "encoder" in wanted:
+        wanted["encoder"] = [*map(encoder_name, wanted["encoder"])]
     for column in ("encoder", "corpus"):
         names = wanted.get(column, [])
         fingerprints = [name for name in names if is_fingerprint(name)]

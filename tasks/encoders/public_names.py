@@ -48,9 +48,12 @@ class Fit:
     vectors: VectorKind = "single"
 
     def row(self, checkpoint: str) -> dict[str, object]:
-        """Return the row of a suite file for a checkpoint."""
-        where = _HUB + checkpoint if self.adapter == "openclip" and _is_hub_id(checkpoint) else checkpoint
-        return {"adapter": self.adapter, "checkpoint": where, "dim": self.dim or "?", "vectors": self.vectors}
+        """Return the row of a suite file for a checkpoint; the path of a folder is absolute."""
+        if not _architecture(checkpoint):
+            path = local_path(checkpoint)
+            of_open_clip = self.adapter == "openclip" and not checkpoint.startswith(_HUB)
+            checkpoint = str(path.absolute()) if path else _HUB * of_open_clip + checkpoint
+        return {"adapter": self.adapter, "checkpoint": checkpoint, "dim": self.dim or "?", "vectors": self.vectors}
 
 
 def short_name(public: str) -> str:
@@ -111,10 +114,6 @@ def _undecided(public: str, fits: list[Fit]) -> str:
         f"encoder {public!r}: no adapter recognises its files (config.json, modules.json, open_clip_config.json, "
         f"adapter_config.json, torch_config.json); describe it in a suite file (docs/own_model.md); adapters: {known}"
     )
-
-
-def _is_hub_id(checkpoint: str) -> bool:
-    return not checkpoint.startswith(_HUB) and local_path(checkpoint) is None
 
 
 def _architecture(public: str) -> bool:
