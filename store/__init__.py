@@ -5,7 +5,7 @@ A notebook needs two lines::
     from capim.store import EmbeddingStore
     store = EmbeddingStore.open("workspace/store")
 
-A name is imported when it is first used, so that a module such as ``store.errors`` does not import Arrow.
+A name is imported on first use, so that a module such as ``store.errors`` does not import Arrow.
 """
 
 if __name__ != "capim.store":

@@ -1,8 +1,8 @@
-"""One LanceDB database: opening, creating, appending to and dropping its tables, and keeping rows of them.
+"""One LanceDB database: opening, creating, appending to and dropping its tables, and caching their rows.
 
 A store is a LanceDB database, and any LanceDB client opens it. Rows are written and read through ``lance``, the library
-below LanceDB (same version), because only ``lance`` offers appends whose cost does not grow with the table, scans with
-bounded memory, and clean-up that keeps tagged versions.
+below LanceDB (same version), because only ``lance`` offers appends with a cost that does not grow with the table, scans
+with bounded memory, and clean-up that keeps tagged versions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import lance
 
 
-# --- Faults of the storage layer: told in words a user can act on, and tried again where another process was first.
+# --- Errors of the storage layer: reported with a next step, and retried if another process wrote first.
 
 
 T = TypeVar("T")
@@ -66,15 +66,15 @@ _REMEDIES = {
     f"{_INCOMPLETE}|{_CORRUPT}|damaged file": "Run `capim store verify`: it lists what is damaged; with --drop it "
     "removes that, and the same command makes it again",
 }
-"""What a fault of the storage layer says -> the next step; the first that is found."""
+"""Pattern of an error of the storage layer -> the next step; the first match counts."""
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
 
 
 @contextmanager
 def storage_faults(what: str) -> Iterator[None]:
-    """Turns a fault of the storage layer into a :class:`WorkError` that names the operation, ``what``.
+    """Turn an error of the storage layer into a :class:`WorkError` that names the operation, ``what``.
 
-    So is a panic of Lance, to which damaged files lead, and which is a ``BaseException``.
+    This includes a panic of Lance, which damaged files cause, and which is a ``BaseException``.
     """
     thread, mine = threading.get_ident(), (time.monotonic(), what)
     outermost = _IN_WORK.setdefault(thread, mine)
@@ -94,13 +94,13 @@ def storage_faults(what: str) -> Iterator[None]:
 
 
 _LOOK_SECONDS = 0.5
-_WAIT_SECONDS = 30.0  # for object storage, before that is said; then after twice as long, and so on
-_IN_WORK: dict[int, tuple[float, str]] = {}  # thread -> when it began what it asks of the storage, and what that is
+_WAIT_SECONDS = 30.0  # until a wait for object storage is reported; then after twice as long, and so on
+_IN_WORK: dict[int, tuple[float, str]] = {}  # thread -> start and name of its current operation of the storage
 
 
 @cache
 def tell_of_waits() -> None:
-    """From now on, say when object storage takes long: it may have stopped answering."""
+    """From now on, report when object storage takes long: it may have stopped responding."""
 
     def watch() -> None:
         next_word: dict[tuple[float, str], float] = {}
@@ -115,7 +115,7 @@ def tell_of_waits() -> None:
 
 
 def explained(problem: str, fault: Exception) -> WorkError:
-    """The fault of the storage layer in one line, with the next step where there is one."""
+    """Return the error of the storage layer in one line, with the next step if there is one."""
     line = _SOURCE.split(" ".join(str(fault).split()))[0][:400]
     found = ((re.search(words, line.lower()), remedy) for words, remedy in _REMEDIES.items())
     match, remedy = next(((match, remedy) for match, remedy in found if match), (None, ""))
@@ -125,9 +125,9 @@ def explained(problem: str, fault: Exception) -> WorkError:
 
 
 def retrying(what: str, change: Callable[[], T]) -> T:
-    """Runs a change, and repeats it after a pause when another process wrote to the table first.
+    """Run a change, and repeat it after a pause if another process wrote to the table first.
 
-    ``change`` opens the latest version itself, so that a repetition sees what the other process wrote.
+    ``change`` opens the latest version itself, so that a repetition sees the other process's changes.
     """
     attempt = 0
     while True:
@@ -142,7 +142,7 @@ def retrying(what: str, change: Callable[[], T]) -> T:
 
 
 def attempts_at(fault: BaseException | None) -> int:
-    """Return how often a change is tried that fails with this fault."""
+    """Return how often to try a change that fails with this error."""
     message = str(fault).lower()
     if "conflict" in message or "concurrent" in message:
         return 12  # another process committed first
@@ -153,20 +153,20 @@ def attempts_at(fault: BaseException | None) -> int:
 
 Rows: TypeAlias = pa.RecordBatch | pa.RecordBatchReader
 
-FILE_BYTES = 256 << 20  # of vectors per file, about
+FILE_BYTES = 256 << 20  # approximate bytes of vectors per file
 STORAGE_VERSION = "2.2"  # 2.3 cannot be read across releases; 2.0 to 2.2 can
-_METADATA_BYTES = 64 << 20  # of manifests and the ends of data files, kept by a process
+_METADATA_BYTES = 64 << 20  # of manifests and the ends of data files, cached by a process
 
 
 def storage_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what object storage needs beyond the credentials, which Lance reads from the environment itself.
+    """Return the options for object storage except credentials, which Lance reads from the environment itself.
 
     Examples:
         >>> storage_options({"AWS_ENDPOINT_URL": "http://localhost:9000"})
         {'client_retry_timeout': '30', 'aws_endpoint': 'http://localhost:9000', 'allow_http': 'true'}
     """
-    # A request may take 30 s; without an answer it is not sent again. The variable OBJECT_STORE_CLIENT_RETRY_TIMEOUT,
-    # which Lance reads, allows it.
+    # A request may take 30 s; without a response it is not repeated. Lance reads the variable
+    # OBJECT_STORE_CLIENT_RETRY_TIMEOUT, which allows repetition.
     options = {"client_retry_timeout": "30"}
     endpoint = environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or ""
     if not endpoint:
@@ -175,14 +175,14 @@ def storage_options(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def load_lance() -> ModuleType:
-    """The ``lance`` package, with its log limited to errors: a repeated commit is not one."""
+    """Return the ``lance`` package, with its log limited to errors: a repeated commit is not one."""
     os.environ.setdefault("LANCE_LOG", "error")
     return import_module("lance")
 
 
 @cache
 def _session() -> lance.Session:
-    """What Lance keeps of manifests and of the ends of data files, which never change: read once by this process."""
+    """Return Lance's cache of manifests and of the ends of data files, which never change and are read once."""
     session: lance.Session = load_lance().Session(metadata_cache_size_bytes=_METADATA_BYTES)
     return session
 
@@ -192,9 +192,9 @@ _OF_RUN: ContextVar[dict[str, Connection] | None] = ContextVar("connections", de
 
 @contextmanager
 def one_connection() -> Iterator[None]:
-    """In here, all stores with one address share a connection, which keeps the rows of small tables (``rows.read``).
+    """In this block, all stores with one URI share a connection, which caches the rows of small tables (``rows.read``).
 
-    So that the many tasks of a run do not read, and compare with the ledger, the same tables again and again.
+    The many tasks of a run then do not read the same tables, and compare them with the ledger, repeatedly.
     """
     shared = _OF_RUN.get()
     before = _OF_RUN.set({} if shared is None else shared)
@@ -204,17 +204,17 @@ def one_connection() -> Iterator[None]:
         _OF_RUN.reset(before)
 
 
-# --- Rows of tables that a connection keeps in memory, so that the tasks of a run do not read them again and again.
+# --- Rows of tables that a connection caches, so that the tasks of a run do not read them repeatedly.
 
 
-_KEPT_ROWS = 50_000  # of a table, at the most
-_KEPT_CHUNKS = 32  # in which they are kept, at the most
-_KEPT_BYTES = 128 << 20  # of rows that never change
+_KEPT_ROWS = 50_000  # largest number of cached rows of a table
+_KEPT_CHUNKS = 32  # largest number of chunks that they are cached in
+_KEPT_BYTES = 128 << 20  # of cached rows that never change
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Kept:
-    """What is made ``of`` the rows of a table at a version, by a look at this time, after so many writes by us."""
+    """The result of ``of`` on a table's rows at a version, checked at ``looked``, after ``n_writes`` of our writes."""
 
     of: Callable[[pa.Table], pa.Table]
     rows: pa.Table
@@ -224,17 +224,17 @@ class _Kept:
 
 
 class KeptRows:
-    """The rows that one connection keeps; may be shared by threads.
+    """The rows that one connection caches; may be shared by threads.
 
     Attributes:
-        look_seconds: After which it is looked for what others wrote to a table of which rows are kept.
+        look_seconds: Time after which a table with cached rows is checked for writes of other processes.
     """
 
     def __init__(self, connection: Connection, *, keeps: bool) -> None:
         self._connection = connection
         self._keeps = keeps
         self._tables: dict[tuple[str, ...], _Kept] = {}
-        self._values: dict[tuple[str, str], tuple[Any, int]] = {}  # with bytes; what was used last comes last
+        self._values: dict[tuple[str, str], tuple[Any, int]] = {}  # with bytes; least recently used first
         self._n_writes: Counter[str] = Counter()
         self._changing = threading.Lock()
         self.look_seconds = (1.0 if connection.is_local else 30.0) if keeps else 0.0
@@ -248,11 +248,11 @@ class KeptRows:
         part: tuple[str, ...] = (),
         of: Callable[[pa.Table], pa.Table] = lambda rows: rows,
     ) -> pa.Table | None:
-        """The rows of a table, read once; None if the connection keeps nothing, or they are too many.
+        """Return the rows of a table, read once; None if the connection caches nothing, or if they are too many.
 
-        They are read again when this connection has changed the table other than by adding rows, or when others have
-        written to it, which is looked for again after ``seconds``, by default ``look_seconds``. ``part`` names what is
-        made ``of`` the rows, if it is not the rows themselves.
+        They are read again if this connection has changed the table other than by adding rows, or if others have
+        written to it; that is checked after ``seconds``, by default ``look_seconds``. ``part`` is the name of the
+        result of ``of``, if it is not the rows themselves.
         """
         if not self._keeps:
             return None
@@ -271,7 +271,7 @@ class KeptRows:
         return found.rows
 
     def of_values(self, name: str, values: Sequence[str]) -> dict[str, Any]:
-        """Return what a table holds for each of these values, and never changes, as far as it is kept."""
+        """Return the cached contents of a table, which never change, for each of these values."""
         found = {}
         with self._changing:
             for value in values:
@@ -280,7 +280,7 @@ class KeptRows:
         return found
 
     def add_value(self, name: str, value: str, found: Any, n_bytes: int) -> None:
-        """Keeps what a table holds for one value and never changes, while there is room for it and others."""
+        """Cache the contents of a table, which never change, for one value, while they and others fit."""
         if not self._keeps or not 0 < n_bytes <= _KEPT_BYTES // 2:
             return
         with self._changing:
@@ -290,9 +290,9 @@ class KeptRows:
                 room += self._values.pop(next(iter(self._values)))[1]
 
     def written(self, name: str, version: int, added: pa.Table | None = None) -> None:
-        """To be called after each commit of this connection, with the version of the table that it made.
+        """Record a commit of this connection, with the version of the table that it made; call it after each commit.
 
-        With the rows that were ``added``, if the commit did nothing else, kept rows need not be read again.
+        With the rows that were ``added``, if the commit did nothing else, cached rows need not be read again.
         """
         with self._changing:
             n_writes = self._n_writes[name] = self._n_writes[name] + 1
@@ -310,11 +310,11 @@ class KeptRows:
 
 
 class Checked(NamedTuple):
-    """A table of derived rows that was found to be as the ledger says.
+    """A table of derived rows that agreed with the ledger when it was checked.
 
     Attributes:
-        versions: Of the table, and of the ledger.
-        looked: When, in seconds of ``time.monotonic``.
+        versions: Versions of the table and of the ledger.
+        looked: Time of the check, in seconds of ``time.monotonic``.
         unlisted: Keys of rows that the ledger does not list.
     """
 
@@ -324,12 +324,12 @@ class Checked(NamedTuple):
 
 
 class Connection:
-    """Opens tables of one database; may be shared by threads.
+    """Access to the tables of one database; may be shared by threads.
 
     Attributes:
-        is_checked: True if the address and the format of the store were found right.
-        kept: The rows that it keeps.
-        checked: Table of derived rows -> what is known of it; its own commits make nothing unknown.
+        is_checked: True if the URI and the format of the store were checked.
+        kept: The cached rows.
+        checked: Table of derived rows -> result of its last check; the connection's own commits keep it valid.
     """
 
     def __init__(self, uri: str, *, keeps: bool = False) -> None:
@@ -344,7 +344,7 @@ class Connection:
 
     @classmethod
     def to(cls, uri: str) -> Connection:
-        """A new connection, or in :func:`one_connection` the one of this address."""
+        """Return a new connection, or in :func:`one_connection` the one of this URI."""
         shared = _OF_RUN.get()
         if shared is None:
             return cls(uri)
@@ -353,26 +353,26 @@ class Connection:
         return shared[uri]
 
     def table_uri(self, name: str) -> str:
-        """Return where Lance finds a table of this name.
+        """Return the URI of a table of this name for Lance.
 
-        Of a path with characters that an address encodes, Lance writes the tags to the encoded path, a folder next to
-        the store; of an address of the scheme ``file-object-store`` it decodes them.
+        If the path has characters that a URI encodes, Lance writes the tags to the encoded path, a folder next to the
+        store; with the scheme ``file-object-store`` it decodes them.
         """
         path = f"{self.uri}/{name}.lance"
         encoded = quote(path).replace("~", "%7E")
         return f"file-object-store://{encoded}" if self.is_local and encoded != path else path
 
     def folder(self, name: str) -> Path | None:
-        """The folder of a table; None in object storage."""
+        """Return the folder of a table; None in object storage."""
         return Path(f"{self.uri}/{name}.lance") if self.is_local else None
 
     def find(self, name: str, version: int | str | None = None) -> lance.LanceDataset | None:
-        """The table at a version or tag, or its latest version; None if there is no such table.
+        """Return the table at a version or tag, or its latest version; None if there is no such table.
 
-        Tried again where another process has just removed the newest version.
+        Retried if another process has just removed the newest version.
 
         Raises:
-            WorkError: The table cannot be opened.
+            WorkError: If the table cannot be opened.
         """
         open_dataset, which = load_lance().dataset, f"at {version}" if version else "at its newest version"
 
@@ -394,9 +394,9 @@ class Connection:
             return opened()
 
     def committed(self, name: str, version: int, added: pa.Table | None = None) -> None:
-        """To be called after each commit of this connection, with the version that it made, 0 for a dropped table.
+        """Record a commit of this connection, with the version that it made (0 for a dropped table), after each commit.
 
-        With what the commit has ``added``, if it did nothing else, kept rows need not be read again.
+        With the rows that the commit ``added``, if it did nothing else, cached rows need not be read again.
         """
         self.kept.written(name, version, added)
         for table, known in [*self.checked.items()]:
@@ -407,12 +407,12 @@ class Connection:
                 self.checked[table] = known._replace(versions=(of_table, version))
 
     def sync(self, name: str) -> None:
-        """Write a table from memory to the disk (fsync); object storage does it itself."""
+        """Write a table from memory to the disk (fsync); object storage does so itself."""
         if (folder := self.folder(name)) is not None:
             sync(folder)
 
     def create(self, name: str, schema: pa.Schema, rows: pa.Table | None = None) -> lance.LanceDataset:
-        """The table, created with these rows in one commit; if it exists, the table as it is."""
+        """Return the table, created with these rows in one commit; if it exists, the table unchanged."""
         lance = load_lance()
         rows = schema.empty_table() if rows is None else rows
         with storage_faults(f"creating table {name!r}"):
@@ -447,18 +447,18 @@ class Connection:
 
     @cached_property
     def _files(self) -> tuple[pyarrow.fs.FileSystem, str]:
-        """The file system of the store, and the path of its folder there."""
+        """Return the file system of the store, and the path of its folder there."""
         return file_system(self.uri, self.options.get("aws_endpoint", ""))
 
     def names(self) -> list[str]:
-        """Names of all tables, sorted."""
+        """Return the names of all tables, sorted."""
         with storage_faults(f"listing the tables of {self.uri}"):
             system, root = self._files
             found = system.get_file_info(pyarrow.fs.FileSelector(root, allow_not_found=True))
         return sorted(each.base_name.removesuffix(".lance") for each in found if each.extension == "lance")
 
     def drop(self, name: str) -> None:
-        """Removes a table with all versions and tags; it may be missing."""
+        """Remove a table with all versions and tags; it may be missing."""
         with storage_faults(f"dropping table {name!r}"):
             self.remove(f"{name}.lance")
         self.committed(name, 0)
@@ -472,12 +472,12 @@ class Connection:
 
 _BATCH_BYTES = 8 << 20
 _MOST_ROWS = 1_000_000
-TEMPORARY_AGE = timedelta(days=1)  # a younger temporary file may belong to a running process
-HISTORY_AGE = timedelta(days=14)  # of embedding sets and corpora, `capim store prune` keeps younger versions
+TEMPORARY_AGE = timedelta(days=1)  # a younger temporary file may be in use by a running process
+HISTORY_AGE = timedelta(days=14)  # `capim store prune` keeps younger versions of embedding sets and corpora
 
 
 def compact(connection: Connection, name: str, *, free: bool) -> None:
-    """Rewrites small files of a table as files of about :data:`FILE_BYTES`; reading and writing may go on.
+    """Rewrite small files of a table as files of about :data:`FILE_BYTES`; reading and writing may continue.
 
     With ``free`` the small files are removed after each step; otherwise they stay until old versions are removed.
     """
@@ -509,7 +509,7 @@ def _latest(connection: Connection, name: str) -> lance.LanceDataset:
 
 
 def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> None:
-    """Removes old versions without a tag and the files that only they used.
+    """Remove old versions without a tag and the files that only they used.
 
     Files that another process is writing are not touched.
     """
@@ -519,17 +519,17 @@ def drop_old_versions(table: lance.LanceDataset, older_than: timedelta) -> None:
 
 
 def data_bytes(table: lance.LanceDataset) -> int:
-    """Size of the data files of the version that is open."""
+    """Return the size of the data files of the open version."""
     return sum(int(file.file_size_bytes or 0) for part in table.get_fragments() for file in part.metadata.files)
 
 
 def row_bytes(table: lance.LanceDataset) -> int:
-    """Average size of a row on disk, at least 1."""
+    """Return the average size of a row on disk, at least 1."""
     return max(1, data_bytes(table) // max(1, int(table.count_rows())))
 
 
 def temporary_files(connection: Connection, older_than: timedelta) -> list[Path]:
-    """Temporary files that killed processes left, which Lance never removes; none in object storage."""
+    """Return temporary files of killed processes, which Lance never removes; none in object storage."""
     if not connection.is_local:
         return []
     limit = time.time() - older_than.total_seconds()

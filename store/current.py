@@ -1,10 +1,10 @@
-"""Which of several stored rows are current: what reports, exports, comparisons, `capim prune` and `capim query` show.
+"""The current rows among several stored ones, for reports, exports, comparisons, `capim prune` and `capim query`.
 
-A name of a corpus or an encoder means one state of it, that of its newest result; of several rows that are shown for
-the same (``StoredTable.shown_for``), the newest is current. A row is as new as the last run that used it, whether that
-run made it or found it. Rows made with the usual settings come before all others, so that a run with settings of its
-own changes nothing that is shown elsewhere. Equal times are decided by run, so that the choice never depends on the
-order of storage.
+A name of a corpus or an encoder means one state of it, that of its newest result. Among several rows that are shown for
+the same key (``StoredTable.shown_for``), the newest is current. A row is as new as the last run that used it, whether
+that run made it or found it. Rows with the default settings come before all others, so that a run with other settings
+does not change other reports. Equal times are decided by run, so that the choice never depends on the order of
+storage.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ FIGURE_OF_STATES = (*FIGURE, *BY_STATE)
 
 
 class Use(NamedTuple):
-    """Of what is derived: whether it was made with the usual settings, and when the last run began that used it.
+    """Use of a derivation: whether it has the default settings, and the start of the last run that used it.
 
-    While no run that used it has ended, the time when it was made stands instead.
+    Until a run that used it has ended, the time when it was made is used instead.
     """
 
     usual: bool
@@ -49,12 +49,12 @@ class Use(NamedTuple):
 
 
 Uses: TypeAlias = Mapping[str | None, Use]
-"""Key of a derivation -> its use; of rows whose key is none of these, the time of the row counts."""
+"""Key of a derivation -> its use; rows with other keys have the time of the row."""
 NO_USES: Uses = {}
 
 
 class KeysOfRun(NamedTuple):
-    """When a run began, and the keys of all that it used."""
+    """The start of a run, and the keys of everything that it used."""
 
     run: str
     started: datetime
@@ -62,26 +62,26 @@ class KeysOfRun(NamedTuple):
 
 
 def keys_of_runs(runs: Iterable[Run]) -> list[KeysOfRun]:
-    """Return the keys that each run used, oldest first, also where the row of an earlier run has them."""
+    """Return the keys that each run used, oldest first, even if the row of an earlier run has them."""
     ordered = sorted(runs, key=lambda row: row.started)
     keys = {row.run: row.uses or () for row in ordered}
     return [KeysOfRun(row.run, row.started, keys.get(row.same_as or row.run, ())) for row in ordered]
 
 
 def uses_of(derived: Iterable[LedgerEntry], runs: Iterable[KeysOfRun]) -> Uses:
-    """Return the uses of what is derived, from entries of the ledger and the keys that runs used."""
+    """Return the uses of derivations, from entries of the ledger and the keys that runs used."""
     last = {key: run.started for run in runs for key in run.keys}
     return {row.key: Use(row.usual, last.get(row.key) or row.created) for row in derived}
 
 
 @dataclass(frozen=True, kw_only=True)
 class States:
-    """What names mean.
+    """The states that names refer to.
 
     Attributes:
         corpora: Name -> fingerprint of the state with the newest result.
-        encoders: The same, by results on these states of the corpora.
-        named: Fingerprints of other states that are meant as well, because somebody asked for them.
+        encoders: The same for encoders, by results on these states of the corpora.
+        named: Fingerprints of other states that are included because a request names them.
     """
 
     corpora: Mapping[str, str]
@@ -99,7 +99,7 @@ class States:
 
     @staticmethod
     def asked(rows: Iterable[S], named: Collection[object]) -> list[S]:
-        """Return the rows without other states of what some fingerprints name; all where none is named."""
+        """Return the rows without other states of the names with these fingerprints; all rows without fingerprints."""
         found = list(rows)
         meant = {row.corpus for row in found if row.corpus_fingerprint in named}
         found = [row for row in found if row.corpus not in meant or row.corpus_fingerprint in named]
@@ -107,7 +107,7 @@ class States:
         return [row for row in found if row.encoder not in meant or row.encoder_fingerprint in named]
 
     def has(self, row: OfStates | SetKey | Comparison | Ranking) -> bool:
-        """True if a row is about these states; a ranking, if all of its corpora are."""
+        """True if a row is about these states; for a ranking, if all of its corpora are."""
         if isinstance(row, Ranking):
             ranked = json.loads(row.corpora)
             of_corpora = all(self.corpora.get(each["corpus"]) == each["fingerprint"] for each in ranked)
@@ -126,7 +126,7 @@ class States:
 
 
 def behind(results: Collection[Result], states: States) -> list[str]:
-    """Return one sentence for each corpus with encoders evaluated on another state of it only; says what to type."""
+    """Return a sentence for each corpus with encoders evaluated only on another state of it, with the next command."""
     left = {(row.corpus, row.encoder) for row in results if row.corpus in states.corpora}
     left -= {(row.corpus, row.encoder) for row in results if states.has(row)}
     return [
@@ -138,9 +138,9 @@ def behind(results: Collection[Result], states: States) -> list[str]:
 
 
 def newest_rows(rows: Iterable[R], table: str, by: Sequence[str] | None = None, uses: Uses = NO_USES) -> list[R]:
-    """Return the newest of several rows of a table with the same values of ``by``, by default what they are shown for.
+    """Return the newest of several rows of a table with equal values of ``by``, by default the table's ``shown_for``.
 
-    Ordered by these values. Of an analysis of an encoder, only the rows that were made together.
+    Ordered by these values. For an analysis of an encoder, only the rows that were made together.
     """
     columns = TABLES[table].shown_for if by is None else by
     if columns is None:
@@ -154,14 +154,14 @@ def newest_rows(rows: Iterable[R], table: str, by: Sequence[str] | None = None, 
 
 
 def _analysis(row: Any) -> tuple[str, ...]:
-    """Return what the slices have in common that one derivation makes together."""
+    """Return the common key of slices that one derivation makes together."""
     return row.encoder, row.corpus, row.protocol, row.analysis, row.metric
 
 
 def is_outdated(results: Iterable[Result], uses: Uses = NO_USES) -> Callable[[Result | Comparison | Slice], bool]:
-    """Return what tells whether a row is by another version of the metric than the newest result of its result.
+    """Return a function that is True for a row by another version of the metric than the newest result for its key.
 
-    Of a result (corpus, protocol and metric) that has no result, every comparison is.
+    Without such a result (of a corpus, protocol and metric), every comparison is outdated.
     """
     newest = sorted(results, key=lambda row: age(row, uses))
     versions = {figure_of(row): row.metric_version for row in newest}
@@ -176,7 +176,7 @@ def is_outdated(results: Iterable[Result], uses: Uses = NO_USES) -> Callable[[Re
 
 
 def current_results(rows: Iterable[Result], states: States, uses: Uses = NO_USES) -> list[Result]:
-    """Return the current results: the newest of each result, by the newest version of its metric."""
+    """Return the current results: the newest for each key, by the newest version of its metric."""
     found = newest_rows(filter(states.has, rows), "results", FIGURE_OF_STATES, uses)
     outdated = is_outdated(found, uses)
     return [row for row in found if not outdated(row)]
@@ -189,10 +189,10 @@ def current_rows(
 
     Args:
         table: A name of ``schema.TABLES``.
-        rows: Of this table.
+        rows: Rows of this table.
         results: The current results, for comparisons and slices.
-        states: What names mean.
-        uses: What runs used (``EmbeddingStore.uses``).
+        states: The states that names refer to.
+        uses: Uses of derivations by runs (``EmbeddingStore.uses``).
     """
     if table == "results":
         return current_results(rows, states, uses)
@@ -212,9 +212,9 @@ def current_families(
 ) -> dict[tuple[str, str, str], tuple[list[Comparison], list[Comparison]]]:
     """Return for each corpus, protocol and metric all comparisons of one request, and those of current states.
 
-    Of the requests that compared encoders by a result, with the newest version of the statistics, the one with most
-    pairs of current states counts; of these the one with fewest encoders that have no result among ``results``, the
-    current ones; then the newest. So a request for some encoders takes no pair out of the comparison of all.
+    Among the requests that compared encoders by a metric, with the newest version of the statistics, the one with most
+    pairs of current states counts; then the one with the fewest encoders that have no result among ``results``, the
+    current ones; then the newest. So a request for some encoders removes no pair from the comparison of all.
     Comparisons of current states are in the order of their encoders.
     """
     outdated, shown = is_outdated(results, uses), defaultdict(set)
@@ -247,9 +247,9 @@ def compared_encoders(comparisons: Iterable[Comparison]) -> set[str]:
 
 
 def current_ranking(rows: Iterable[Ranking], states: States, uses: Uses = NO_USES) -> list[Ranking]:
-    """Return the ranking of most encoders and corpora, then the newest, of those that are of these states.
+    """Return the ranking of most encoders and corpora, then the newest, among those of these states.
 
-    What is not ranked because it is at chance counts: without it, a ranking by older code would be larger.
+    Corpora that were left out of the ranking at chance also count: otherwise a ranking by older code would be larger.
     """
 
     def rank(group: list[Ranking]) -> tuple[Any, ...]:
@@ -272,14 +272,14 @@ def grouped(rows: Iterable[R], key: Callable[[R], K]) -> dict[K, list[R]]:
 
 
 def figure_of(row: Result | Comparison | Slice) -> tuple[str, str, str]:
-    """Return the result that a row is of: its corpus, protocol and metric."""
+    """Return the key of a row's result: its corpus, protocol and metric."""
     return row.corpus, row.protocol, row.metric
 
 
 def age(row: Any, uses: Uses) -> tuple[bool, datetime, datetime, str]:
-    """Return what rows are compared by, the current one last: usual settings, time of the last use, its own time, run.
+    """Return the sort key of rows, the current one last: default settings, time of the last use, its own time, run.
 
-    Rows of registers have the time when they were written, others those when they were made and last used.
+    The time of rows of registers is when they were written, that of others when they were made and last used.
     """
     if isinstance(row, Encoder | StoredCorpus):
         return True, row.written, row.written, ""

@@ -1,7 +1,7 @@
-""":class:`EmbeddingStore`: the object through which everything is written and read.
+""":class:`EmbeddingStore`: the object for all writing and reading.
 
 Encoders, corpora and images are registered under their names and hashes, each change in one merge by key: a row is
-stored once, however many processes write it. The parts of a corpus are tables of their own, named by its fingerprint,
+stored once, however many processes write it. The parts of a corpus are separate tables, named by its fingerprint,
 which never change; the corpus exists as soon as its row in ``corpora`` does, which is written last. An interrupted
 write leaves complete tables, which the next one keeps.
 """
@@ -93,19 +93,19 @@ log = logging.getLogger(__name__)
 
 _AGED = (*FIGURE_OF_STATES, "result", "evaluation", "metric_version", "derived", "created", "run")  # of current
 _IMAGES = 1024  # that are written or read at once: with thumbnails of 5 kB, about 5 MB
-_MOST_FILES = 64  # what a compaction replaces stays on disk until `capim store prune`: fewer files leave more of it
+_MOST_FILES = 64  # replaced files stay on disk until `capim store prune`: fewer files leave more of them
 
 
 class EmbeddingStore:
     """Embeddings of images and captions, and all rows that were computed from them.
 
     A store is a LanceDB database in a folder or at ``s3://…`` (credentials from the environment). Several processes may
-    use one store, and threads may share the object, which holds no lock and no open file. It pickles as its address.
+    use one store, and threads may share the object, which holds no lock and no open file. It is pickled as its URI.
 
-    ``encoder`` and ``corpus`` take a name, which means what was last written under that name, or a fingerprint, which
-    means one state for ever. To read embeddings: :meth:`vectors` (one vector per item), :meth:`multivectors` (several).
-    To read what was computed: :meth:`current`, :meth:`rows`, :meth:`counts`, or :meth:`sql`. Verifying, pruning, search
-    and files are functions that take a store, in modules of those names.
+    ``encoder`` and ``corpus`` accept a name, for the state last written under that name, or a fingerprint, for one
+    permanent state. To read embeddings: :meth:`vectors` (one vector per item), :meth:`multivectors` (several). To read
+    computed results: :meth:`current`, :meth:`rows`, :meth:`counts`, or :meth:`sql`. Verifying, pruning, search and
+    files are functions that take a store, in modules of those names.
 
     Examples:
         >>> import tempfile
@@ -121,14 +121,15 @@ class EmbeddingStore:
 
     @classmethod
     def open(cls, uri: str | Path, *, create: bool = False) -> EmbeddingStore:
-        """The store at a folder or an object storage address.
+        """Open the store in a folder or at an object storage URI.
 
         Args:
             uri: ``workspace/store``, ``s3://bucket/path``.
             create: Make an empty store if there is none.
 
         Raises:
-            RequestError: There is no store and ``create`` is false, none can be there, or it has another format.
+            RequestError: If there is no store and ``create`` is false, if none is possible there, or if it has another
+                format.
         """
         try:
             text = resolved_address(str(uri))
@@ -143,7 +144,7 @@ class EmbeddingStore:
 
     @property
     def uri(self) -> str:
-        """The absolute path or the address of the store."""
+        """The absolute path or the URI of the store."""
         return self.connection.uri
 
     def __repr__(self) -> str:
@@ -153,12 +154,12 @@ class EmbeddingStore:
         return (EmbeddingStore.open, (self.uri,))
 
     def keeping(self) -> EmbeddingStore:
-        """The same store, of which the rows of small tables stay in memory until somebody writes to them."""
+        """Return the same store with the rows of small tables cached in memory until they change."""
         return EmbeddingStore(Connection(self.uri, keeps=True))
 
     # --- encoders ---------------------------------------------------------------------------------------------
     def encoders(self, **equals: str) -> list[Encoder]:
-        """Return one row per name and fingerprint, those with the given texts."""
+        """Return one row per name and fingerprint, filtered by column values."""
         rows = rows_in(Encoder, read_now(self.connection, "encoders", equals))
         for row in rows:
             if not is_spec_of(row):
@@ -170,7 +171,7 @@ class EmbeddingStore:
         return rows
 
     def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
-        """The spec with a fingerprint, or the one last registered under a name."""
+        """Return the spec with a fingerprint, or the one last registered under a name."""
         column = "fingerprint" if is_fingerprint(name_or_fingerprint) else "name"
         rows = self.encoders(**{column: name_or_fingerprint})
         if not rows:
@@ -183,7 +184,7 @@ class EmbeddingStore:
         return EncoderSpec.from_json(max(rows, key=lambda row: row.written).spec)
 
     def write_encoder(self, spec: EncoderSpec) -> None:
-        """Registers a resolved spec; from then on its name means this spec (a change of meaning is logged)."""
+        """Register a resolved spec; from then on its name means this spec (a change of meaning is logged)."""
         namesakes = self.encoders(name=spec.name)
         newest = max(namesakes, key=lambda row: row.written, default=None)
         if newest is not None and newest.spec == spec.to_json():
@@ -203,7 +204,7 @@ class EmbeddingStore:
         return rows_in(StoredCorpus, read(self.connection, "corpora"))
 
     def dropped_corpora(self, fingerprints: Iterable[str]) -> set[str]:
-        """Those of the fingerprints that no stored corpus has."""
+        """Return the fingerprints that no stored corpus has."""
         unknown = {*fingerprints} - {row.fingerprint for row in self.corpora()}
         if unknown:
             unknown -= {*texts(read_now(self.connection, "corpora", {"fingerprint": sorted(unknown)})["fingerprint"])}
@@ -224,7 +225,7 @@ class EmbeddingStore:
         return max(rows, key=lambda row: row.written)
 
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
-        """A stored corpus by name (the newest), by fingerprint, or both; without image bytes (``source`` is None)."""
+        """Return a stored corpus by name (the newest), fingerprint, or both; without image bytes (``source`` None)."""
         row = self.corpus_row(name, fingerprint)
         facts = (row.name, row.fingerprint, row.licence, row.origin, row.main_metric, row.reference_language)
         key = canonical_json(facts)
@@ -253,7 +254,7 @@ class EmbeddingStore:
         return corpus
 
     def write_corpus(self, corpus: Corpus) -> None:
-        """Stores a corpus, without image bytes, once; from then on its name and its location mean this corpus."""
+        """Store a corpus, without image bytes, once; from then on its name and its location mean this corpus."""
         if fault := name_fault(corpus.name):
             raise RequestError(f"corpus name {corpus.name!r}: {fault}")
         rows = sorted(self.corpora(), key=lambda row: row.written, reverse=True)
@@ -292,30 +293,30 @@ class EmbeddingStore:
         register(self.connection, [row], update=False)
 
     def items(self, corpus: str, modality: Modality) -> pa.Table:
-        """The images or captions of a corpus in corpus order (``schema.IMAGES``, ``schema.CAPTIONS``)."""
+        """Return the images or captions of a corpus in corpus order (``schema.IMAGES``, ``schema.CAPTIONS``)."""
         return self.corpus(corpus).items(modality)
 
     def item_index(self, key: SetKey) -> ItemIndex:
-        """The items that a set has rows for, by position."""
+        """Return the items of a set, by position."""
         corpus = (key.corpus, key.corpus_fingerprint, key.modality)
         if corpus not in self._items:
             self._items[corpus] = ItemIndex.of(self.corpus(key.corpus, key.corpus_fingerprint), key.modality)
         return self._items[corpus]
 
     def write_images(self, images: Iterable[StoredImage]) -> None:
-        """Keep sizes and thumbnails by the hash of the image bytes, or hashes of images by their place."""
+        """Store sizes and thumbnails by the hash of the image bytes, or hashes of images by their location."""
         remaining = iter(images)
         while batch := list(islice(remaining, _IMAGES)):
             register(self.connection, {image.item: image for image in batch}.values())
 
     def image_hashes(self) -> dict[str, StoredImage]:
-        """Return all known hashes of images, by their place."""
+        """Return all known hashes of images, by their location."""
         columns = ("item", "state", "sha", "width", "height")
         rows = read_where(self.connection, "image_index", "state IS NOT NULL", columns)
         return {row.item: row for row in rows_in(StoredImage, rows)}
 
     def indexed_images(self, shas: Sequence[str]) -> dict[str, str | None]:
-        """The image hashes that are in the index, with the reason why an image cannot be decoded, or None."""
+        """Return the image hashes in the index, with the reason why an image cannot be decoded, or None."""
         if not shas:
             return {}
         # One pass over two narrow columns: a corpus looks up all of its images at once.
@@ -324,7 +325,7 @@ class EmbeddingStore:
         return dict(zip(texts(chosen["item"]), chosen["reason"].to_pylist(), strict=True))
 
     def thumbnails(self, shas: Sequence[str]) -> dict[str, bytes]:
-        """Encoded thumbnails by image hash; hashes without one are left out."""
+        """Return encoded thumbnails by image hash; hashes without one are left out."""
         pictures: dict[str, Any] = {}
         unique = sorted(set(shas))
         for start in range(0, len(unique), _IMAGES):
@@ -335,39 +336,39 @@ class EmbeddingStore:
 
     # --- embedding sets ---------------------------------------------------------------------------------------
     def key(self, *, encoder: str, corpus: str, modality: Modality) -> SetKey:
-        """The identity of the set of a stored encoder and a stored corpus."""
+        """Return the identity of the set of a stored encoder and a stored corpus."""
         if modality not in MODALITIES:
             raise RequestError(unknown("modality", modality, MODALITIES))
         row = self.corpus_row(corpus)
         return SetKey.of(self.encoder(encoder), row.name, row.fingerprint, modality)
 
     def missing(self, key: SetKey, n_items: int) -> NDArray[np.int32]:
-        """Positions of the corpus, of ``n_items`` items, that have no row in a set yet, ascending."""
+        """Return positions of a corpus of ``n_items`` items without a row in a set, ascending."""
         if (state := self.sealed(key)) is not None and state.n_rows == n_items:
             return np.empty(0, dtype=np.int32)
         ords = self.writer(key).missing()
         return ords[ords < n_items]
 
     def put(self, key: SetKey, spec: EncoderSpec, block: Block) -> int:
-        """Adds a block of embeddings to a set in one commit, but for rows that are stored; returns how many were new.
+        """Add a block of embeddings to a set in one commit, except stored rows; return how many were new.
 
         Raises:
-            RequestError: A value, an id or the spec is wrong; every fault names row and id; nothing was written.
-            WorkError: The storage failed; nothing of this block was written.
+            RequestError: If a value, an id or the spec is wrong; every error names row and id; nothing was written.
+            WorkError: If the storage failed; nothing of this block was written.
         """
         return self.writer(key).put(spec, block)
 
     def writer(self, key: SetKey) -> SetWriter:
-        """Return what appends to a set; it keeps in memory which items are stored."""
+        """Return a writer that appends to a set; it caches which items are stored."""
         if key not in self._writers:
             self._writers[key] = SetWriter(self.connection, key, self.item_index(key))
         return self._writers[key]
 
     def seal(self, key: SetKey, *, n_items: int) -> SealedSet:
-        """Checks that a set is complete and unchanged, and fixes it under a tag; only sealed sets are evaluated.
+        """Check that a set is complete and unchanged, and fix it under a tag; only sealed sets are evaluated.
 
         Raises:
-            WorkError: Items are missing or rows are damaged; the first are named.
+            WorkError: If items are missing or rows are damaged; the first are named.
         """
         items = self.item_index(key)
         if n_items != len(items):
@@ -377,7 +378,7 @@ class EmbeddingStore:
         return seal(self.connection, key, items, self.sealed(key))
 
     def sealed(self, key: SetKey) -> SealedSet | None:
-        """The sealed state of a set, or None."""
+        """Return the sealed state of a set, or None."""
         rows = rows_in(SealedSet, read_now(self.connection, "sets", {"set_name": key.table}))
         return rows[0] if rows else None
 
@@ -387,7 +388,7 @@ class EmbeddingStore:
         return state is not None and table is not None and state.is_version_of(table)
 
     def sealed_sets(self) -> list[SealedSet]:
-        """Every sealed set, oldest first."""
+        """Return every sealed set, oldest first."""
         return rows_in(SealedSet, read(self.connection, "sets").sort_by("sealed_at"))
 
     def vectors(
@@ -399,7 +400,7 @@ class EmbeddingStore:
         language: str | None = None,
         translator: str | None = None,
     ) -> Vectors:
-        """The embeddings of a single-vector encoder as one float32 matrix in corpus order.
+        """Return the embeddings of a single-vector encoder as one float32 matrix in corpus order.
 
         Args:
             encoder: Name or fingerprint.
@@ -409,8 +410,8 @@ class EmbeddingStore:
             translator: Only captions by this translator.
 
         Raises:
-            RequestError: There is no such set, or it is not sealed.
-            WorkError: A row was changed on disk.
+            RequestError: If there is no such set, or if it is not sealed.
+            WorkError: If a row was changed on disk.
         """
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "multi":
@@ -419,9 +420,9 @@ class EmbeddingStore:
         return read_matrix(self.connection, sealed, self.item_index(key), language=language, translator=translator)
 
     def multivectors(self, *, encoder: str, corpus: str, modality: Modality, window: int = 64) -> Iterator[Ragged]:
-        """The embeddings of a late-interaction encoder, as stored, in blocks of ``window`` items in corpus order.
+        """Yield the embeddings of a late-interaction encoder, as stored, in blocks of ``window`` items in corpus order.
 
-        Memory is that of one block, whatever the size of the set. Arguments and errors as for :meth:`vectors`.
+        Only one block is in memory, whatever the size of the set. Arguments and errors as for :meth:`vectors`.
         """
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "single":
@@ -431,7 +432,7 @@ class EmbeddingStore:
     def windows(
         self, *, encoder: str, corpus: str, modality: Modality
     ) -> VectorWindows | Callable[..., Iterator[Ragged]]:
-        """Return the vectors of a sealed set, read as far as they are requested: rows, or a call that gives blocks."""
+        """Return the vectors of a sealed set, read on demand: rows, or a function that yields blocks."""
         key = self.key(encoder=encoder, corpus=corpus, modality=modality)
         if key.vectors == "single":
             return VectorWindows(self, key)
@@ -440,7 +441,7 @@ class EmbeddingStore:
     def stored_blocks(
         self, key: SetKey, *, ords: NDArray[np.int32] | None = None, window: int = 64
     ) -> Iterator[StoredRows]:
-        """Rows of any set as stored, at all positions or at ``ords``, in blocks of ``window`` items: bounded memory."""
+        """Yield stored rows of any set, at all positions or ``ords``, in blocks of ``window`` items: bounded memory."""
         if window < 1:
             raise RequestError(f"window must be at least 1 item, got {window}")
         items = self.item_index(key)
@@ -458,19 +459,19 @@ class EmbeddingStore:
 
     # --- rows of analyses -------------------------------------------------------------------------------------
     def write_rows(self, table: str, rows: pa.Table, *, replace: str | None = None) -> int:
-        """Writes rows of an analysis in one commit.
+        """Write rows of an analysis in one commit.
 
         Args:
             table: One of ``store.schema``: outcomes, results, comparisons, slices, batches, runs, watched …
             rows: The columns of the table (``store.schema``) in any order; nullable ones may be left out.
             replace: A column: stored rows with a value of these rows in it are deleted in the same commit. Without it,
-                rows whose primary key is stored already are left as they are.
+                rows with a stored primary key do not change.
 
         Returns:
-            Rows written.
+            Number of written rows.
 
         Raises:
-            RequestError: A column or a value does not fit; nothing was written.
+            RequestError: If a column or a value does not fit; nothing was written.
         """
         check_columns(table, () if replace is None else (replace,))
         rows = conformed(table, rows)
@@ -495,7 +496,7 @@ class EmbeddingStore:
         return self.write_rows(TABLE_OF[row_type], table_of(row_type, rows), replace=replace)
 
     def write_derived(self, table: str, rows: Sequence[object], entries: Iterable[LedgerEntry]) -> None:
-        """Write the rows of some derivations, then their entries of the ledger, which get number and digest of rows."""
+        """Write the rows of some derivations, then their entries of the ledger, with number and digest of rows."""
         written = conformed(table, table_of(TABLES[table].row, rows))
         made, unlisted = made_rows(table, written), check(self.connection, table)
         self.write_rows(table, written, replace="derived" if unlisted.intersection(made) else None)
@@ -508,24 +509,24 @@ class EmbeddingStore:
         self.write(listed, replace="key")
 
     def stored_outcomes(self, evaluations: Sequence[str]) -> dict[str, int]:
-        """Evaluation -> number of its stored outcomes; -1 where it is not the number that was written."""
+        """Return evaluation -> number of its stored outcomes; -1 if it differs from the number that was written."""
         entries = rows_in(LedgerEntry, read(self.connection, "derived", {"key": evaluations}))
         written = {entry.key: entry.n_rows for entry in entries}
         found = self.counts("outcomes", "evaluation", evaluation=evaluations)
         return {evaluation: n if written.get(evaluation) == n else -1 for evaluation, n in found.items()}
 
     def rows(self, table: str, **equals: str | Sequence[str]) -> pa.Table:
-        """Rows of an analysis whose columns hold the given texts (of several: any); outcomes in query order."""
+        """Return rows of an analysis, filtered by column values (any of several); outcomes in query order."""
         check_columns(table, equals)
         return in_order(table, read(self.connection, table, equals))
 
     def outcomes(self, evaluations: Sequence[str]) -> dict[str, pa.Table]:
-        """The outcomes of each evaluation, in query order, in one pass over the table; no rows where it has none."""
+        """Return the outcomes of each evaluation, in query order, in one pass over the table; empty if it has none."""
         found = outcomes_of(self.connection, evaluations)
         return {evaluation: in_order("outcomes", rows) for evaluation, rows in found.items()}
 
     def counts(self, table: str, column: str, **equals: str | Sequence[str]) -> dict[str, int]:
-        """Return how many of :meth:`rows` have each text in one column; reads no other column."""
+        """Return how many of :meth:`rows` have each value in one column; reads no other column."""
         check_columns(table, (column, *equals))
         return counts(self.connection, table, column, equals)
 
@@ -534,11 +535,11 @@ class EmbeddingStore:
         return rows_in(row_type, self.rows(TABLE_OF[row_type], **equals))
 
     def current(self, row_type: type[R], dropped: bool = False, /, **equals: str | Sequence[str]) -> list[R]:
-        """Return those of :meth:`all` that are current (``store.current``): one per result, of what names mean now.
+        """Return the current rows among :meth:`all` (``store.current``): one per key, of the states that names mean.
 
         A name means its state with the newest result on a stored corpus, and a result is by the version of its metric
-        in the newest result, whatever rows are requested; but where ``equals`` names states by their fingerprints,
-        these are meant. ``dropped``: a name of which no corpus is stored means the state that was dropped last.
+        in the newest result, whatever rows are requested; but if ``equals`` names states by their fingerprints, these
+        are used. ``dropped``: a name without a stored corpus means the state that was dropped last.
         """
         table, rows = TABLE_OF[row_type], self.all(row_type, **equals)
         if table == "watched":
@@ -554,7 +555,7 @@ class EmbeddingStore:
     def evaluated(self, **equals: str | Sequence[str]) -> list[Result]:
         """Return for each encoder, corpus and protocol a result of the newest evaluation, by any version of a metric.
 
-        The rows have only the columns that tell which of several is current. Names mean what they mean in
+        The rows have only the columns that determine which of several is current. Names have the same meaning as in
         :meth:`current`.
         """
         states = self._results(equals)[1]
@@ -566,18 +567,18 @@ class EmbeddingStore:
         return self.rows("outcomes", evaluation=[row.evaluation for row in self.evaluated(**equals)])
 
     def figures(self, **equals: str | Sequence[str]) -> list[Result]:
-        """Return the results of every evaluation, superseded ones too: of each result the row that is current."""
+        """Return the results of every evaluation, including superseded ones: the current row for each result."""
         by = (*FIGURE_OF_STATES, "evaluation")
         return newest_rows(self.all(Result, **equals), "results", by=by, uses=self.uses())
 
     def states(self) -> States:
-        """Return what names mean by the stored results."""
+        """Return the states that names refer to, by the stored results."""
         return self._results({})[1]
 
     def _results(
         self, equals: Mapping[str, str | Sequence[str]], *, dropped: bool = False
     ) -> tuple[list[Result], States]:
-        """The results of the states that ``equals`` names by fingerprints, of all if of none; and what names mean."""
+        """Return the results of the states that ``equals`` names by fingerprint (default: all), and these states."""
         named = {name: values for name, values in equals.items() if name.endswith("_fingerprint")}
         results = rows_in(Result, read(self.connection, "results", named, _AGED))
         gone = self.dropped_corpora(row.corpus_fingerprint for row in results)
@@ -588,9 +589,9 @@ class EmbeddingStore:
         return found, States.of(found, uses=self.uses(), named=meant)
 
     def uses(self, until: datetime | None = None) -> Uses:
-        """Key of each derivation -> whether its settings are the usual ones, and when it was made or last used.
+        """Return key of each derivation -> whether its settings are the defaults, and when it was made or last used.
 
-        ``until``: only by runs that had begun then.
+        ``until``: only count runs that had begun by then.
         """
         derived = rows_in(LedgerEntry, read(self.connection, "derived", columns=("key", "usual", "created")))
         return uses_of(derived, (run for run in self.runs() if until is None or run.started <= until))
@@ -606,7 +607,7 @@ class EmbeddingStore:
         return {key for row in self.runs() if row.run == run for key in row.keys}
 
     def runs(self) -> list[KeysOfRun]:
-        """Return when each run began, and the keys of all that it used, oldest first."""
+        """Return when each run began, and the keys of everything that it used, oldest first."""
         columns = ("run", "started", "uses", "same_as")
         return keys_of_runs(rows_in(Run, read(self.connection, "runs", columns=columns)))
 
@@ -618,9 +619,9 @@ class EmbeddingStore:
         seconds: float | None = None,
         memory: int | None = None,
     ) -> pa.Table:
-        """The answer to a SELECT (DuckDB; ``?`` for parameters) over all tables; cannot write. See ``store.sql``.
+        """Return the result of a SELECT (DuckDB; ``?`` for parameters) over all tables, read-only. See ``store.sql``.
 
-        A damaged table of derived rows that it names is answered from as it is, and named in the log.
+        If it names a damaged table of derived rows, the table is read as it is, and reported in the log.
         """
         from capim.store.sql import select
 
@@ -634,7 +635,7 @@ class EmbeddingStore:
 
 
 def is_spec_of(row: Encoder) -> bool:
-    """True if the spec of a row, as JSON, has its name and fingerprint: a model is loaded with what it says."""
+    """True if the spec of a row, as JSON, has the row's name and fingerprint: models are loaded by this spec."""
     try:
         stored = EncoderSpec.from_json(row.spec)
         return (stored.name, stored.fingerprint) == (row.name, row.fingerprint)
@@ -643,27 +644,27 @@ def is_spec_of(row: Encoder) -> bool:
 
 
 def check_address(connection: Connection) -> None:
-    """Raise :class:`RequestError` unless a store may be at this path."""
+    """Raise :class:`RequestError` unless a store is possible at this path."""
     if not connection.is_local:
         return
     if control := sorted({c for c in connection.uri if unicodedata.category(c) == "Cc"}):
         raise RequestError(f"store {connection.uri}: the path has a control character ({control[0]!r})")
     place = Path(connection.uri)
-    with suppress(PermissionError):  # what may not be looked at fails when it is opened
+    with suppress(PermissionError):  # an inaccessible path fails when it is opened
         if files := [one for one in (place, *place.parents) if one.exists() and not one.is_dir()]:
             raise RequestError(f"store {place}: {files[0]} is a file, not a folder; give another --workspace")
 
 
-_OLDER = 4  # the format of 0.2.0, which nothing brings to this one
+_OLDER = 4  # the format of 0.2.0, which cannot be upgraded to this one
 UPGRADED = 7
-"""The format of 0.3.0, which `capim store upgrade` brings to this one (``store.upkeep.inventory``)."""
+"""The format of 0.3.0, which `capim store upgrade` converts to this one (``store.upkeep.inventory``)."""
 
 
 def _check_format(connection: Connection, *, create: bool) -> None:
-    """Checks the format of a store; writes it for a new one.
+    """Check the format of a store; write it for a new one.
 
     Raises:
-        RequestError: There is no store and ``create`` is false, or it has another format.
+        RequestError: If there is no store and ``create`` is false, or if it has another format.
     """
     try:
         written = written_format(connection)
@@ -697,9 +698,9 @@ MARKED = "encoders"  # the first table of every store, with the format of the st
 
 
 def written_format(connection: Connection) -> int | None:
-    """Return the format of the store; None where no table names it.
+    """Return the format of the store; None if no table has it.
 
-    Stores of earlier releases have it in a table of its own, ``formats``.
+    Stores of earlier releases have it in a separate table, ``formats``.
     """
     table = connection.find(MARKED)
     found = None if table is None else (table.schema.metadata or {}).get(FORMAT_KEY.encode())
@@ -710,7 +711,7 @@ def written_format(connection: Connection) -> int | None:
 
 
 def _way_of(other: int) -> str:
-    """Return which release reads another format, and how the vectors of such a store come over."""
+    """Return which release reads another format, and how to transfer the vectors of such a store."""
     if other > FORMAT:
         return "a later release wrote it. Upgrade capim"
     if other == UPGRADED:

@@ -1,13 +1,13 @@
-"""The two kinds of failure that the command line tells apart.
+"""The two kinds of failure that the command line distinguishes.
 
 Exception
 ├── ValueError
 │   └── RequestError     the request was wrong (exit code 2); nothing was done
 │       └── MissingStoreError
 └── RuntimeError
-    └── WorkError        the request was right, the work failed (exit code 1); what was stored is kept
+    └── WorkError        the request was right, the work failed (exit code 1); stored data are kept
 
-Every other exception is a defect of capim and is shown as it is.
+Every other exception is a defect of capim and is shown unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CREDENTIALS = re.compile(r"(?<=://)(?:[^\s/@:]*:[^\s@\"]*|[^\s/@]+)(?=@)")
 
 
 def without_credentials(text: str) -> str:
-    """A text, for instance a command, with ``***`` for the user and the password in addresses.
+    """Return a text, for instance a command, with ``***`` for the user and the password in URLs.
 
     Examples:
         >>> without_credentials("cannot write to s3://KEY:SEC/RET@bucket/runs, see https://host:9000/a")
@@ -34,9 +34,9 @@ def without_credentials(text: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """The known name that is most like another, by its letters and digits without case; None if none is near.
+    """Return the known name most similar to another, by its letters and digits without case; None if none is near.
 
-    ``cutoff`` is the least share of characters in common, 0..1.
+    ``cutoff`` is the least fraction of characters in common, 0..1.
 
     Examples:
         >>> nearest("hit_11", ["hit_1", "hit_10"]), nearest("Tiny_Clip", ["tiny-clip"]), nearest("x", ["tiny-clip"])
@@ -50,9 +50,9 @@ def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | No
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The nearest of the known names as the beginning of a remark; empty if none is near.
+    """Return the nearest known name as the beginning of a remark; empty if none is near.
 
-    Where none is spelt alike, the shortest name with a word that begins so is near.
+    If no spelling is similar, the shortest name with a word that begins so is near.
 
     Examples:
         >>> did_you_mean("tiny-clap", ["tiny-clip", "tiny-colpali"]), did_you_mean("x", ["tiny-clip"])
@@ -69,12 +69,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _begins_word(part: str, name: str) -> bool:
-    """True if a word of a name begins with these letters: each that follows another sign or a change of case does."""
+    """True if a word of a name begins with these letters: after another sign or at a change of case."""
     return any(_letters(name[start.start() :]).startswith(part) for start in _WORD.finditer(name))
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The message about a name that is not known: the nearest of the known names, and the first twelve of them.
+    """Return the message about an unknown name: the nearest known name, and the first twelve known names.
 
     Examples:
         >>> unknown("index", "IVF_PC", ["IVF_PQ", "IVF_RQ"])
@@ -90,7 +90,7 @@ def _letters(name: str) -> str:
 
 
 class RequestError(ValueError):
-    """The request cannot be carried out; the message lists every fault that was found.
+    """The request cannot be carried out; the message lists all errors that were found.
 
     Examples:
         >>> print(RequestError(["corpus 'x' is unknown", "device 'gpu' is unknown"]))
@@ -114,7 +114,7 @@ class RequestError(ValueError):
 
 @contextmanager
 def noted(faults: list[str]) -> Iterator[None]:
-    """Adds the faults of a request that fails within to others, to be raised together.
+    """Collect the errors of a request that fails in this block, to be raised together.
 
     Examples:
         >>> faults = ["corpus 'x' is unknown"]
@@ -130,15 +130,15 @@ def noted(faults: list[str]) -> Iterator[None]:
 
 
 class MissingStoreError(RequestError):
-    """There is no store at an address where one may be."""
+    """There is no store at a valid location."""
 
 
 class WorkError(RuntimeError):
-    """The work failed; the message says what failed, what was kept and what to do next.
+    """The work failed; the message says which part failed, which data were kept, and the next step.
 
     Attributes:
-        problem: What failed.
-        remedy: What to do next, as one sentence; empty if it is part of ``problem``.
+        problem: The failure.
+        remedy: The next step, as one sentence; empty if it is part of ``problem``.
 
     Examples:
         >>> print(WorkError("table 'runs' cannot be read", remedy="Run `capim store verify`"))
@@ -155,20 +155,20 @@ class WorkError(RuntimeError):
         return (type(self), (self.problem,), {"args": self.args, "remedy": self.remedy})
 
 
-# --- Text of others on its way out: to a terminal, which obeys control characters, and to a spreadsheet's formulas.
+# --- Escaping untrusted text for terminals, which obey control characters, and for spreadsheets with formulas.
 
 
 MOST_SHOWN = 400  # characters of a cell or of a line of an error; files and JSON have the whole text
-_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")  # and what a spreadsheet makes these of
+_FORMULA = re.compile(r"[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")  # and their full-width forms
 
 
 def with_notes(error: BaseException) -> str:
-    """The message of an error, and what was added to it on its way."""
+    """Return the message of an error, with the notes that were added to it."""
     return ", ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def plain(text: str) -> str:
-    r"""Text that cannot drive a terminal: control and escape characters replaced, the rest as it is.
+    r"""Return text that cannot control a terminal: control and escape characters are replaced, the rest is unchanged.
 
     Examples:
         >>> plain("red\x1b[31m bus")
@@ -178,7 +178,7 @@ def plain(text: str) -> str:
 
 
 def shortened(text: str, most: int = MOST_SHOWN) -> str:
-    """The beginning of a text that is too long to be shown, with the number of characters that are left out.
+    """Return the beginning of a text that is too long to show, with the number of omitted characters.
 
     Examples:
         >>> shortened("a" * 10, most=4), shortened("abc", most=4)
@@ -188,7 +188,7 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
 
 
 def is_number(text: str) -> bool:
-    """True if a text is a number as Python reads it.
+    """True if a text is a number in Python's syntax.
 
     Examples:
         >>> [is_number(text) for text in ("-0.5", "1e3", "nan", "1,5", "")]
@@ -202,9 +202,9 @@ def is_number(text: str) -> bool:
 
 
 def csv_text(text: str) -> str:
-    r"""A text as a cell of CSV that no spreadsheet runs as a formula: with ``'`` before it where one could begin.
+    r"""Return a text as a CSV cell that no spreadsheet runs as a formula: with ``'`` before it if one could begin.
 
-    Numbers stay as they are. :func:`text_of_csv` takes the ``'`` off again.
+    Numbers do not change. :func:`text_of_csv` removes the ``'`` again.
 
     Examples:
         >>> [csv_text(text) for text in ("=HYPERLINK(x)", "a=b", "-0.5", "+1e3", "'=x", "\tx")]
@@ -214,7 +214,7 @@ def csv_text(text: str) -> str:
 
 
 def text_of_csv(cell: str) -> str:
-    """The text of a cell that :func:`csv_text` wrote.
+    """Return the text of a cell that :func:`csv_text` wrote.
 
     Examples:
         >>> [text_of_csv(csv_text(text)) for text in ("=x", "'=x", "'quoted'", "-1")]

@@ -1,4 +1,4 @@
-"""Writing a file so that a reader sees the old contents or the new ones, never a part."""
+"""Writing a file so that a reader sees either the old or the new contents, never a part."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ import pyarrow.fs
 from capim.store.errors import RequestError, WorkError, csv_text, unknown
 
 NOT_ITS_FORMAT = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError
-"""What libraries and our own code raise for a file that holds something else than its suffix says."""
+"""Exceptions of libraries and of capim for a file with other contents than its suffix says."""
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Raises what a library says of a file as :class:`RequestError`: it is not what its suffix says."""
+    """Raise a library's error about a file as :class:`RequestError`: the contents do not match the suffix."""
     try:
         yield
     except RequestError:
@@ -38,12 +38,12 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def is_vector(value: object) -> bool:
-    """True if a value read from JSON is a list of numbers, and not an empty one."""
+    """True if a value read from JSON is a non-empty list of numbers."""
     return isinstance(value, list) and bool(value) and all(isinstance(one, int | float) for one in value)
 
 
 def existing_file(path: Path, what: str = "") -> Path:
-    """The path of a file; raises :class:`RequestError` for a folder, a pipe or a device, and where there is nothing."""
+    """Return the path of a file; raise :class:`RequestError` for a folder, pipe or device, or if it does not exist."""
     if path.is_file():
         return path
     if path.exists():
@@ -62,11 +62,11 @@ def resolved_address(given: str, folder: Path = Path()) -> str:
     A ``file:`` URI becomes its path. A path with ``..`` or a colon, which Arrow reads as a scheme, becomes absolute.
 
     Args:
-        given: What a user wrote.
-        folder: Where relative paths start.
+        given: The user's input.
+        folder: Base of relative paths.
 
     Raises:
-        ValueError: It is empty, or a URI without its bucket or of an unknown scheme; says what was expected.
+        ValueError: If it is empty, or a URI without its bucket or of an unknown scheme; says what is expected.
 
     Examples:
         >>> resolved_address("s3://bucket/team"), resolved_address("file:///data/x"), resolved_address("workspace")
@@ -91,21 +91,21 @@ def resolved_address(given: str, folder: Path = Path()) -> str:
 
 
 def file_system(address: str, endpoint: str = "") -> tuple[pyarrow.fs.FileSystem, str]:
-    """The file system of a folder or of an address in object storage, and the path there.
+    """Return the file system of a folder or of a URI in object storage, and the path there.
 
-    ``endpoint`` is the address of a server that speaks S3, if neither Amazon's nor that of the environment.
+    ``endpoint`` is the URL of a server that speaks S3, if neither Amazon's nor that of the environment.
     """
     if "://" not in address:
         return pyarrow.fs.LocalFileSystem(), address
     options = {"allow_delayed_open": "true"} if address.startswith("s3://") else {}  # a small file is one request
     if endpoint:
-        server = urlsplit(endpoint)  # without a user, whose name would be taken for the host
+        server = urlsplit(endpoint)  # without a user, or the user's name would be taken for the host
         options |= {"scheme": server.scheme, "endpoint_override": server.netloc.rpartition("@")[2]}
     return pyarrow.fs.FileSystem.from_uri(f"{address}?{urlencode(options)}" if options else address)
 
 
 def sync(folder: Path) -> None:
-    """Writes every file below a folder from memory to the disk (fsync), so that a power cut leaves it whole."""
+    """Write every file below a folder from memory to the disk (fsync), so that a power cut leaves it complete."""
     for path in (*folder.rglob("*"), folder, folder.parent):
         with suppress(FileNotFoundError):  # another process has just replaced it
             opened = os.open(path, os.O_RDONLY)
@@ -117,11 +117,11 @@ def sync(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file next to ``path``: it takes the place of ``path`` when the block succeeds, else it is removed.
+    """Yield a temporary file next to ``path``: it replaces ``path`` if the block succeeds, else it is removed.
 
     Raises:
-        RequestError: The folder of ``path`` does not exist.
-        WorkError: The file cannot be written.
+        RequestError: If the folder of ``path`` does not exist.
+        WorkError: If the file cannot be written.
     """
     if not path.parent.is_dir():
         raise RequestError(f"{path}: folder {path.parent} does not exist")
@@ -141,7 +141,7 @@ SUFFIXES = (".parquet", ".csv", ".json")
 
 
 def write_row_file(path: Path, rows: pa.Table) -> None:
-    """Writes rows in the format of the file's suffix; the file is complete or does not exist."""
+    """Write rows in the format of the file's suffix; the file is complete or does not exist."""
     if path.suffix not in SUFFIXES:
         raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
     with replacing(path) as temporary:
@@ -158,13 +158,13 @@ def write_row_file(path: Path, rows: pa.Table) -> None:
 
 
 def write_json(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
-    """Writes rows as an array of objects; times in ISO 8601, bytes as their number, not-a-number and infinity null."""
+    """Write rows as an array of objects; times in ISO 8601, bytes as their number, not-a-number and infinity null."""
     json.dump(json_value(rows), out, indent=1, ensure_ascii=False, allow_nan=False, default=_text)
     out.write("\n")
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON can hold it: times as ISO text, not-a-number and infinity as null, in lists and objects too.
+    """Return a value for JSON: times as ISO text, not-a-number and infinity as null, in lists and objects too.
 
     Examples:
         >>> json_value({"score": float("nan"), "range": [0.5, float("inf")]})
@@ -184,11 +184,11 @@ def json_value(value: Any) -> Any:
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], names: Sequence[str], out: TextIO) -> None:
-    """Writes rows under a header; null is empty, lists and objects are JSON, times are ISO 8601, no formulas.
+    """Write rows under a header; null is empty, lists and objects are JSON, times are ISO 8601, without formulas.
 
     Every CSV for people is written here, or by the script of a report's page, which does the same.
     """
-    # a writer quotes what its own end of a line is made of: with "\n" alone, a cell "a\r=x" would become two lines
+    # a writer quotes only the characters of its own line end: with "\n", a cell "a\r=x" would become two lines
     lines = SimpleNamespace(write=lambda line: out.write(line.removesuffix("\r\n") + "\n"))
     writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(map(csv_text, names))

@@ -1,8 +1,8 @@
-"""The ledger, table ``derived``: how many rows each derivation has, and a digest of them, compared when they are read.
+"""The ledger, table ``derived``: the number and digest of each derivation's rows, compared when they are read.
 
-Lance has no checksums: it returns a bit that was flipped on disk as a result, takes a table whose newest version was
-deleted for the version before, and a restored older version for the newest. For every derivation, and for the outcomes
-of every evaluation, the ledger says what was written, so that all of these are seen, whatever made them.
+Lance has no checksums: it returns a bit that was flipped on disk as a result, and silently reads the version before a
+deleted one, or a restored older version. For every derivation, and for the outcomes of every evaluation, the ledger
+records the written rows, so that all of these are detected.
 
 Rows are written before their entry. Rows without an entry, which a killed process left, are not read; the same run
 makes them again.
@@ -27,26 +27,26 @@ from capim.store.schema import TABLES, LedgerEntry, texts
 
 DERIVED_ROWS = tuple(name for name, table in TABLES.items() if "derived" in table.columns.names)
 KEYED_BY = {**dict.fromkeys(DERIVED_ROWS, "derived"), "outcomes": "evaluation"}
-"""Tables whose rows the ledger has a digest of -> the column that holds the key of the entry."""
+"""Table with digests of rows in the ledger -> the column that holds the key of the entry."""
 OUTCOMES_KIND = "outcomes"  # of the entry of an evaluation
 REMOVED = ""  # digest of an entry with rows that were removed on purpose
-OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ between two makings of the same rows
+OF_THE_RUN = ("run", "created", "seconds_per_query")  # columns that differ if the same rows are made again
 _ENTRY = ("key", "kind", "usual", "n_rows", "created", "digest")  # columns of an entry that are compared
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD1B54A32D192ED03)
 
 
 class Made(NamedTuple):
-    """The rows of one key: how many, and the sum of their digests, which does not depend on their order."""
+    """The number of rows of one key, and the sum of their digests, which does not depend on their order."""
 
     n_rows: int
     sum: int
 
 
 def made_rows(table: str, rows: pa.Table) -> dict[str, Made]:
-    """Return for each key of some rows of a table how many rows it has and their sum; rows without a key are left out.
+    """Return the number and digest sum of a table's rows for each key; rows without a key are left out.
 
-    Every column of the table counts but those that say who made a row; others, which somebody added, do not.
+    Every column of the table counts except those about the run that made a row; additional columns do not.
     """
     digests = np.zeros(rows.num_rows, np.uint64)
     with np.errstate(over="ignore"):
@@ -72,20 +72,20 @@ def entry_of(table: str, entry: LedgerEntry, made: Made) -> LedgerEntry:
 
 
 def about_evaluation(evaluation: str, created: datetime) -> LedgerEntry:
-    """Return the entry for the outcomes of an evaluation, which are of no derivation, without their number."""
+    """Return the entry for the outcomes of an evaluation, which have no derivation, without their number."""
     return LedgerEntry(
         key=evaluation, kind=OUTCOMES_KIND, identity="", usual=True, seconds=0.0, run="", created=created
     )
 
 
 def entry_digest(entry: LedgerEntry, made: Made) -> str:
-    """Return the digest of an entry of the ledger and of the rows that it is of."""
+    """Return the digest of an entry of the ledger and of its rows."""
     own = (entry.key, entry.kind, entry.usual, entry.n_rows, entry.created.timestamp(), made.sum)
     return xxhash.xxh3_64_hexdigest("\0".join(map(str, own)).encode())
 
 
 def _digests(column: pa.ChunkedArray) -> NDArray[np.uint64]:
-    """Return 64 bits of every value: equal for equal values, and others after any change of one bit."""
+    """Return 64 bits for every value: equal for equal values, and different after any change of one bit."""
     array = column.combine_chunks()
     found = _values(array)
     if array.null_count:
@@ -112,7 +112,7 @@ def _values(array: Any) -> NDArray[np.uint64]:
 
 
 def _sums(digests: NDArray[np.uint64], lengths: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return a sum for each of several lists, which follow each other; every place has a weight of its own."""
+    """Return a sum for each of several consecutive lists; every position has a weight of its own."""
     ends = np.cumsum(lengths)
     places = np.arange(len(digests)) - np.repeat(ends - lengths, lengths)
     with np.errstate(over="ignore"):
@@ -122,18 +122,18 @@ def _sums(digests: NDArray[np.uint64], lengths: NDArray[Any]) -> NDArray[np.uint
     return lists
 
 
-# --- what is stored, compared with the ledger
+# --- comparison of stored rows with the ledger
 
 
 class Compared(NamedTuple):
-    """Rows next to the ledger: the keys of entries that their rows differ from, and of rows without an entry."""
+    """Comparison of rows with the ledger: keys of entries with different rows, and of rows without an entry."""
 
     damaged: tuple[str, ...]
     unlisted: tuple[str, ...]
 
 
 def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Collection[str] | None = None) -> Compared:
-    """Compare all rows of a table, or of some keys, with the entries of the ledger that are of this table."""
+    """Compare all rows of a table, or of some keys, with the ledger's entries of this table."""
     made = made_rows(table, rows)
     of_table = entries.filter(pc.equal(entries["table_name"], pa.scalar(table))).select(_ENTRY)
     of_table = of_table.filter(pc.not_equal(of_table["digest"], pa.scalar(REMOVED)))
@@ -148,7 +148,7 @@ def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Collection[
 
 
 def damage(table: str, keys: Sequence[str]) -> WorkError:
-    """Return the error for rows that are not what the ledger says."""
+    """Return the error for rows that differ from the ledger."""
     what = f"{len(keys):,} of the {'evaluations' if table == 'outcomes' else 'derivations'} in it ({keys[0]}"
     return WorkError(
         f"table {table!r} is damaged, or an older version of it: {what}{' …' if len(keys) > 1 else ''}) are not what "

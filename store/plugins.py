@@ -31,7 +31,7 @@ class Plugin(NamedTuple):
 
     @contextmanager
     def failures(self, what: str) -> Iterator[None]:
-        """Turns an error of the package's code into a ``WorkError`` that names the package; ``what`` failed."""
+        """Turn an error of the package's code into a ``WorkError`` that names the package; ``what`` failed."""
         try:
             yield
         except Exception as error:
@@ -45,14 +45,15 @@ class PluginTable(MutableMapping[str, T]):
     """Rows by name: those of capim, and after them those of installed packages.
 
     A package names its row in an entry point of the table's group, ``swatch = "my_package:ADAPTER"``. Packages are
-    looked for when a name is not one of capim's or all names are listed, and a package is imported when its row is
-    read. A row that cannot be used does not stop the others: ``values()`` and ``items()`` leave it out and write one
-    line to the log; ``table[name]`` raises ``RequestError`` with that line.
+    searched when a name is not one of capim's or all names are listed, and a package is imported when its row is read.
+    A row that cannot be used does not affect the others: ``values()`` and ``items()`` leave it out and log one line;
+    ``table[name]`` raises ``RequestError`` with that line.
 
     Args:
-        group: Of the entry points, e.g. ``capim.metrics``.
-        rows: Those of capim.
-        row: Makes a row of what an entry point names; raises ``TypeError`` or ``ValueError`` if it is none.
+        group: Group of the entry points, e.g. ``capim.metrics``.
+        rows: Rows of capim.
+        row: Function that makes a row of the target of an entry point; raises ``TypeError`` or ``ValueError`` if it is
+            none.
     """
 
     def __init__(self, group: str, rows: Mapping[str, T], row: Callable[[Plugin, Any], T]) -> None:
@@ -63,7 +64,7 @@ class PluginTable(MutableMapping[str, T]):
 
     @cached_property
     def plugins(self) -> Mapping[str, Plugin]:
-        """Rows of packages by name, not imported; a name that capim or an earlier package has is refused in the log."""
+        """Return the rows of packages by name, not imported; duplicate names are refused and logged."""
         found: dict[str, Plugin] = {}
         points = [Plugin(p, p.dist.name, p.dist.version) for p in entry_points(group=self.group) if p.dist]
         for plugin in sorted(points, key=lambda plugin: (plugin.package, plugin.point.name)):
@@ -76,7 +77,7 @@ class PluginTable(MutableMapping[str, T]):
         return found
 
     def package(self, name: str) -> str:
-        """The package that a row comes from, with its version; ``capim`` for a row of capim."""
+        """Return the package that a row comes from, with its version; ``capim`` for a row of capim."""
         if name in self._own or name not in self.plugins:
             return OWN
         return f"{self.plugins[name].package} {self.plugins[name].version}"
@@ -108,11 +109,11 @@ class PluginTable(MutableMapping[str, T]):
         return len(list(iter(self)))
 
     def values(self) -> ValuesView[T]:
-        """The rows that can be used."""
+        """Return the usable rows."""
         return self._usable().values()
 
     def items(self) -> ItemsView[str, T]:
-        """The rows that can be used, by name."""
+        """Return the usable rows, by name."""
         return self._usable().items()
 
     def _usable(self) -> dict[str, T]:
@@ -138,13 +139,13 @@ class PluginTable(MutableMapping[str, T]):
 
 
 def loaded_module(where: str | Path, what: str) -> ModuleType:
-    """The module of this name, or a file as a module, from its source as it is now; ``what`` begins messages.
+    """Return a module by name, or a file as a module, from its current source; ``what`` begins messages.
 
-    A file gets a private name, so that ``metrics.py`` or ``store.py`` is never taken for a module of capim or of a
+    A file gets a private name, so that ``metrics.py`` or ``store.py`` is never mistaken for a module of capim or of a
     library.
 
     Raises:
-        RequestError: There is no such module or file, or its code fails.
+        RequestError: If there is no such module or file, or if its code fails.
     """
     try:
         return _run(where) if isinstance(where, Path) else importlib.import_module(where)
@@ -177,7 +178,7 @@ def _run(file: Path) -> ModuleType:
 
 
 def what_failed(error: BaseException, file: str) -> str:
-    """The error with the innermost line of the user's file that led to it, as ``TypeError: …, at FILE line N: …``."""
+    """Return the error with the innermost line of the user's file in it: ``TypeError: …, at FILE line N: …``."""
     kind = type(error).__name__
     if isinstance(error, SyntaxError):
         return (
@@ -191,6 +192,6 @@ def what_failed(error: BaseException, file: str) -> str:
 
 
 def shown_path(file: str) -> str:
-    """A path as it is shown: relative to the current folder where it lies in it."""
+    """Return a path for display: relative to the current folder if it is inside."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file

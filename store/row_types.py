@@ -1,7 +1,7 @@
-"""Row types: the columns of an Arrow table from the fields of a dataclass, and rows out of a table and into one.
+"""Row types: the columns of an Arrow table from the fields of a dataclass, and conversion of rows from and to tables.
 
-A field of type ``str`` is a column of texts that are never null, ``float | None`` a column of doubles that may be;
-``Annotated[int, pa.int32()]`` names another Arrow type than the usual one.
+A field of type ``str`` is a column of non-null strings, ``float | None`` a nullable column of doubles;
+``Annotated[int, pa.int32()]`` names another Arrow type than the default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KINDS: dict[Any, pa.DataType] = {
     bytes: pa.binary(),
     datetime: TIME,
 }
-_COLUMNS: dict[type[Any], pa.Schema] = {}  # that were requested: type hints are slow to read
+_COLUMNS: dict[type[Any], pa.Schema] = {}  # cache: type hints are slow to read
 
 
 def columns_of(row_type: type[Any]) -> pa.Schema:

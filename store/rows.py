@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from capim.store.embedding_store import EmbeddingStore
 
 _SHOWN = 30  # names that a message about an unknown one lists
-_AT_ONCE = 100  # evaluations whose outcomes are in memory together
-_PAUSES = (0.0, 0.1, 0.5, 2.0)  # seconds, in which another process writes its entries of the ledger, or removes rows
+_AT_ONCE = 100  # evaluations with outcomes in memory at the same time
+_PAUSES = (0.0, 0.1, 0.5, 2.0)  # seconds in which another process writes its entries of the ledger, or removes rows
 
 
 Equals: TypeAlias = Mapping[str, str | Sequence[str]]
 
 
 def corpus_table(part: str, name: str, fingerprint: str) -> str:
-    """The table of one part (images, captions, pairs …) of one corpus.
+    """Return the table of one part (images, captions, pairs …) of one corpus.
 
     Examples:
         >>> corpus_table("captions", "shapes", "0011223344556677")
@@ -50,7 +50,7 @@ def corpus_table(part: str, name: str, fingerprint: str) -> str:
 
 
 def corpus_part(connection: Connection, part: str, name: str, fingerprint: str) -> pa.Table:
-    """One table of a stored corpus, in corpus order, with the columns of ``store.schema``."""
+    """Return one table of a stored corpus, in corpus order, with the columns of ``store.schema``."""
     schema = CORPUS_PARTS[part]
     table = connection.find(corpus_table(part, name, fingerprint))
     if table is None:
@@ -68,13 +68,13 @@ def read(
     *,
     seconds: float | None = None,
 ) -> pa.Table:
-    """The rows of a table whose columns hold these texts, or some columns of them; none if it was never written.
+    """Return the rows of a table filtered by column values, or some columns of them; empty if it was never written.
 
-    What others have written since a connection that keeps rows has looked, ``seconds`` ago or less, is not among them,
-    nor are derived rows and outcomes that the ledger does not list.
+    Rows that other processes wrote since a caching connection last checked, at most ``seconds`` ago, may be missing.
+    Derived rows and outcomes that the ledger does not list are left out.
 
     Raises:
-        WorkError: Rows of the table are not what the ledger says.
+        WorkError: If rows of the table differ from the ledger.
     """
     if name == "outcomes" and not columns and "query_id" not in equals:
         return _listed_outcomes(connection, equals)
@@ -85,13 +85,13 @@ def read(
 
 
 def check(connection: Connection, name: str, seconds: float | None = None) -> frozenset[str]:
-    """Compare a table of derived rows with the ledger, unless the connection knows both as they are now.
+    """Compare a table of derived rows with the ledger, unless the connection has checked their present versions.
 
     Returns:
         Keys of rows that the ledger does not list: of a derivation that another process makes, or that was interrupted.
 
     Raises:
-        WorkError: Rows are missing, or are not those that were written.
+        WorkError: If rows are missing, or differ from those that were written.
     """
     looked, known = time.monotonic(), connection.checked.get(name)
     if known is None or looked - known.looked >= (connection.kept.look_seconds if seconds is None else seconds):
@@ -113,10 +113,10 @@ def _compared(
 ) -> tuple[pa.Table, frozenset[str]]:
     """Return rows of a table, and the keys of those that the ledger does not list.
 
-    What differs is read again after a pause, in which another process writes its entries, or removes rows.
+    Differing rows are read again after a pause, in which another process writes its entries, or removes rows.
 
     Raises:
-        WorkError: Rows are missing, or are not those that were written.
+        WorkError: If rows are missing, or differ from those that were written.
     """
     for attempt, pause in enumerate(_PAUSES):
         time.sleep(pause)
@@ -136,7 +136,7 @@ def _without(rows: pa.Table, column: str, keys: Collection[str]) -> pa.Table:
 
 
 def whole_evaluations(connection: Connection) -> Iterator[pa.Table]:
-    """The outcomes of all evaluations, those of some evaluations in memory at a time."""
+    """Yield the outcomes of all evaluations, with those of some evaluations in memory at a time."""
     every = sorted(counts(connection, "outcomes", "evaluation", {}))
     for start in range(0, len(every), _AT_ONCE):
         yield read_where(connection, "outcomes", one_of("evaluation", every[start : start + _AT_ONCE]))
@@ -150,7 +150,7 @@ def _version(connection: Connection, name: str) -> int:
 def _read(
     connection: Connection, name: str, equals: Equals, columns: Sequence[str] = (), *, seconds: float | None = None
 ) -> pa.Table:
-    """The rows as they are stored, see :func:`read`."""
+    """Return the rows as they are stored, see :func:`read`."""
     kept = None
     if TABLES[name].small:
         kept = connection.kept.rows(name, partial(_stored, connection, name), seconds=seconds)
@@ -161,18 +161,18 @@ def _read(
 
 
 def read_now(connection: Connection, name: str, equals: Equals) -> pa.Table:
-    """The same, looked for again if there are none: another process may have written them a moment ago.
+    """Return the same as :func:`read`, checked again if there are no rows: another process may just have written them.
 
-    For what other rows, which may be newer than those that a connection keeps, refer to.
+    For rows that other rows refer to, which may be newer than the cached ones.
     """
     rows = read(connection, name, equals)
-    if rows or not connection.kept.look_seconds:  # 0: what is kept is as new as what is stored
+    if rows or not connection.kept.look_seconds:  # 0: cached rows are as new as the stored ones
         return rows
     return read(connection, name, equals, seconds=0.0)
 
 
 def outcomes_of(connection: Connection, evaluations: Sequence[str]) -> dict[str, pa.Table]:
-    """The outcomes of each evaluation, in one pass."""
+    """Return the outcomes of each evaluation, in one pass."""
     found = connection.kept.of_values("outcomes", evaluations)
     if missing := [each for each in dict.fromkeys(evaluations) if each not in found]:
         rows = _listed_outcomes(connection, {"evaluation": missing})
@@ -183,7 +183,7 @@ def outcomes_of(connection: Connection, evaluations: Sequence[str]) -> dict[str,
 
 
 def counts(connection: Connection, name: str, column: str, equals: Equals) -> dict[str, int]:
-    """Return how many rows whose columns hold these texts have each text in one column; reads no other column."""
+    """Return the number of filtered rows for each value in one column; reads no other column."""
     if TABLES[name].small:
         return dict(Counter(texts(read(connection, name, equals, (column,))[column])))
     columns = tuple(dict.fromkeys((column, *equals)))
@@ -212,7 +212,7 @@ def _among(rows: pa.Table, equals: Equals) -> pa.Table:
 def read_where(
     connection: Connection, name: str, condition: str | None = None, columns: Sequence[str] = ()
 ) -> pa.Table:
-    """The stored rows of a table that meet an SQL condition, or only some columns."""
+    """Return the stored rows of a table that meet an SQL condition, or only some columns."""
     return _stored(connection, name, connection.find(name), columns, condition)
 
 
@@ -234,27 +234,27 @@ def _stored(
         except WorkError:
             before, table = table, connection.find(name)
             if table is None or table.version == before.version:
-                raise  # else another process has just compacted the version that was being read
+                raise  # otherwise another process has just compacted the version that was being read
     return schema.empty_table()
 
 
 def merge(
     connection: Connection, name: str, rows: pa.Table, *, update: bool, replaced: str | None = None
 ) -> tuple[int, int]:
-    """Adds rows by the key of their table in one commit; the table is made if it does not exist.
+    """Add rows by the key of their table in one commit; the table is made if it does not exist.
 
     With ``update`` a stored row with the same key is replaced; otherwise it stays and the new one is left out. Stored
     rows that meet the SQL condition ``replaced`` are deleted in the same commit unless ``rows`` has their key.
 
     Returns:
-        Number of rows inserted or updated, and of files that the table has now.
+        Number of rows inserted or updated, and number of files that the table has now.
     """
 
     def commit() -> tuple[lance.LanceDataset, dict[str, int]]:
         table = connection.find(name)
         if table is None:
             if TABLES[name].small:
-                read(connection, name)  # from now on, the connection keeps what is added
+                read(connection, name)  # from now on, the connection caches added rows
             table = connection.create(name, TABLES[name].keyed_columns)
         builder = table.merge_insert([*TABLES[name].key]).when_not_matched_insert_all()
         if update:
@@ -274,14 +274,14 @@ def merge(
 
 
 def register(connection: Connection, rows: Iterable[object], *, update: bool = True) -> None:
-    """Merges rows of one type into their table; see :func:`merge`."""
+    """Merge rows of one type into their table; see :func:`merge`."""
     if found := [*rows]:
         kind = type(found[0])
         merge(connection, TABLE_OF[kind], table_of(kind, found), update=update)
 
 
 def delete(connection: Connection, name: str, column: str, values: Sequence[str | int]) -> None:
-    """Deletes the rows that hold one of these values in a column; of derived rows, all of their derivations."""
+    """Delete the rows that hold one of these values in a column; for derived rows, all of their derivations."""
     condition = one_of(column, values)
     if values and (key := KEYED_BY.get(name)) is not None:
         keys = texts(pc.unique(read_where(connection, name, condition, (key,))[key].drop_null()))
@@ -302,7 +302,7 @@ def delete(connection: Connection, name: str, column: str, values: Sequence[str 
 
 
 def quoted(value: str | int) -> str:
-    """A text or a number as an SQL literal.
+    """Return a string or a number as an SQL literal.
 
     Examples:
         >>> quoted("it's"), quoted(7)
@@ -312,7 +312,7 @@ def quoted(value: str | int) -> str:
 
 
 def one_of(column: str, values: Sequence[str | int]) -> str:
-    """The SQL condition that a column holds one of these values.
+    """Return the SQL condition that a column holds one of these values.
 
     Examples:
         >>> one_of("set_name", ["a", "b"])
@@ -322,12 +322,12 @@ def one_of(column: str, values: Sequence[str | int]) -> str:
 
 
 def having(equals: Equals) -> str | None:
-    """The SQL condition that columns hold the given texts, any of them where several are given; None: no condition."""
+    """Return the SQL condition that columns hold the given values (any of several); None: no condition."""
     return " AND ".join(one_of(column, _any_of(wanted)) for column, wanted in equals.items()) or None
 
 
 def in_order(table: str, rows: pa.Table) -> pa.Table:
-    """Rows of a table in the order in which they are read: outcomes of an evaluation by query.
+    """Return rows of a table in reading order: outcomes of an evaluation by query.
 
     Encoders are compared query by query, and a sum has the same last digit only if it is added up in the same order.
     """
@@ -338,19 +338,19 @@ def in_order(table: str, rows: pa.Table) -> pa.Table:
 
 
 def now() -> datetime:
-    """The current time in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
-# --- Rows that analyses write. Those that a run computed again and finds stored are not written, so that a run that
+# --- Writing rows of analyses. Rows that a run computed again and finds stored are not written, so that a run that
 # changes nothing writes nothing.
 
 
 def conformed(table: str, rows: pa.Table) -> pa.Table:
-    """The rows with exactly the columns of the table.
+    """Return the rows with exactly the columns of the table.
 
     Raises:
-        RequestError: A column or a value does not fit, or a key comes twice.
+        RequestError: If a column or a value does not fit, or if a key comes twice.
     """
     check_columns(table, rows.column_names)
     schema = TABLES[table].columns
@@ -361,7 +361,7 @@ def conformed(table: str, rows: pa.Table) -> pa.Table:
         conformed = rows.select(schema.names).cast(schema)
     except (ValueError, pa.ArrowNotImplementedError) as fault:  # a null, or a value of another type
         raise RequestError(f"table {table!r}: {fault}") from fault
-    # by one thread: where the system gives no further one, Arrow waits for it for ever
+    # by one thread: if the system provides no further one, Arrow waits for it forever
     counted = conformed.group_by([*TABLES[table].key], use_threads=False).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted.column("count_all"), pa.scalar(1)))
     if repeated.num_rows:
@@ -371,7 +371,7 @@ def conformed(table: str, rows: pa.Table) -> pa.Table:
 
 
 def check_columns(table: str, columns: Iterable[str]) -> None:
-    """Raises :class:`RequestError` unless there is such a table of analyses with these columns."""
+    """Raise :class:`RequestError` unless there is such a table of analyses with these columns."""
     if table not in ANALYSES:
         raise RequestError(f"there is no table {table!r}; the tables are {', '.join(ANALYSES)}")
     names = TABLES[table].columns.names
@@ -382,7 +382,7 @@ def check_columns(table: str, columns: Iterable[str]) -> None:
 
 
 def matching(name: str, known: Sequence[str]) -> list[str]:
-    """The name itself if it is known, else the known names that it matches as a shell pattern.
+    """Return the name itself if it is known, else the known names that it matches as a shell pattern.
 
     A pattern without ``+`` matches no result over several protocols.
 
@@ -396,12 +396,12 @@ def matching(name: str, known: Sequence[str]) -> list[str]:
 
 
 def names_with_rows(store: EmbeddingStore, table: str, **wanted: Sequence[str]) -> dict[str, list[str]]:
-    """For each column the stored texts that the wanted names or shell patterns (``t2i/*``) mean.
+    """Return for each column the stored values that the wanted names or shell patterns (``t2i/*``) match.
 
     Columns without a wanted name are left out; an empty table has every name.
 
     Raises:
-        RequestError: Names that no row has, each with the nearest that some row has.
+        RequestError: If no row has a name; lists all of these, each with the nearest stored one.
     """
     found: dict[str, list[str]] = {}
     faults = []
@@ -424,7 +424,7 @@ def names_with_rows(store: EmbeddingStore, table: str, **wanted: Sequence[str]) 
     return found
 
 
-# --- Parts of an evaluation on their way between processes: a table of its own, which is dropped when they are merged.
+# --- Parts of an evaluation in transit between processes: a separate table, which is dropped when they are merged.
 
 
 PARTS_PREFIX = "parts-"
@@ -451,7 +451,7 @@ def write_part(store: EmbeddingStore, evaluation: str, part: str, arrays: Mappin
 
 
 def stored_parts(store: EmbeddingStore, evaluation: str) -> list[str]:
-    """The parts of an evaluation that are stored."""
+    """Return the stored parts of an evaluation."""
     table = store.connection.find(PARTS_PREFIX + evaluation)
     if table is None:
         return []
@@ -460,7 +460,7 @@ def stored_parts(store: EmbeddingStore, evaluation: str) -> list[str]:
 
 
 def read_parts(store: EmbeddingStore, evaluation: str) -> Iterator[tuple[str, dict[str, NDArray[Any]]]]:
-    """Each stored part once, one in memory at a time; a part that changed on disk is left out."""
+    """Yield each stored part once, one in memory at a time; a part that changed on disk is left out."""
     name, read = PARTS_PREFIX + evaluation, set()
     table = store.connection.find(name)
     if table is None:

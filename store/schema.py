@@ -1,6 +1,6 @@
-"""The columns of corpora in memory and the row type of every stored table, with its key and what a row is shown for.
+"""The columns of corpora in memory and the row type of every stored table, with its key and display key.
 
-A row type is a dataclass: its fields are the columns of its table, and the only place where their names are text.
+A row type is a dataclass: its fields are the columns of its table, and the only place with their names as strings.
 ``FORMAT`` is increased when a column is added, renamed, removed or changes its meaning.
 """
 
@@ -19,7 +19,7 @@ from capim.store.row_types import columns_of
 FORMAT = 9
 FORMAT_KEY = "capim.format"  # of the metadata of a table
 TOP = 100  # the longest result list that is stored
-UNLISTED = 1 << 30  # the rank of the first relevant item that counts as not found: of a query without a list, say
+UNLISTED = 1 << 30  # the rank of the first relevant item that counts as not found, as for a query without a list
 JUDGED = "judged"  # the ground truth of queries and document pages with graded judgements
 LABEL = "label"  # the ground truth of images and the first prompt of each of their classes
 REVISITED = "revisited"  # of images that search images: grade 2 easy, 1 hard, 0 neither right nor wrong
@@ -42,7 +42,7 @@ SHARE_OF_MISSES, WITHOUT_AMBIGUOUS = "share of misses", "without ambiguous misse
 
 
 def is_missed(rank_best: Any) -> Any:
-    """True where a rank at best, or an array of them, is a miss; the SQL view ``outcome_states`` says the same.
+    """True if a rank at best, or an array of them, is a miss; the SQL view ``outcome_states`` has the same rule.
 
     Examples:
         >>> import numpy as np
@@ -53,21 +53,21 @@ def is_missed(rank_best: Any) -> Any:
 
 
 def is_found(rank_worst: Any) -> Any:
-    """True where a rank at worst, or an array of them, is a hit; the SQL view ``outcome_states`` says the same."""
+    """True if a rank at worst, or an array of them, is a hit; the SQL view ``outcome_states`` has the same rule."""
     return rank_worst == 1
 
 
 def texts(column: pa.Array | pa.ChunkedArray) -> list[str]:
-    """Return the texts of a column that has no nulls."""
+    """Return the strings of a column that has no nulls."""
     return cast("list[str]", column.to_pylist())
 
 
 def keyed(schema: pa.Schema, columns: Sequence[str], *, seen: bool = True) -> pa.Schema:
-    """Return the schema with these columns declared as the key of its rows, as it is given to Lance.
+    """Return the schema with these columns declared as the key of its rows, for Lance.
 
-    Two merges of the same new key are seen as a conflict (and one is repeated) only where Lance's primary key is
-    declared and carries no index; without it both insert. ``seen``: False for rows that only one process writes, such
-    as a run's own: for each merge by a key that it sees, Lance stores a filter of 66 kB.
+    Two merges of the same new key conflict (and one is repeated) only if Lance's primary key is declared and has no
+    index; otherwise both insert. ``seen``: False for rows that only one process writes, such as a run's own: for each
+    merge by a key that it sees, Lance stores a filter of 66 kB.
     """
     declared = "lance-schema:unenforced-primary-key" if seen else "capim.key"
     for position in map(schema.get_field_index, columns):
@@ -81,7 +81,7 @@ class Image:
     """An image of a corpus."""
 
     id: str
-    key: str  # what ImageSource.read takes; not part of the identity
+    key: str  # argument of ImageSource.read; not part of the identity
     sha: str | None = None  # blake2b-128 of the encoded bytes, hexadecimal; null: no bytes (ids only)
     width: Int32 | None = None
     height: Int32 | None = None
@@ -160,19 +160,19 @@ CORPUS_PARTS = {
     "relevance": RELEVANCE,
     "skipped": SKIPPED,
 }
-"""Part of a corpus -> its columns; every part of every stored corpus is a table of its own."""
+"""Part of a corpus -> its columns; every part of every stored corpus is a separate table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicate:
-    """A pair of images that are the same or nearly so; it is not stored."""
+    """A pair of identical or nearly identical images; it is not stored."""
 
     corpus: str
     image: str
     other_corpus: str
     other_image: str
     by: str  # bytes, name, picture or vectors
-    cosine: float | None = None  # of those by vectors
+    cosine: float | None = None  # for pairs by vectors
 
 
 # --- rows that analyses write -----------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class Outcome(OfProtocol):
     relevant_grades: list[Int32] | None = None  # judged documents only: of all relevant items, in this order
     relevant_scores: list[Float32] | None = None
     unjudged: float | None = None  # judged documents only: share of the top 10 that nobody judged
-    bpref: float | None = None  # of an imported run in trec_eval's order, whose ranks are of that order too
+    bpref: float | None = None  # of an imported run in trec_eval's order, like its ranks
     top_ords: list[Int32] | None = None  # ords in the corpus, best first, equal scores by ord; at most TOP
     top_scores: list[Float32] | None = None
     reference_ndcg: float | None = None  # consistency with the same query in the reference language
@@ -221,7 +221,7 @@ class Outcome(OfProtocol):
     scores: list[Float32] | None = None  # quadruples: c0i0 c0i1 c1i0 c1i1; pairs: caption, negative
     # quadruples of a model without scores: text_0 text_1 image_0 image_1, or where only these are known: text image
     judgements: list[bool] | None = None
-    # relevant items whose rank is known, best first; the ranks of the others are anywhere between their two ends.
+    # relevant items with a known rank, best first; the ranks of the others are anywhere between their two ends.
     # null: all ranks are known, and their two ends are ties
     n_ranked: Int32 | None = None
 
@@ -242,8 +242,8 @@ class Result(OfProtocol):
     standard_error: float | None = None  # of the replicates of a drawn interval; else the clustered error
     value_ties_lost: float | None = None  # if all ties are lost
     value_ties_won: float | None = None  # if all ties are won
-    # share of queries whose best relevant item (of metrics of all relevant items: any) is tied with an irrelevant one;
-    # items that an imported list leaves out are not tied; 0 in trec_eval's order; null: no scores (imported ranks)
+    # share of queries with a tie between the best relevant item (of metrics of all relevant items: any) and an
+    # irrelevant one; items missing from an imported list are not tied; 0 in trec_eval's order; null: no scores (ranks)
     tie_share: float | None = None
     n_queries: int
     n_clusters: int
@@ -258,7 +258,7 @@ class Result(OfProtocol):
     reason: str | None = None
     image_tag: str  # of the embedding sets that it was computed from
     caption_tag: str
-    derived: str | None = None  # key of the ledger's entry that it belongs to; null: measured, not derived
+    derived: str | None = None  # key of the ledger's entry; null: measured, not derived
     run: str
     created: datetime
 
@@ -267,12 +267,12 @@ class Result(OfProtocol):
 class Replicates(OfProtocol):
     """A metric in every bootstrap draw."""
 
-    result: str  # key of the row of results that they belong to
+    result: str  # key of the row of results
     evaluation: str
     metric: str
     value: float  # the metric of the sample
     replicate_values: list[float]  # the metric of every bootstrap draw, in order
-    n_clusters: int  # the draws depend on this number and the seed alone
+    n_clusters: int  # the draws depend only on this number and the seed
     seed: int
     derived: str
     run: str
@@ -299,7 +299,7 @@ class Comparison:
     ci_low: float | None = None
     ci_high: float | None = None
     interval_method: str  # t, percentile, none
-    # that holds for all pairs of this metric together at 95%: what claims are read from; null: no test, or no end
+    # for all pairs of this metric together at 95%: the basis of statements; null: no test, or no end
     simultaneous_low: float | None = None
     simultaneous_high: float | None = None
     # of metrics of the headline: the ends where several results share the 5%, for each of `decision.SHARERS`
@@ -309,7 +309,7 @@ class Comparison:
     p_exact: bool  # whether the sign-flip test enumerated every flip
     p_adjusted: float | None = None  # of p_sign_flip, over all pairs of this metric
     family: str  # headline: its result was chosen before the data were seen; else exploratory
-    # that the true difference is within the margin, adjusted over all pairs; null: a metric without a range
+    # of a true difference within the margin, adjusted over all pairs; null: a metric without a range
     p_equivalent: float | None = None
     margin: float | None = None  # in the metric's unit
     # queries (images, for results over several protocols); null: an aggregate over queries has no winner of one
@@ -382,7 +382,7 @@ class Slice(OfProtocol):
     n_clusters: int
     reason: str | None = None
     detail: str | None = None  # JSON: examples, cost, what else the analysis adds
-    seconds_per_query: float | None = None  # wall time: of equal runs it is all that differs; null: not measured
+    seconds_per_query: float | None = None  # wall time: the only difference between equal runs; null: not measured
     derived: str | None = None
     run: str
     created: datetime
@@ -390,14 +390,14 @@ class Slice(OfProtocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What a derivation is of; None where that does not tell it apart from others of its kind."""
+    """The subject of a derivation; fields that do not distinguish it from others of its kind are None."""
 
     corpus: str | None = None  # fingerprint
     protocol: str | None = None
     metric: str | None = None
     encoder: str | None = None
     analysis: str | None = None
-    facts: str | None = None  # JSON: what a metric of a package or file says of itself
+    facts: str | None = None  # JSON: facts about a metric from its package or file
 
     @classmethod
     def of(cls, identity: Mapping[str, Any]) -> Subject:
@@ -411,7 +411,7 @@ class Subject:
 
     @property
     def named(self) -> dict[str, str]:
-        """The parts that are given, by name."""
+        """Return the given parts, by name."""
         return {name: part for name, part in vars(self).items() if part is not None}
 
 
@@ -421,8 +421,8 @@ class LedgerEntry:
 
     key: str  # digest of the identity
     kind: str  # result, replicates, comparison, ranking, analysis, measurement, gate, outcomes …
-    identity: str  # JSON: what it is of, its inputs, settings and the versions of the code
-    usual: bool  # made with the settings that a run has unless it is given others
+    identity: str  # JSON: its subject, its inputs, settings and the versions of the code
+    usual: bool  # made with the default settings of a run
     table_name: str = ""  # of its rows
     n_rows: int = 0  # that carry its key
     digest: str = ""  # of the entry and its rows, see `store.ledger`
@@ -432,7 +432,7 @@ class LedgerEntry:
 
     @property
     def subject(self) -> Subject:
-        """Return what it is of."""
+        """Return its subject."""
         return Subject.of(json.loads(self.identity))
 
 
@@ -470,7 +470,7 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What an endpoint gave for one item; another vector for the same item later is a change of the model."""
+    """An endpoint's vector for one item; another vector for the same item later is a change of the model."""
 
     encoder_fingerprint: str
     item: str  # the caption or image that it encoded
@@ -481,7 +481,7 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """The checksum of the weights that encoded what is stored."""
+    """The checksum of the weights behind stored embeddings."""
 
     encoder_fingerprint: str
     checksum: str  # of the weights as loaded
@@ -521,7 +521,7 @@ class Import(OfStates):
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A result that others published."""
+    """A result published by others."""
 
     published: str  # digest of what identifies the row
     model: str
@@ -553,7 +553,7 @@ class Run:
     pid: int  # of its process on the host
     flow_run: str | None = None  # id of its Prefect run
     deployment: str | None = None  # FLOW/NAME
-    uses: list[str] | None = None  # keys of derived: all that it used, whether it made it or not
+    uses: list[str] | None = None  # keys of derived: everything that it used, whether it made it or not
     same_as: str | None = None  # an earlier run that used exactly the same, and has the keys in its row
 
 
@@ -565,7 +565,7 @@ class Encoder:
     name: str
     fingerprint: str
     spec: str  # canonical JSON of the EncoderSpec
-    written: datetime  # of several rows with one name, the newest is what the name means
+    written: datetime  # among several rows with one name, the newest defines the name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -585,17 +585,17 @@ class StoredCorpus:
     reference_language: str
     main_metric: str
     locations: list[str]  # names, paths or descriptions that it was read from; newest last
-    sample: int | None = None  # of the draw, where it is a sample of what these locations hold
+    sample: int | None = None  # size of the draw, if it is a sample of the contents of these locations
     seed: int | None = None
     written: datetime  # when it was last written under this name
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredImage:
-    """An image that was decoded once, by the hash of its bytes; or the hash of the image at a place."""
+    """An image that was decoded once, by the hash of its bytes; or the hash of the image at a location."""
 
-    item: str  # the hash; or the place: the path of an image file, or what draws an image, and its key
-    state: str | None = None  # of a place: of a file its size and times of change, of a drawing its code
+    item: str  # the hash; or the location: the path of an image file, or the code that draws an image, and its key
+    state: str | None = None  # of a location: for a file its size and times of change, for a drawing its code
     sha: str
     width: Int32 | None = None  # null: the image cannot be decoded, or the header of the file cannot be read
     height: Int32 | None = None
@@ -628,12 +628,12 @@ class StoredTable:
 
     Attributes:
         row: The type of its rows.
-        key: A row is stored once for each value of these.
+        key: A row is stored once for each value of these columns.
         shared: True if several processes may write a row of the same key at the same time; see :func:`keyed`.
-        shown_for: What a row is shown for: of several with the same values of these columns one is current, the newest.
-            Of comparisons and rankings, whose rows belong together, those of one request are. None: every row is.
-        order: Columns that rows are sorted by when they are read; Lance gives rows of a merge in any order.
-        small: True if its rows are small enough to be kept in memory, all of them, during a run.
+        shown_for: Display key: among rows with equal values of these columns, the newest is current. Rows of
+            comparisons and rankings belong together, so those of one request are current. None: every row is.
+        order: Columns that rows are sorted by when they are read; Lance returns rows of a merge in any order.
+        small: True if its rows are small enough to be cached in memory, all of them, during a run.
     """
 
     row: type[Any]
@@ -650,13 +650,13 @@ class StoredTable:
 
     @property
     def keyed_columns(self) -> pa.Schema:
-        """The columns with their key and the format of the store, as the table is made with them."""
+        """The columns with their key and the format of the store, for making the table."""
         return keyed(self.columns, self.key, seen=self.shared).with_metadata({FORMAT_KEY: str(FORMAT)})
 
 
 TASK = ("corpus", "protocol")
 FIGURE = (*TASK, "metric")
-"""Columns that say what a result is of: a metric of all encoders under one protocol on one corpus."""
+"""Columns of a result's key: a metric of all encoders under one protocol on one corpus."""
 BY_STATE = ("encoder", "encoder_fingerprint", "corpus_fingerprint")
 
 REGISTERS = {

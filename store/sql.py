@@ -9,14 +9,14 @@ Tables: metadata and analyses by their names (``encoders``, ``corpora``, ``sets`
 that reports show, see ``store.current``; ``all_results``, ``all_captions`` and so on have those of all runs, revisions
 and states.
 
-Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``outcome_states`` (whether a
-query is ``missed``, ``found`` or ``tied``), ``query_outcomes`` (outcomes with the text or image of the query),
+Views: ``items`` (images and captions), ``embedded_items`` (embeddings with their items), ``outcome_states``
+(``missed``, ``found`` or ``tied`` for each query), ``query_outcomes`` (outcomes with the text or image of the query),
 ``sourced_results`` (results with the sets they were computed from), ``ambiguous_misses`` (one row per encoder, query
 and cause).
 
-Only columns whose name occurs in the statement are read, so that a query about ranks reads no vector. ``SELECT *``
-gives every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats:
-DuckDB has no 16-bit ones.
+Only columns with a name in the statement are read, so that a query about ranks reads no vector. ``SELECT *`` returns
+every column except vectors and thumbnails, which must be named. Vectors are returned as 32-bit floats: DuckDB has no
+16-bit ones.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _HEAVY = frozenset({"vector", "vectors", "thumbnail"})
 
 @dataclass(frozen=True, kw_only=True)
 class OfCorpus:
-    """The columns that the parts of all corpora have in SQL, before their own."""
+    """The additional columns, in SQL, of the parts of all corpora, before their own."""
 
     corpus: str
     corpus_fingerprint: str
@@ -66,7 +66,7 @@ class OfCorpus:
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding:
-    """One embedding of a sealed set, as SQL sees it."""
+    """One embedding of a sealed set, in SQL."""
 
     set_name: str
     corpus: str
@@ -121,24 +121,24 @@ VIEWS: dict[str, str] = {
 
 _CURRENT_TABLES = [name for name, table in ANALYSES.items() if table.shown_for is not None]
 ALL = {f"all_{name}": name for name in (*_CURRENT_TABLES, "outcomes", *CORPUS_PARTS)}
-"""Name of the rows of all runs, revisions and states -> the name of those that are current, see ``store.current``."""
+"""Name of the rows of all runs, revisions and states -> name of the current rows, see ``store.current``."""
 VIEWS |= {f"all_{name}": VIEWS[name].replace("FROM ", "FROM all_") for name in ("items", "outcome_states")}
 
 
 MEMORY = 4 * 2**30  # bytes
-_ROWS = 32_768  # of the answer at a time
-_LISTS = {"information_schema", "duckdb_tables", "duckdb_views", "duckdb_columns"}  # what lists tables
+_ROWS = 32_768  # of the result at a time
+_LISTS = {"information_schema", "duckdb_tables", "duckdb_views", "duckdb_columns"}  # sources of table lists
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """A table for DuckDB, whose batches are read again for every scan."""
+    """A table for DuckDB; its batches are read again for every scan."""
 
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """A new stream (Arrow PyCapsule interface)."""
+        """Return a new stream (Arrow PyCapsule interface)."""
         reader: Any = pa.RecordBatchReader.from_batches(self.schema, self.batches())
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -152,17 +152,17 @@ def select(
     seconds: float | None = None,
     memory: int | None = None,
 ) -> pa.Table:
-    """The answer to one SELECT (or SHOW, DESCRIBE, SUMMARIZE, PIVOT, EXPLAIN) over the store's tables.
+    """Return the result of one SELECT (or SHOW, DESCRIBE, SUMMARIZE, PIVOT, EXPLAIN) over the store's tables.
 
-    Of columns with one name, such as those of a join, the second is called ``name_2``.
-    ``parameters`` are the values of the ``?`` in the statement. ``cached`` gives the chosen columns of a table that is
-    in memory; None: the table is read. ``seconds``: how long it may take. ``memory``: bytes for the work, which goes on
-    in the folder for temporary files where it needs more, and for the answer (None: ``MEMORY``).
+    If columns share a name, as after a join, the second is called ``name_2``.
+    ``parameters`` are the values of the ``?`` in the statement. ``cached`` returns the chosen columns of a table from
+    memory; None: the table is read. ``seconds``: time limit. ``memory``: bytes for the work, which continues in the
+    folder for temporary files if it needs more, and for the result (None: ``MEMORY``).
 
     Raises:
-        RequestError: The statement is not a SELECT, DuckDB refuses it, with the message of DuckDB, or it took longer or
-            needs more memory.
-        WorkError: A table could not be read.
+        RequestError: If the statement is not a SELECT, if DuckDB refuses it, with the message of DuckDB, or if it takes
+            longer or needs more memory.
+        WorkError: If a table could not be read.
     """
     import duckdb
 
@@ -175,7 +175,7 @@ def select(
     settings = {
         "enable_external_access": "false",
         "memory_limit": f"{most}B",
-        "temp_directory": f"{tempfile.gettempdir()}/capim-{uuid4().hex}",  # made where it is needed, and removed
+        "temp_directory": f"{tempfile.gettempdir()}/capim-{uuid4().hex}",  # created on demand, and removed
     }
 
     def answer(database: duckdb.DuckDBPyConnection) -> pa.Table:
@@ -212,10 +212,10 @@ def select(
 
 
 def _gathered(batches: pa.RecordBatchReader, most: int) -> pa.Table:
-    """The rows of batches, columns of one name numbered.
+    """Return the rows of batches; columns with the same name are numbered.
 
     Raises:
-        RequestError: They take more than so many bytes.
+        RequestError: If they take more than so many bytes.
     """
     found: list[pa.RecordBatch] = []
     n_bytes = 0
@@ -236,13 +236,13 @@ def _too_large(most: int) -> RequestError:
 
 
 def _interruptible(work: Callable[[], pa.Table], interrupt: Callable[[], None], seconds: float | None) -> pa.Table:
-    """Return what some work of DuckDB gives, done in another thread.
+    """Return the result of some work of DuckDB, done in another thread.
 
-    While DuckDB waits for threads of its own, it hears neither Ctrl-C nor a clock. Threads get no signals, so that
-    those of a server start none without a limit. No wait is long: a signal that another thread receives wakes none.
+    While DuckDB waits for its own threads, it cannot be interrupted or timed out. Threads get no signals, so those of a
+    server start none without a limit. No wait is long: a signal that another thread receives wakes none.
 
     Raises:
-        RequestError: It took longer than so many seconds.
+        RequestError: If it took longer than so many seconds.
     """
     if seconds is None and current_thread() is not main_thread():
         return work()
@@ -255,7 +255,7 @@ def _interruptible(work: Callable[[], pa.Table], interrupt: Callable[[], None], 
             late = not future.done()
         finally:
             while not future.done():
-                interrupt()  # again and again: while nothing runs, it has no effect
+                interrupt()  # repeatedly: while nothing runs, it has no effect
                 wait([future], 0.05)
     if late:
         raise RequestError(f"the query took longer than {seconds:g} seconds")
@@ -263,7 +263,7 @@ def _interruptible(work: Callable[[], pa.Table], interrupt: Callable[[], None], 
 
 
 def _apart(names: Sequence[str]) -> list[str]:
-    """Names of columns, those that come again with a number: a row holds each name once.
+    """Return names of columns with numbers after repeated ones: a row holds each name once.
 
     Examples:
         >>> _apart(["encoder", "encoder", "encoder_2", "encoder"])
@@ -277,13 +277,13 @@ def _apart(names: Sequence[str]) -> list[str]:
 
 
 def known_tables() -> list[str]:
-    """Names that a statement may select from."""
+    """Return the names that a statement may select from."""
     names = [*TABLES, *CORPUS_PARTS, "embeddings", *VIEWS, *ALL]
     return sorted(names, key=lambda name: (name.startswith("all_"), name))
 
 
 def _explained(message: str, words: set[str]) -> str:
-    """DuckDB's message; for an unknown table or column, the nearest of the store, of which DuckDB sees only a part."""
+    """Return DuckDB's message; for unknown tables and columns, with the store's nearest (DuckDB sees only a part)."""
     if table := re.search(r"Table with name (\w+) does not exist", message):
         return unknown("table", table[1], known_tables())
     if column := re.search(r'(?:Referenced column|have a column named) "(\w+)"', message):
@@ -295,7 +295,7 @@ def _explained(message: str, words: set[str]) -> str:
 
 
 def _needed(words: set[str]) -> list[str]:
-    """Tables and views that a statement mentions, each after those that it reads."""
+    """Return the tables and views that a statement mentions, each after those that it reads."""
     order: dict[str, None] = {}
     for name in known_tables():
         if name in words:
@@ -308,7 +308,7 @@ def _words(statement: str) -> set[str]:
 
 
 def _selects_all(statement: str) -> bool:
-    """True if the statement returns columns that it does not name: ``SELECT *``, ``e.*``, ``FROM t`` alone.
+    """True if the statement returns columns that it does not name: ``SELECT *``, ``e.*``, only ``FROM t``.
 
     Examples:
         >>> _selects_all("SELECT encoder, * FROM results"), _selects_all("DESCRIBE results")
@@ -321,7 +321,7 @@ def _selects_all(statement: str) -> bool:
 
 
 def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:
-    """The columns of a table that a statement of these words needs; at least one."""
+    """Return the columns of a table that a statement of these words needs; at least one."""
     schema = _schema_of(name)
     # A view with e.* needs all light columns of the table below it.
     everything = everything or any(
@@ -333,7 +333,7 @@ def _chosen(name: str, words: set[str], *, everything: bool) -> pa.Schema:
 
 
 def _read(store: EmbeddingStore, name: str, chosen: pa.Schema, faults: list[WorkError]) -> Iterator[pa.RecordBatch]:
-    """The rows of a table; a fault is kept, since DuckDB wraps it in an error of its own."""
+    """Yield the rows of a table; keep an error, since DuckDB wraps it in an error of its own."""
     try:
         with storage_faults(f"reading {name!r}"):
             yield from batches_of(store, name, chosen)
@@ -354,7 +354,7 @@ def _schema_of(name: str) -> pa.Schema:
 def batches_of(
     store: EmbeddingStore, name: str, chosen: pa.Schema, only: str | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a table with the chosen columns; ``only``: of parts of corpora, those of one state."""
+    """Yield the rows of a table with the chosen columns; ``only``: for parts of corpora, those of one state."""
     connection, is_current, name = store.connection, name in ALL.values(), ALL.get(name, name)
     if name == "embeddings":
         yield from _embedding_batches(store, chosen)
@@ -389,7 +389,7 @@ def _embedding_batches(store: EmbeddingStore, chosen: pa.Schema) -> Iterator[pa.
 
 
 def _completed(batch: pa.RecordBatch, chosen: pa.Schema, constants: Mapping[str, str]) -> pa.RecordBatch:
-    """A batch with exactly the chosen columns: constants filled in, missing ones null, float16 as float32."""
+    """Return a batch with exactly the chosen columns: constants filled in, missing ones null, float16 as float32."""
 
     def column(field: pa.Field) -> pa.Array:
         if field.name in batch.schema.names:
@@ -401,7 +401,7 @@ def _completed(batch: pa.RecordBatch, chosen: pa.Schema, constants: Mapping[str,
     return pa.RecordBatch.from_arrays([column(field) for field in chosen], schema=chosen)
 
 
-# --- SELECTs whose tables stay in memory for the next statement, for pages that ask the same tables again and again.
+# --- SELECTs with tables cached for the next statement, for pages that read the same tables repeatedly.
 
 
 _TABLES = ("corpora", "encoders", "sets", "outcomes", "results", "comparisons", "rankings", "slices", "runs")
@@ -409,7 +409,7 @@ MOST_BYTES = 400 * 2**20  # of columns in memory
 
 
 def version_of(store: EmbeddingStore) -> str:
-    """A text that changes with every commit to the tables of results, corpora and sets; reads no row.
+    """Return a string that changes with every commit to the tables of results, corpora and sets; reads no row.
 
     Examples:
         >>> import tempfile
@@ -424,15 +424,15 @@ def version_of(store: EmbeddingStore) -> str:
         # the time too: a table that was dropped and made again counts its versions from the start
         return None if table is None else (table.version, str(table.versions()[-1]["timestamp"]))
 
-    # again where another process has just compacted a table and removed the versions that are listed
+    # repeated if another process has just compacted a table and removed the listed versions
     return digest16([retrying(f"listing versions of table {name!r}", partial(newest, name)) for name in _TABLES])
 
 
 class TableCache:
-    """Reads each needed column once per version of its table; threads may share it.
+    """A cache that reads each needed column once per version of its table; threads may share it.
 
-    Outcomes are kept by evaluation, the parts of a corpus by its fingerprint; those that were not used for the longest
-    time leave first.
+    Outcomes are cached by evaluation, the parts of a corpus by its fingerprint; those unused for the longest time are
+    removed first.
     """
 
     def __init__(self, store: EmbeddingStore) -> None:
@@ -443,13 +443,13 @@ class TableCache:
     def select(
         self, statement: str, parameters: Sequence[object] = (), *, only: Mapping[str, Sequence[str]]
     ) -> pa.Table:
-        """The answer of the store to a statement that needs no other rows than those of ``only``.
+        """Return the store's result for a statement that needs no other rows than those of ``only``.
 
         Args:
             statement: A SELECT, see ``store.sql``.
             parameters: The values of the ``?`` in it.
-            only: Table -> the evaluations (of outcomes) or the fingerprints (of parts of a corpus) whose rows it needs;
-                other tables are read whole, and not kept.
+            only: Table -> the evaluations (of outcomes) or the fingerprints (of parts of a corpus) with the required
+                rows; other tables are read whole, and not cached.
         """
 
         def cached(name: str, chosen: pa.Schema) -> pa.Table | None:
@@ -464,14 +464,14 @@ class TableCache:
         return select(self._store, statement, parameters, cached=cached)
 
     def _rows(self, name: str, key: str, chosen: pa.Schema, version: int) -> pa.Table:
-        """The chosen columns of one part; reads those that are not in memory at this version of the table."""
+        """Return the chosen columns of one part; read those that are not cached at this version of the table."""
         with self._lock:
             part = self._parts.pop((name, key, version), pa.table({}))
             missing = pa.schema([f for f in chosen if f.name not in part.column_names])
             if missing.names:
                 if name in CORPUS_PARTS:
                     found = pa.Table.from_batches(batches_of(self._store, name, missing, key), schema=missing)
-                else:  # read again where another process has just compacted it
+                else:  # read again if another process has just compacted it
                     found = read(self._store.connection, name, {"evaluation": key}, missing.names)
                 part = pa.table([*part.columns, *found.columns], names=[*part.column_names, *missing.names])
             self._parts[name, key, version] = part

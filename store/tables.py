@@ -1,12 +1,12 @@
-"""Tables of users: CSV and its like, JSON, JSON lines, Parquet and Arrow, each also as ``.gz``; one reader for all.
+"""Tables of users: CSV and similar, JSON, JSON lines, Parquet and Arrow, each also as ``.gz``; one reader for all.
 
-Texts with separators are read strictly: a quote that swallows rows is an error. The separator is the first of ``,``,
-tab, ``|`` and ``;`` in the first line, or what Excel's line ``sep=;`` says (a ``.tsv`` file has tabs). Cells of files
-with commas or semicolons may be quoted; other files are read as written, quotes included, unless all of their quotes
-are paired as in a CSV file. A file without a header is read if it has two columns and one of them holds image files;
-Flickr8k's ``name.jpg#0`` is the image and the caption's number. Texts are UTF-8, or UTF-16 with a byte order mark.
+Delimited text is read strictly: a quote that swallows rows is an error. The separator is the first of ``,``, tab, ``|``
+and ``;`` in the first line, or the one in Excel's line ``sep=;`` (a ``.tsv`` file has tabs). Cells of files with commas
+or semicolons may be quoted; other files are read as written, quotes included, unless all of their quotes are paired as
+in a CSV file. A file without a header is read if it has two columns and one of them holds image files; Flickr8k's
+``name.jpg#0`` is the image and the caption's number. Text is UTF-8, or UTF-16 with a byte order mark.
 
-Rows that cannot be read are all told, with line and reason, after the last row.
+Unreadable rows are all reported, with line and reason, after the last row.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ ARROW = (".arrow", ".feather")
 TYPED = (*JSON_LINES, ".json", *PARQUET, *ARROW)
 """Suffixes of tables with cells that may be numbers or lists."""
 NAMED = (".csv", ".tsv", *TYPED)
-"""Suffixes that say that a file is a table with named columns."""
+"""Suffixes of tables with named columns."""
 SUFFIXES = (*NAMED, ".txt", ".token")
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-GLANCE = 100  # rows of JSON lines that are read to see their columns
+GLANCE = 100  # rows of JSON lines that are read to find their columns
 LISTED = 20  # faulty rows that are named
-_AT_ONCE = 1024  # rows of Parquet and Arrow, whose first one is often all that is requested
+_AT_ONCE = 1024  # rows of Parquet and Arrow; often only the first row is requested
 _SEPARATORS = ",\t|;"
-_QUOTING = ",;"  # separators of files whose cells may be quoted
+_QUOTING = ",;"  # separators of files with possibly quoted cells
 _EXCEL = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _NUMBERED = re.compile(r"^(.+)#(\d+)$")  # Flickr8k's name of a caption
 _IDENTIFIER = re.compile(r"\S*[\d_]\S*")
 
 
 class Table(NamedTuple):
-    """A table: the names of its columns, and its rows, which are read as they are requested.
+    """A table: the names of its columns, and its rows, which are read on demand.
 
-    Columns of JSON are those of all rows; a cell that a row does not have is missing in it.
+    Columns of JSON are those of all rows; a row may lack some of them.
     """
 
     columns: list[str]
@@ -82,13 +82,13 @@ def open_table(file: Path, *, key: str = "", headless: bool = True) -> Table:
     """Return a table by the suffix of its file.
 
     Args:
-        file: What to read.
+        file: The file.
         key: Column of the keys of a JSON object of objects; "" leaves them out.
-        headless: The first line may be a row.
+        headless: True if the first line may be a row.
 
     Raises:
-        RequestError: The suffix is unknown, or the file is not what its suffix says; as rows are read, also that some
-            of them cannot be.
+        RequestError: If the suffix is unknown, or if the contents do not match it; while rows are read, also if
+            some of them are faulty.
     """
     suffix = suffix_of(file)
     if suffix in DELIMITED:
@@ -102,7 +102,7 @@ def open_table(file: Path, *, key: str = "", headless: bool = True) -> Table:
 
 
 def glance(file: Path) -> list[str]:
-    """Return the columns of a table, as they are seen in the first rows of JSON lines."""
+    """Return the columns of a table; for JSON lines, those of the first rows."""
     if suffix_of(file) in JSON_LINES:
         return _columns_of(islice(read_json_lines(file), GLANCE))
     return open_table(file).columns
@@ -117,7 +117,7 @@ def rows_with(file: Path, *columns: str) -> list[Mapping[str, Any]]:
     """Return the rows of a table that has at least these columns.
 
     Raises:
-        RequestError: A column is missing, or as :func:`open_table`.
+        RequestError: If a column is missing, or as :func:`open_table`.
     """
     has, rows = open_table(file)
     if lacking := [column for column in columns if column not in has]:
@@ -126,12 +126,12 @@ def rows_with(file: Path, *columns: str) -> list[Mapping[str, Any]]:
 
 
 def read_row_file(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file of results; their keys, of a JSON object of objects, are cells of ``query``.
+    """Return the rows of a file of results; the keys of a JSON object of objects are cells of ``query``.
 
-    Empty cells of text are None; the quotes by which ``write_csv`` defuses formulas are taken off.
+    Empty text cells are None; the quotes by which ``write_csv`` defuses formulas are removed.
 
     Raises:
-        RequestError: There is no such file, it holds no row, or as :func:`open_table`.
+        RequestError: If there is no such file, if it has no row, or as :func:`open_table`.
     """
     if suffix_of(path) not in NAMED:
         raise RequestError(unknown(f"{path}: suffix", suffix_of(path), NAMED))
@@ -148,7 +148,7 @@ def read_row_file(path: Path) -> list[dict[str, Any]]:
 
 @contextmanager
 def opened_text(file: Path, what: str = "UTF-8 text", *, newline: str | None = None) -> Iterator[TextIO]:
-    """Open a file of the user; what is read from it raises ``RequestError`` if it cannot be read or is no such text."""
+    """Open a text file of the user; reading raises ``RequestError`` if it is unreadable or has another encoding."""
     try:
         with _opened(file) as content:
             marked = content.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff")  # type: ignore[attr-defined]
@@ -164,13 +164,13 @@ def _opened(file: Path) -> BinaryIO:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file; raises ``RequestError`` if it cannot be read or is not UTF-8."""
+    """Return the text of a file; raise ``RequestError`` if it cannot be read or is not UTF-8."""
     with opened_text(file) as stream:
         return stream.read()
 
 
 def read_json(file: Path) -> Any:
-    """Return the contents of a JSON file; raises ``RequestError`` with line and column if it is not JSON."""
+    """Return the contents of a JSON file; raise ``RequestError`` with line and column if it is not JSON."""
     try:
         return json.loads(read_text(file))
     except json.JSONDecodeError as error:
@@ -180,7 +180,7 @@ def read_json(file: Path) -> Any:
 
 
 def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield one object per line, without the empty lines; after the last, raise with all lines that are no objects."""
+    """Yield one object per line, without empty lines; at the end, raise an error with all lines without an object."""
     faults = _Faults(file)
     with opened_text(file) as lines:
         for number, line in enumerate(lines, start=1):
@@ -201,8 +201,8 @@ def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
 def json_rows(file: Path, content: object, *, key: str = "") -> list[dict[str, Any]]:
     """Return the rows of JSON: a list of objects, the only such list in an object, or an object of objects.
 
-    An object from the names of image files may hold a caption or several in place of objects. If a column ``key`` is
-    named, the keys of an object of objects are its cells, and what else is in the object (a summary) is left out.
+    An object keyed by the names of image files may hold a caption or several in place of objects. If a column ``key``
+    is named, the keys of an object of objects are its cells, and anything else in the object (a summary) is left out.
     """
     if isinstance(content, dict) and any(map(is_image_name, content)):
         return [{"image": name, **(of if isinstance(of, dict) else {"caption": of})} for name, of in content.items()]
@@ -242,7 +242,7 @@ def _columnar(file: Path) -> Table:
         if suffix in PARQUET:
             import pyarrow.parquet as pq
 
-            parquet = pq.ParquetFile(file, pre_buffer=False)  # else what was read stays in memory until the end
+            parquet = pq.ParquetFile(file, pre_buffer=False)  # otherwise all data read stay in memory until the end
             schema, found = parquet.schema_arrow, parquet.iter_batches(_AT_ONCE)
         else:
             schema, found = _arrow(file)
@@ -260,7 +260,7 @@ def _rows_of(file: Path, batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str
 
 
 def _arrow(file: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema and the batches of a file or a stream in Arrow's format; ``datasets`` writes streams."""
+    """Return the schema and the batches of a file or a stream in Arrow's format; ``datasets`` writes streams."""
     from pyarrow import ipc
 
     content = pa.memory_map(str(file))
@@ -272,7 +272,7 @@ def _arrow(file: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return opened.schema, (opened.get_batch(number) for number in range(opened.num_record_batches))
 
 
-# --- Texts with separators.
+# --- Delimited text.
 
 
 class _Faults:
@@ -293,7 +293,7 @@ class _Faults:
 
 
 class _Form(NamedTuple):
-    """How a file is written: its separator, whether cells may be quoted, and the lines above the header."""
+    """The format of a delimited file: its separator, whether cells may be quoted, and the lines above the header."""
 
     separator: str
     quoted: bool
@@ -312,11 +312,11 @@ def _form_of(file: Path) -> _Form:
 
 
 def _delimited(file: Path, *, headless: bool) -> Table:
-    """The columns of a file, and an iterator that reads its rows; empty lines are left out.
+    """Return the columns of a file, and an iterator that reads its rows; empty lines are left out.
 
     Raises:
-        RequestError: It is not text, two columns have one name, rows have more or fewer cells than the header, a quote
-            is not closed, or a cell holds what looks like rows of its own.
+        RequestError: If it is not text, if two columns have one name, if rows have more or fewer cells than the header,
+            if a quote is not closed, or if a cell seems to hold rows of its own.
     """
     form = _form_of(file)
     header = [cell.strip() for cell in next(_records(file, form), [])]
@@ -350,7 +350,7 @@ def _is_image(cell: str) -> bool:
 
 
 def _columns_of_first(first: Sequence[str], file: Path) -> list[str]:
-    """The columns of a file without a header, by its first row."""
+    """Return the columns of a file without a header, by its first row."""
     if len(first) != 2:
         raise RequestError(
             f"{file}: its first line is a row ({', '.join(first)!r:.60}); write a line with the names of its "
@@ -361,15 +361,15 @@ def _columns_of_first(first: Sequence[str], file: Path) -> list[str]:
 
 
 def records(file: Path) -> Iterator[list[str]]:
-    """Yield the cells of every line of a text with separators, that of the header too."""
+    """Yield the cells of every line of delimited text, including the header."""
     yield from _records(file, _form_of(file))
 
 
 def _records(file: Path, form: _Form) -> Iterator[list[str]]:
-    """The cells of every record that is not empty.
+    """Yield the cells of every record that is not empty.
 
     Raises:
-        RequestError: Its quotes are not those of a CSV file, or it is not text.
+        RequestError: If its quotes are not those of a CSV file, or if it is not text.
     """
     with opened_text(file, "a table in UTF-8", newline="") as lines:
         for _ in range(form.n_above):
@@ -407,9 +407,9 @@ def _records(file: Path, form: _Form) -> Iterator[list[str]]:
 
 
 def _row_within(cells: Sequence[str], separator: str) -> str | None:
-    """A line within a cell that has as many cells as the row, and file names or numbers where the row has them.
+    """Return a line within a cell with as many cells as the row, and file names or numbers in the same places.
 
-    Where the row has none, every line of the cell but its first, or but its last, has as many cells as the row.
+    If the row has neither, every line of the cell but its first, or but its last, has as many cells as the row.
     """
     for place, cell in enumerate(cells):
         lines = cell.splitlines()

@@ -1,7 +1,8 @@
-"""The values that every package shares: encoders, corpora, embeddings, metrics, and how they are identified.
+"""The values that all packages share: encoders, corpora, embeddings, metrics, and their identification.
 
-Frozen dataclasses, checked when they are made. Nothing here reads a file, loads a model or uses LanceDB. ``n`` items
-are in corpus order and have vectors of ``dim`` components; a row of scores is a query, and higher is closer.
+Frozen dataclasses, checked when they are made. This module reads no file, loads no model and does not use LanceDB.
+``n`` items are in corpus order and have vectors of ``dim`` components; a row of scores is a query, and higher is
+closer.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ SIDES: Mapping[str, tuple[Modality, Modality]] = {
     "i2i": ("image", "image"),
     "t2t": ("caption", "caption"),
 }
-"""Direction of a search -> what its queries are, and what they search."""
+"""Direction of a search -> the kinds of its queries and of its gallery items."""
 ACCESS_OPTIONS = frozenset((
     "api_key_env", "concurrency", "inputs_per_request", "requests_per_minute",
     "timeout_seconds", "tokens_per_minute", "unused_weights",
 ))  # fmt: skip
-"""Options that say how a service is reached, and which weights of a checkpoint no vector needs: they
-change no vector and are no part of an identity."""
+"""Options for the access to a service, and for weights of a checkpoint that no vector needs: they change no vector and
+are not part of an identity."""
 SET_PREFIXES = ("single-", "multi-")  # of the names of tables that hold an embedding set
 CORPUS_PREFIX = "corpus-"  # of those that hold a part of a corpus
 _BRANCHES = frozenset({"main", "master", "latest", "HEAD"})
@@ -48,7 +49,7 @@ _LONGEST_NAME = 120  # names of tables hold it next to two fingerprints, and a f
 
 
 def name_fault(name: str) -> str | None:
-    """Return what is wrong with the name of an encoder or a corpus; None if nothing is.
+    """Return the error in the name of an encoder or a corpus; None if it is valid.
 
     Examples:
         >>> name_fault("clip-vit-b-32"), name_fault("a b")[:34]
@@ -70,7 +71,7 @@ def is_fingerprint(text: str) -> bool:
 
 
 def canonical_json(value: object) -> str:
-    """A value as JSON with sorted keys and no spaces, so that equal values have equal texts.
+    """Return a value as JSON with sorted keys and no spaces, so that equal values have equal strings.
 
     Examples:
         >>> canonical_json({"b": 1, "a": [1.5, "é"]})
@@ -80,7 +81,7 @@ def canonical_json(value: object) -> str:
 
 
 def digest16(value: object) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
 
 
@@ -95,17 +96,17 @@ class EncoderSpec:
     Attributes:
         name: Unique within a run; see :func:`name_fault`.
         adapter: Key of ``tasks.encoders.ADAPTERS``, or one of those that no code loads.
-        checkpoint: Hub id, local folder, or what else the adapter loads.
+        checkpoint: Hub id, local folder, or another argument of the adapter.
         revision: Branch, tag or commit on the hub; ``tasks.encoders.resolve`` replaces a branch by the commit
             (for a local folder: by the digest of its files). Only a resolved spec has a fingerprint.
         vectors: ``single``: one vector per item; ``multi``: many (late interaction).
-        dim: Components of one vector.
+        dim: Number of components of one vector.
         precision: Floating-point precision of the forward pass; the output of an encoder is always float32.
-        storage: Type of a stored component; ``float32`` for one vector per item and ``float16`` for many unless given.
+        storage: Type of a stored component; by default ``float32`` for one vector per item and ``float16`` for many.
         options: Settings of the adapter that change a vector: prompts, maximum length, image backend; and
             ``ACCESS_OPTIONS``, which do not.
         adapter_version: Increased by an adapter whenever its vectors change.
-        licence: Of the weights: SPDX name or one sentence; ``unknown`` if unknown. It changes no vector.
+        licence: Licence of the weights: SPDX name or one sentence; ``unknown`` if unknown. It changes no vector.
     """
 
     name: str
@@ -150,7 +151,7 @@ class EncoderSpec:
         return self.revision not in _BRANCHES
 
     def identity(self) -> dict[str, object]:
-        """Everything that changes a vector, as plain values; name and licence are not part of it."""
+        """Return everything that changes a vector, as plain values; name and licence are not part of it."""
         values: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
         del values["name"], values["licence"]
         options = {name: value for name, value in self.options.items() if name not in ACCESS_OPTIONS}
@@ -161,7 +162,7 @@ class EncoderSpec:
         """16 hexadecimal digits over :meth:`identity`.
 
         Raises:
-            ValueError: The revision is still a branch.
+            ValueError: If the revision is still a branch.
         """
         if not self.resolved:
             raise ValueError(
@@ -171,18 +172,18 @@ class EncoderSpec:
         return digest16(self.identity())
 
     def to_json(self) -> str:
-        """The spec as canonical JSON."""
+        """Return the spec as canonical JSON."""
         return canonical_json({**asdict(self), "options": dict(self.options)})
 
     @classmethod
     def from_json(cls, text: str) -> EncoderSpec:
-        """The spec that :meth:`to_json` wrote."""
+        """Return the spec that :meth:`to_json` wrote."""
         return cls(**json.loads(text))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Embeddings:
-    """Embeddings as an encoder returns them, in the order of its input.
+    """Embeddings in the form of an encoder's result, in the order of its input.
 
     Attributes:
         values: float32, unit norm per row. One vector per item: shape ``(n, dim)``. Several: all vectors of all
@@ -190,8 +191,8 @@ class Embeddings:
         offsets: Multi-vectors only: int64, shape ``(n + 1,)``; item ``i`` has rows ``offsets[i]:offsets[i + 1]``.
         norms: float32, shape ``(n,)``: the norm before normalisation (multi-vectors: mean over the item).
         n_tokens: int32, shape ``(n,)``: tokens of the input, with special tokens, without padding.
-        truncated: bool, shape ``(n,)``: whether the input was longer than the model accepts.
-        layouts: Multi-vectors only: for each item what its vectors mean (``store.vectors``); None: not known.
+        truncated: bool, shape ``(n,)``: True if the input was longer than the model accepts.
+        layouts: Multi-vectors only: for each item the meaning of its vectors (``store.vectors``); None: unknown.
     """
 
     values: NDArray[np.float32]
@@ -221,7 +222,7 @@ class Embeddings:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Vectors per item, shape ``(n,)``; all ones for a single-vector encoder."""
+        """Number of vectors of each item, shape ``(n,)``; all ones for a single-vector encoder."""
         if self.offsets is None:
             return np.ones(len(self), dtype=np.int64)
         return np.diff(self.offsets)
@@ -231,13 +232,13 @@ class ImageSource(Protocol):
     """Reads the images of a corpus; must pickle, for worker processes."""
 
     def read(self, key: str) -> bytes:
-        """The encoded bytes (JPEG, PNG …) of one image; raises ``OSError`` if they cannot be read."""
+        """Return the encoded bytes (JPEG, PNG …) of one image; raise ``OSError`` if they cannot be read."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Images and captions, which of them belong together, and further annotations.
+    """Images and captions, the relevance between them, and further annotations.
 
     All tables are Arrow (``store.schema``); a row's position in ``images`` or ``captions`` is the item's ``ord``.
 
@@ -253,9 +254,9 @@ class Corpus:
         licence: SPDX name or one sentence.
         origin: URL, paper or folder.
         languages_reference: The language that cross-lingual metrics compare with.
-        main_metric: Headline of judged documents, such as ``nDCG@5``; empty for the usual one.
-        location: What it was read from, see ``tasks.corpora.naming.location_of``; empty if unknown.
-        draw: Number of images and seed, if it is a sample of what is there.
+        main_metric: Headline metric of judged documents, such as ``nDCG@5``; empty for the default one.
+        location: Its source, see ``tasks.corpora.naming.location_of``; empty if unknown.
+        draw: Number of images and seed, if it is a sample of the source.
     """
 
     name: str
@@ -280,22 +281,22 @@ class Corpus:
                 raise ValueError(f"corpus {self.name!r}: {part} have columns {columns.names}, expected {schema.names}")
 
     def items(self, modality: Modality) -> pa.Table:
-        """The images or the captions."""
+        """Return the images or the captions."""
         return self.images if modality == "image" else self.captions
 
     @cached_property
     def parts(self) -> list[tuple[str, str]]:
-        """The languages and translators of the captions that describe an image, in order."""
+        """Return the languages and translators of the captions that describe an image, in order."""
         described = self.captions.filter(pc.is_valid(self.captions["image_id"])).select(["language", "translator"])
         found = described.group_by(described.column_names, use_threads=False).aggregate([]).to_pylist()
         return sorted((row["language"], row["translator"]) for row in found)
 
     @cached_property
     def main_part(self) -> tuple[str, str] | None:
-        """The part that protocols without a language evaluate; None where the choice is ambiguous.
+        """The part that protocols without a language evaluate; None if the choice is ambiguous.
 
-        The only part; else the reference language by people; else the reference language if one translator wrote
-        all of it.
+        It is the only part; else the reference language written by people; else the reference language if one
+        translator wrote all of it.
         """
         reference = [part for part in self.parts if part[0] == self.languages_reference or len(self.parts) == 1]
         human = (self.languages_reference, "human")
@@ -319,9 +320,9 @@ class Corpus:
 
 
 Unit: TypeAlias = Literal["percent", "rank", "points", "own"]
-"""How values of a metric are displayed: fractions in percent, ranks, points, or numbers in a unit of their own."""
+"""Display of a metric's values: fractions in percent, ranks, points, or numbers in a unit of their own."""
 Place: TypeAlias = Literal["table", "further", "none"]
-"""Where a report shows a metric next to the leaderboard: a table of its own, the table of further metrics, nowhere."""
+"""Location of a metric in a report next to the leaderboard: its own table, the table of further metrics, or none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,14 +330,14 @@ class MetricFacts:
     """Everything that a reader of results has to know about their metric.
 
     Attributes:
-        name: As in stored results; a user's metric has a colon in it (``FILE:NAME``).
+        name: Name in stored results; a custom metric has a colon in it (``FILE:NAME``).
         title: One line that explains it.
-        heading: Its name over a column; ``name`` where it is empty.
-        unit: How its values are displayed.
+        heading: Its name over a column; by default ``name``.
+        unit: Display of its values.
         higher_is_better: False for ranks and other measures of errors.
-        headline: The kind of protocols (``tasks.protocols.Kind``) that it is the headline of; or empty.
-        aggregate: True for a function over queries that is no mean or median of them: it has no paired test.
-        place: Where reports show it next to the leaderboard.
+        headline: The kind of protocols (``tasks.protocols.Kind``) with it as the headline; or empty.
+        aggregate: True for a function over queries that is not their mean or median: it has no paired test.
+        place: Location in reports next to the leaderboard.
     """
 
     name: str
@@ -349,7 +350,7 @@ class MetricFacts:
     place: Place = "table"
 
     def columns(self) -> dict[str, Any]:
-        """Return everything but the name, as the ledger and ``results.json`` hold it."""
+        """Return everything but the name, in the form of the ledger and ``results.json``."""
         return {each.name: getattr(self, each.name) for each in fields(MetricFacts)[1:]}
 
     @property
@@ -364,7 +365,7 @@ class MetricFacts:
 
     @property
     def decimals(self) -> int:
-        """Digits after the decimal point of a displayed value."""
+        """Number of digits after the decimal point of a displayed value."""
         return 3 if self.unit == "own" else 1
 
 
@@ -381,7 +382,7 @@ class SetKey:
 
     @classmethod
     def of(cls, spec: EncoderSpec, corpus: str, corpus_fingerprint: str, modality: Modality) -> SetKey:
-        """The identity of the set that an encoder makes of one modality of a corpus."""
+        """Return the identity of the set that an encoder makes of one modality of a corpus."""
         return cls(
             corpus=corpus,
             corpus_fingerprint=corpus_fingerprint,
@@ -398,7 +399,7 @@ class SetKey:
 
     @property
     def table(self) -> str:
-        """The name of its table. The encoder's name is not part of it: renaming an encoder encodes nothing again.
+        """The name of its table. It does not include the encoder's name: renaming an encoder encodes nothing again.
 
         Examples:
             >>> SetKey(corpus="shapes", corpus_fingerprint="0011223344556677", modality="image",
@@ -409,18 +410,18 @@ class SetKey:
 
     @property
     def columns(self) -> dict[str, str]:
-        """It as columns of a row: the name of its table, and every field."""
+        """Return it as columns of a row: the name of its table, and every field."""
         return {"set_name": self.table, **asdict(self)}
 
 
-# --- What a search finds.
+# --- Results of a search.
 
 
 class Found(NamedTuple):
     """The nearest items of a query, best first.
 
     Attributes:
-        modality: What was searched.
+        modality: Kind of the searched items.
         rows: ``rank``, ``id``, ``score``, ``file``; of images also ``sha`` and size, of captions ``text``.
     """
 

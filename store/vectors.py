@@ -1,9 +1,9 @@
-"""Vectors in memory: unit norm, rounding, ragged arrays of many per item, and what each of these means.
+"""Vectors in memory: unit norm, rounding, ragged arrays of many per item, and the meaning of each of these.
 
-A vector of many means a patch of the image or a token of the caption.
+Each vector of many represents a patch of the image or a token of the caption.
 
-A layout is a JSON text in the column ``layout`` of an embedding set. Of a caption it is the list of its tokens, one per
-vector. Of an image it is a list of grids; vectors in no grid mean special tokens. An empty text: not known.
+A layout is a JSON string in the column ``layout`` of an embedding set. For a caption it is the list of its tokens, one
+per vector; for an image a list of grids, and vectors outside all grids are special tokens. Empty: unknown.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ UNKNOWN = ""  # a layout
 
 
 def unit_vectors(values: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Stored rows, shape ``(n, dim)``, as float32 rows of unit norm.
+    """Return stored rows, shape ``(n, dim)``, as float32 rows of unit norm.
 
-    Rows of unit norm in float32 stay as they are, to the last bit. A row rounded to float16 has another norm (cosines
-    with it would reach 1.0005), and is divided by it. A row's result depends on that row alone: copies stay copies.
+    Rows of unit norm in float32 do not change, to the last bit. A row rounded to float16 has another norm (cosines with
+    it would reach 1.0005), and is divided by it. A row's result depends only on that row: copies stay copies.
 
     Examples:
         >>> unit_vectors(np.float32([[0.6, 0.8], [3.0, 4.0]])).tolist() == np.float32([[0.6, 0.8]] * 2).tolist()
@@ -68,7 +68,7 @@ def rounding_text(rounding: float, storage: str) -> str:
 
 
 def offsets_of(counts: ArrayLike) -> NDArray[np.int64]:
-    """Where each of several consecutive runs starts, and where the last one ends: int64, shape ``(n_runs + 1,)``.
+    """Return the start of each of several consecutive runs, and the end of the last: int64, shape ``(n_runs + 1,)``.
 
     Examples:
         >>> offsets_of([2, 3]).tolist()
@@ -78,7 +78,7 @@ def offsets_of(counts: ArrayLike) -> NDArray[np.int64]:
 
 
 def positions_within(counts: ArrayLike) -> NDArray[np.int64]:
-    """Positions 0, 1, 2 and so on within each of several consecutive runs, shape ``(sum of counts,)``.
+    """Return positions 0, 1, 2 and so on within each of several consecutive runs, shape ``(sum of counts,)``.
 
     Examples:
         >>> positions_within([2, 3]).tolist()
@@ -104,7 +104,7 @@ class Ragged:
 
     @classmethod
     def of(cls, items: Sequence[NDArray[np.floating]], ords: ArrayLike | None = None) -> Ragged:
-        """The items given as one array each, shape ``(n_vectors_of_item, dim)``; ``ords`` default to 0, 1, 2 and so on.
+        """Return items from one array each, shape ``(n_vectors_of_item, dim)``; ``ords`` default to 0, 1, 2 and so on.
 
         Examples:
             >>> two = Ragged.of([np.float32([[1], [2]]), np.float32([[3]])])
@@ -115,10 +115,10 @@ class Ragged:
 
     @classmethod
     def from_counts(cls, values: NDArray[np.floating], counts: ArrayLike, ords: ArrayLike | None = None) -> Ragged:
-        """The items whose numbers of vectors are ``counts``, shape ``(n_items,)``.
+        """Return items with these numbers of vectors, ``counts``, shape ``(n_items,)``.
 
         Raises:
-            ValueError: The counts do not add up to the rows of ``values``, or there is not one ord per item.
+            ValueError: If the counts do not add up to the rows of ``values``, or if there is not one ord per item.
         """
         offsets = offsets_of(counts)
         positions = np.arange(len(offsets) - 1, dtype=np.int32) if ords is None else np.asarray(ords, dtype=np.int32)
@@ -130,7 +130,7 @@ class Ragged:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Ragged]) -> Ragged:
-        """All items of several parts, in order, each with the ord that it had.
+        """Return all items of several parts, in order, each with its ord.
 
         Examples:
             >>> part = Ragged.of([np.float32([[1], [2]]), np.float32([[3]])], ords=[4, 5])
@@ -155,11 +155,11 @@ class Ragged:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Vectors per item, shape ``(n_items,)``."""
+        """Number of vectors of each item, shape ``(n_items,)``."""
         return np.diff(self.offsets)
 
     def take(self, items: ArrayLike) -> Ragged:
-        """Some items, by their positions here, in the order given.
+        """Return some items, by their positions here, in the given order.
 
         Examples:
             >>> three = Ragged.of([np.float32([[0]]), np.float32([[1], [2]]), np.float32([[3]])])
@@ -173,7 +173,7 @@ class Ragged:
         return Ragged.from_counts(self.values[rows], counts, self.ords[wanted])
 
     def slice(self, start: int, stop: int) -> Ragged:
-        """Items ``start`` to ``stop`` (exclusive), as a view.
+        """Return items ``start`` to ``stop`` (exclusive), as a view.
 
         Examples:
             >>> Ragged.of([np.float32([[0]]), np.float32([[1], [2]])]).slice(1, 2).values.ravel().tolist()
@@ -184,7 +184,7 @@ class Ragged:
         return Ragged(values=self.values[first:last], offsets=kept, ords=self.ords[start:stop])
 
     def with_values(self, values: NDArray[np.floating]) -> Ragged:
-        """The same items with other vectors, as many of each as before."""
+        """Return the same items with other vectors, and the same number for each item."""
         if len(values) != len(self.values):
             raise ValueError(f"got {len(values)} vectors for items that have {len(self.values)}")
         return replace(self, values=values)
@@ -195,12 +195,12 @@ class PatchGrid(NamedTuple):
 
     Attributes:
         first: Position of the vector of the upper left patch.
-        rows: Patches from top to bottom.
-        columns: Patches from left to right.
-        left: Left edge of the grid, as a share of the width of the image.
-        top: Upper edge, as a share of the height.
-        width: Width, as a share of the width of the image.
-        height: Height, as a share of the height.
+        rows: Number of patches from top to bottom.
+        columns: Number of patches from left to right.
+        left: Left edge of the grid, as a fraction of the width of the image.
+        top: Upper edge, as a fraction of the height.
+        width: Width, as a fraction of the width of the image.
+        height: Height, as a fraction of the height.
     """
 
     first: int
@@ -217,7 +217,7 @@ class PatchGrid(NamedTuple):
         return slice(self.first, self.first + self.rows * self.columns)
 
     def boxes(self) -> NDArray[np.float64]:
-        """Left, top, right and lower edge of every patch as shares of the image, shape ``(rows × columns, 4)``.
+        """Return left, top, right and lower edge of every patch as fractions of the image, ``(rows × columns, 4)``.
 
         Examples:
             >>> PatchGrid(0, 1, 2).boxes().tolist()
@@ -230,7 +230,7 @@ class PatchGrid(NamedTuple):
 
 
 def layout_of_grids(grids: Sequence[PatchGrid]) -> str:
-    """The layout of an image; of no grids it is not known.
+    """Return the layout of an image; unknown without grids.
 
     Examples:
         >>> layout_of_grids([PatchGrid(0, 4, 4)])
@@ -240,7 +240,7 @@ def layout_of_grids(grids: Sequence[PatchGrid]) -> str:
 
 
 def layout_of_tokens(tokens: Sequence[str]) -> str:
-    """The layout of a caption.
+    """Return the layout of a caption.
 
     Examples:
         >>> layout_of_tokens(["a", "bus"])
@@ -250,17 +250,17 @@ def layout_of_tokens(tokens: Sequence[str]) -> str:
 
 
 def grids_of(layout: str) -> tuple[PatchGrid, ...]:
-    """The grids of an image's layout; none if it is not known."""
+    """Return the grids of an image's layout; empty if it is unknown."""
     return tuple(PatchGrid(*grid) for grid in json.loads(layout)) if layout else ()
 
 
 def tokens_of(layout: str) -> tuple[str, ...]:
-    """The tokens of a caption's layout; none if it is not known."""
+    """Return the tokens of a caption's layout; empty if it is unknown."""
     return tuple(json.loads(layout)) if layout else ()
 
 
 def layout_fault(layout: str, n_vectors: int) -> str | None:
-    """Return what is wrong with the layout of an item that has so many vectors; None if nothing is.
+    """Return the error in the layout of an item with so many vectors; None if it is valid.
 
     Examples:
         >>> layout_fault('["a","bus"]', 3)
@@ -281,16 +281,16 @@ class Explanation:
     """The score of one caption with one image by one encoder.
 
     Attributes:
-        encoder: Name.
-        corpus: Name.
+        encoder: Name of the encoder.
+        corpus: Name of the corpus.
         caption_id: Id of the caption.
         image_id: Id of the image.
-        text: The caption; empty where only its id is stored.
-        sha: Hash of the image's bytes, the key of its thumbnail; empty where unknown.
-        tokens: Of the caption, one per vector.
+        text: The caption; empty if only its id is stored.
+        sha: Hash of the image's bytes, the key of its thumbnail; empty if unknown.
+        tokens: Tokens of the caption, one per vector.
         shares: float32, shape ``(n_tokens,)``: cosine with the best vector of the image; they add up to the score.
         similarities: float32, shape ``(n_tokens, n_vectors)``: cosine with every vector of the image.
-        grids: Which vectors are patches, and where; the others mean special tokens.
+        grids: Positions of the vectors that are patches; the others are special tokens.
     """
 
     encoder: str
@@ -310,9 +310,9 @@ class Explanation:
         return float(np.add.reduceat(self.shares, [0])[0])
 
     def best_boxes(self) -> NDArray[np.float64]:
-        """Where every token matches best, shape ``(n_tokens, 4)``: left, top, right, lower edge as shares of the image.
+        """Return the best match of every token, shape ``(n_tokens, 4)``: left, top, right, lower edge as fractions.
 
-        Of the patches that are equally close the first one; NaN where a special token is closest.
+        Fractions are of the image. Among equally close patches, the first one; NaN if a special token is closest.
         """
         boxes = np.full((self.similarities.shape[1], 4), np.nan)
         for grid in self.grids:
