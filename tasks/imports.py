@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, noted
+from capim.store.forms import Columns
+from capim.store.lists import QRELS, RUN
 from capim.store.schema import Import, Result, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
 from capim.store.tables import uncompressed
@@ -171,7 +173,7 @@ def import_outcomes(
     """
     store = EmbeddingStore.open(store_uri, create=True)
     if source.kind == "qrels":
-        subject, found = _judged_runs(store, Path(source.path), source.runs, str(corpus), identity)
+        subject, found = _judged_runs(store, source, str(corpus), identity)
     else:
         subject = corpus_for_import(
             store, described_corpus(source, corpus, stored=[row.name for row in store.corpora()])
@@ -181,16 +183,18 @@ def import_outcomes(
 
 
 def _judged_runs(
-    store: EmbeddingStore, qrels: Path, runs: Sequence[str], label: str, identity: Identity
+    store: EmbeddingStore, source: Source, label: str, identity: Identity
 ) -> tuple[Corpus, dict[str, tuple[str, FoundRows]]]:
     """Runs on the documents that qrels judge, without texts and images: their corpus, and each with its file by name.
 
     The gallery is every document of the qrels and of these runs. A stored corpus of the name that holds them all, with
     the same judgements, is taken as it is.
     """
-    lists = {path: read_run(Path(path)) for path in runs}
+    qrels, runs = Path(source.path), source.runs
+    of_run, of_qrels = ({role: name for role, name in source.columns.items() if role in f.roles} for f in (RUN, QRELS))
+    lists = {path: read_run(Path(path), of_run) for path in runs}
     label = label or corpus_name(qrels)
-    new = corpus_of_qrels(read_qrels(qrels), lists.values(), label, origin=str(qrels.absolute()))
+    new = corpus_of_qrels(read_qrels(qrels, of_qrels), lists.values(), label, origin=str(qrels.absolute()))
     subject = _with_these(store, new) or new
     names = [identity.encoder or tag_of(Path(path)) for path in runs]
     if len({*names}) < len(names) and not identity.encoder:
@@ -212,9 +216,11 @@ def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
 
 
 @task("import-published")
-def import_published(path: str, *, store_uri: str, source: str | None, plan: bool, run: str) -> Derived:
+def import_published(
+    path: str, *, columns: Columns, store_uri: str, source: str | None, plan: bool, run: str
+) -> Derived:
     """Keep figures that others published, to be shown beside ours (``capim results --against published``)."""
-    rows = read_published(Path(path), source or "")
+    rows = read_published(Path(path), source or "", columns)
     models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
     lines = [f"{len(rows)} figures of {len(models)} models, {len(known)} of them under a protocol that is known here"]
     differences = Counter(row.difference for row in rows)

@@ -56,6 +56,7 @@ class ImportRow:
         note: Of the encoder; None: that of the stored one, else none.
         vectors: File with vectors of images or of captions, which its ids or their number say.
         same_as: The stored encoder that the vectors are of, whatever made it.
+        columns: Roles and their columns, as the user names them.
     """
 
     encoder: str
@@ -66,6 +67,7 @@ class ImportRow:
     note: str | None = None
     vectors: str | None = None
     same_as: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 # --- The encoder that imported files belong to: what the user says it is, and equal for all imports under one name.
@@ -203,7 +205,7 @@ def _contradictions(
 
 
 State: TypeAlias = Literal["new", "unchanged", "replaced"]
-Read: TypeAlias = Callable[[Path, Modality, int], EmbeddingParts]
+Read: TypeAlias = Callable[[Path, Modality, int, tuple[tuple[str, str], ...]], EmbeddingParts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,14 +299,14 @@ def _files(
         given: dict[Modality, str | None] = {"image": row.images, "caption": row.captions}
         if row.vectors:
             with noted(faults):
-                given |= dict.fromkeys(_sides_of_file(Path(row.vectors), corpus, given, read), row.vectors)
+                given |= dict.fromkeys(_sides_of_file(row, corpus, given, read), row.vectors)
         elif not any(given.values()):
             faults.append(f"give a file to import for {row.encoder!r}: image embeddings, caption embeddings or both")
         for modality, file in given.items():
             if not file:
                 continue
             with noted(faults):
-                contents = read(Path(file), modality, corpus.items(modality).num_rows)
+                contents = read(Path(file), modality, corpus.items(modality).num_rows, row.columns)
                 found = ImportFile(
                     row=row,
                     revision=row.revision or stored_revision(store, row.encoder),
@@ -328,7 +330,7 @@ def _plan(
     items = ItemIndex.of(corpus, file.modality)
     rounding, checksums, n_vectors = 0.0, np.zeros(len(items), np.uint32), 0
     try:
-        contents = read(file.path, file.modality, len(items))
+        contents = read(file.path, file.modality, len(items), file.row.columns)
         matched = match_items(contents, Items.of_corpus(corpus, file.modality), corpus.name, by_position=by_position)
         for block, unit in blocks_of(contents, matched.positions, spec):
             check_block(key, spec, block, items)
@@ -366,18 +368,18 @@ def _plan(
     )
 
 
-def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | None], read: Read) -> list[Modality]:
+def _sides_of_file(row: ImportRow, corpus: Corpus, given: Mapping[Modality, str | None], read: Read) -> list[Modality]:
     """Return the modality of the vectors in a file by what its rows match; of two, the one that lacks a file.
 
     Both, where an array of its own fits each.
     """
-    arrays: dict[Modality, str] = {}
+    path, arrays = Path(str(row.vectors)), dict[Modality, str]()
     named: list[Modality] = []  # whose items a column names
     reasons: dict[Modality, list[str]] = {modality: [] for modality in MODALITIES}
     for modality in MODALITIES:
         items = Items.of_corpus(corpus, modality)
         with noted(reasons[modality]):
-            contents = read(path, modality, len(items.ids))
+            contents = read(path, modality, len(items.ids), row.columns)
             if key_of({plain_name(name): cells for name, cells in contents.columns.items()}, items) is not None:
                 named.append(modality)
             match_items(contents, items, corpus.name)
@@ -424,7 +426,7 @@ def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> l
     fresh = EmbeddingStore.open(store.uri)  # has counted no rows of the tables that are dropped here
     for plan in todo:
         drop_set(fresh, plan.key)  # replaced, or begun by an import that was interrupted
-        contents = read(plan.file.path, plan.file.modality, len(plan.items))
+        contents = read(plan.file.path, plan.file.modality, len(plan.items), plan.file.row.columns)
         blocks = (block for block, _ in blocks_of(contents, plan.matched.positions, plan.spec))
         try:
             fresh.writer(plan.key).put_all(plan.spec, blocks)

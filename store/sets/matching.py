@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,30 +23,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
+from capim.store.forms import IDS
 from capim.store.schema import texts
 from capim.store.types import Corpus, Modality
 
-QUERY = ("query", "query_id")
-KEYS = {
-    "captions": (
-        "caption_id", "text_id", "caption", "text", "cap_id", "caption_ids", "text_ids", "captions", "texts",
-        "sentence",
-    ),
-    "images": (
-        "image_id", "img_id", "image", "img", "image_ids", "img_ids", "images", "image_path", "image_file",
-        "img_path", "filename", "filenames", "file_name", "file_names", "filepath", "file", "path", "paths",
-        "image_name", "img_name", "photo_id",
-    ),
-    "": (
-        "qid", "example_id", "pair_id", "question_id", "sample_id", "item_id", "doc_id", "docid", "document_id",
-        "corpus_id", "id", "_id", "uid", "uuid", "ids", "key", "keys", "name", "names", "item", "items",
-        "queries",
-    ),
-    "rows": ("index", "idx", "row"),
-}  # fmt: skip
-"""Kind of item, "" for any -> usual names of a column of its ids: such a column may say which item a row is about. The
-columns ``QUERY`` always do."""
-USUAL = frozenset({*QUERY, *(name for names in KEYS.values() for name in names)})
+QUERY, KEYS = IDS["query"], {kind: names for kind, names in IDS.items() if kind != "query"}
+"""Kind of item -> usual names of a column of its ids, which may say what a row is about; ``QUERY`` always does."""
+USUAL = frozenset(chain.from_iterable(IDS.values()))
 POSITION = "position"
 NOT_VERIFIED = "matched by position, not verified"
 
@@ -192,7 +176,7 @@ def plain_name(column: str) -> str:
 def key_columns(names: Iterable[str], of: str) -> list[str]:
     """Those of some columns that usually hold ids: those of this kind first, of another kind and of rows last."""
     others = (kind for kind in ("captions", "images", "rows") if kind != of)
-    ordered = [*QUERY, *KEYS.get(of, ()), *KEYS[""], *(name for kind in others for name in KEYS[kind])]
+    ordered = [*QUERY, *KEYS.get(of, ()), *KEYS["any"], *(name for kind in others for name in KEYS[kind])]
     present = {*names}
     return [name for name in dict.fromkeys(ordered) if name in present]
 
@@ -261,7 +245,7 @@ def _several(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
 def _all_ids(columns: Mapping[str, Sequence[object]], items: Items) -> Match | None:
     """The match where the only usual column holds the ids of all items, each once: compared as one, for millions."""
     usual = key_columns(columns, items.of)
-    if len(usual) != 1 or usual[0] not in {*QUERY, *KEYS.get(items.of, ()), *KEYS[""]}:
+    if len(usual) != 1 or usual[0] not in {*QUERY, *KEYS.get(items.of, ()), *KEYS["any"]}:
         return None
     cells = columns[usual[0]]
     if len(cells) != len(items.ids) or not all(isinstance(cell, str) for cell in cells):
