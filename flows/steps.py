@@ -563,6 +563,7 @@ def import_(
     dry_run: bool = False,
     replace: bool = False,
     columns: Annotated[tuple[str, ...], "ROLE=NAME,…"] = (),
+    skip_bad_rows: bool = False,
 ) -> None:
     """Import what another program computed: embeddings, outcomes of models without embeddings, runs, published figures.
 
@@ -600,9 +601,10 @@ def import_(
         replace: replace stored contents that differ
         columns: columns of a table by what they hold, where they have other than the usual names, such as
             query=qid,item=page (roles: docs/own_data.md)
+        skip_bad_rows: leave out, and count, rows that cannot be read or are of items that the corpus does not have
     """
     roles = given_columns(columns)
-    given = {name: value for name, value in given.items() if name not in ("paths", "columns")}
+    given = {name: value for name, value in given.items() if name not in ("paths", "columns", "skip_bad_rows")}
     given = _recognised(paths, given, roles)
     kind = _check_import({*given})
     named = [("run", path) for path in given.get("run", ())]
@@ -623,7 +625,8 @@ def import_(
         columns = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
         of_row = {name: given[name] for name in columns if name in given}
         one = tuple((role, str(name)) for role, name in roles.items())
-        row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), columns=one, **of_row)
+        of_row |= {"columns": one, "skip_bad_rows": skip_bad_rows}
+        row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)
         say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=dry_run))
         return
     option = {"runs": "qrels" if "qrels" in given else "run", "published figures": "published"}.get(kind, kind)
@@ -632,7 +635,7 @@ def import_(
         raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
     name = given.get("encoder") or given.get("same_as") or (tag_of(Path(path)) if option == "run" else "")
     runs = tuple(given.get("run", ())) if option == "qrels" else ()
-    source = Source(cast("Kind", option), path, name, protocol, by_position, runs, roles)
+    source = Source(cast("Kind", option), path, name, protocol, by_position, runs, roles, skip_bad_rows)
     identity = Identity(given.get("encoder"), revision, note, same_as)
     how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": dry_run}
     say(*start(import_outcomes, config, given.get("corpus"), source, **how))

@@ -18,7 +18,7 @@ from capim.store.errors import RequestError, is_number, some
 from capim.store.files import existing_file
 from capim.store.forms import FORMS, NO_COLUMNS, Columns, Form, fold
 from capim.store.sets.columns_read import NO_OPTION, SPLITS, telling
-from capim.store.tables import NAMED, TYPED, open_table, opened_text, read_json, read_row_file, suffix_of
+from capim.store.tables import NAMED, TYPED, Faults, open_table, opened_text, read_json, read_row_file, suffix_of
 
 RUN, QRELS, JUDGEMENTS = FORMS["run"], FORMS["qrels"], FORMS["judgements"]
 _LISTS = FORMS["lists"]
@@ -110,7 +110,7 @@ def says_qrels(name: str) -> bool:
 
 
 def _of_lines(path: Path, form: Form) -> Iterator[Cell]:
-    faults = []
+    faults = Faults(path)
     with opened_text(path) as lines:
         for number, line in enumerate(lines, start=1):
             words = line.split()
@@ -119,11 +119,8 @@ def _of_lines(path: Path, form: Form) -> Iterator[Cell]:
                 query, item, cell = (words[place] for place in places)
                 yield Cell(f"line {number}", query, item, cell, form is RUN and len(words) == 3)
             elif words:
-                faults.append(f"{path}: line {number}: expected {_line(form)}, got {line.strip()!r:.80}")
-                if len(faults) == _MOST_FAULTS:
-                    break
-    if faults:
-        raise RequestError(faults)
+                faults.add(f"line {number}: expected {_line(form)}, got {line.strip()!r:.80}")
+    faults.raise_any()
 
 
 def _line(form: Form) -> str:

@@ -16,7 +16,7 @@ from capim.store.forms import Columns
 from capim.store.lists import QRELS, RUN
 from capim.store.schema import Import, Result, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
-from capim.store.tables import uncompressed
+from capim.store.tables import skipping_bad_rows, uncompressed
 from capim.store.types import Corpus, EncoderSpec, Storage
 from capim.store.upkeep.removal import drop_evaluations
 from capim.store.vectors import rounding_text
@@ -77,7 +77,8 @@ def import_embedding_files(
     if faults:
         raise RequestError(faults)
     named = [(row, corpora[row.corpus]) for row in rows]
-    imported = import_sets(store, named, storage=storage, replace=replace, by_position=by_position, plan_only=plan)
+    with skipping_bad_rows(any(row.skip_bad_rows for row in rows)):
+        imported = import_sets(store, named, storage=storage, replace=replace, by_position=by_position, plan_only=plan)
     lines = [f"{done.file.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
     if plan:
         return [*lines, *(f"{_label(done)}: to be stored ({done.state}); nothing was written" for done in imported)]
@@ -172,13 +173,13 @@ def import_outcomes(
     Everything is checked before the corpus is registered and the first row is written.
     """
     store = EmbeddingStore.open(store_uri, create=True)
-    if source.kind == "qrels":
-        subject, found = _judged_runs(store, source, str(corpus), identity)
-    else:
-        subject = corpus_for_import(
-            store, described_corpus(source, corpus, stored=[row.name for row in store.corpora()])
-        )
-        found = {name: (source.path, each) for name, each in outcomes_of_source(source, subject).items()}
+    with skipping_bad_rows(source.skip_bad_rows):
+        if source.kind == "qrels":
+            subject, found = _judged_runs(store, source, str(corpus), identity)
+        else:
+            known = [row.name for row in store.corpora()]
+            subject = corpus_for_import(store, described_corpus(source, corpus, stored=known))
+            found = {name: (source.path, each) for name, each in outcomes_of_source(source, subject).items()}
     return _store(store, subject, found, identity=identity, replace=replace, plan=plan, resampling=resampling, run=run)
 
 

@@ -57,6 +57,7 @@ class ImportRow:
         vectors: File with vectors of images or of captions, which its ids or their number say.
         same_as: The stored encoder that the vectors are of, whatever made it.
         columns: Roles and their columns, as the user names them.
+        skip_bad_rows: Leave out rows that cannot be read, or of items that the corpus does not have.
     """
 
     encoder: str
@@ -68,6 +69,7 @@ class ImportRow:
     vectors: str | None = None
     same_as: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
+    skip_bad_rows: bool = False
 
 
 # --- The encoder that imported files belong to: what the user says it is, and equal for all imports under one name.
@@ -397,20 +399,45 @@ def _sides_of_file(row: ImportRow, corpus: Corpus, given: Mapping[Modality, str 
     raise RequestError(f"{path}: it {what} of {corpus.name!r}: {which}")
 
 
+_AT_ONCE = 8192  # rows whose vectors are compared
+
+
 def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_position: bool = False) -> Match:
     """The item of every row of a file of vectors; every item has to have one.
 
     Raises:
         RequestError: One has none, and as :func:`capim.store.sets.matching.match`.
     """
-    found = match(contents.columns, contents.n, items, by_position=by_position)
+    found = match(contents.columns, contents.n, items, by_position=by_position, repeats=True)
     missing = np.setdiff1d(np.arange(len(items.ids)), found.positions)
     if missing.size:
         raise RequestError(
             f"{missing.size} of {len(items.ids)} {items.kind} of corpus {corpus!r} are not in the file, first "
             f"{items.ids[int(missing[0])]!r}"
         )
-    return found
+    return _without_repeats(contents, found, items)
+
+
+def _without_repeats(contents: EmbeddingParts, found: Match, items: Items) -> Match:
+    """The match with the first of several rows of an item, whose vectors have to be equal."""
+    several = np.bincount(found.positions[found.positions >= 0]) > 1
+    if not several.any():
+        return found
+    positions, first, start = found.positions.copy(), dict[int, tuple[int, bytes]](), 0
+    for part in contents.read(_AT_ONCE):
+        for at, ord_ in enumerate(found.positions[start : start + len(part)].tolist()):
+            if ord_ >= 0 and several[ord_]:
+                row, vectors = start + at, np.ascontiguousarray(part.part(at, at + 1).values).tobytes()
+                before, known = first.setdefault(ord_, (row, vectors))
+                positions[row] = ord_ if before == row else -1
+                if known != vectors:
+                    raise RequestError(
+                        f"{several.sum()} {items.kind} have more than one row, and other vectors in them, first "
+                        f"{items.ids[ord_]!r} in rows {before + 1} and {row + 1}; keep one row of each"
+                    )
+        start += len(part)
+    n = int((found.positions >= 0).sum() - (positions >= 0).sum())
+    return found._replace(positions=positions, how=f"{found.how}; {n:,} repeat a row with the same vector")
 
 
 def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> list[ImportedSet]:

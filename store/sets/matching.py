@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from capim.store.errors import RequestError
 from capim.store.forms import IDS
 from capim.store.schema import texts
+from capim.store.tables import skips_bad_rows
 from capim.store.types import Corpus, Modality
 
 QUERY, KEYS = IDS["query"], {kind: names for kind, names in IDS.items() if kind != "query"}
@@ -188,6 +189,7 @@ def match(
     *,
     by_position: bool = False,
     rows: Sequence[str] | None = None,
+    repeats: bool = False,
 ) -> Match:
     """The item of every row; see the module.
 
@@ -197,6 +199,7 @@ def match(
         items: What they can be about. Several rows may be about one of them only if it is a fault.
         by_position: The user says that rows follow the corpus; columns are not looked at.
         rows: Names of the rows, for messages; their numbers from 1 unless given.
+        repeats: Several rows may be about one item.
 
     Raises:
         RequestError: Cells are unknown or repeated, columns contradict each other, or rows without ids are too many
@@ -223,12 +226,15 @@ def match(
             f"`query`{or_else}"
         )
     cells = plain[key.column]
-    out = [row for row, found in enumerate(key.places) if not found and str(cells[row]) in items.left_out]
-    if faults := [*_id_faults(key, cells, positions, {*out}, items, places), *_contradictions(plain, key, items)]:
+    absent = [row for row, found in enumerate(key.places) if not found and cells[row] is not None]
+    out = absent if skips_bad_rows() else [row for row in absent if str(cells[row]) in items.left_out]
+    faults = _id_faults(key, cells, positions, {*out}, items, places, repeats=repeats)
+    if faults := [*faults, *_contradictions(plain, key, items)]:
         raise RequestError(faults)
     how = f"{n_rows - len(out):,} of {n_rows:,} rows matched by {key.named(items)}"
     if out:
-        how += f"; {len(out):,} are of {items.of} that the corpus left out, first {cells[out[0]]!r}"
+        does = "does not have" if skips_bad_rows() else "left out"
+        how += f"; {len(out):,} are of {items.of} that the corpus {does}, first {cells[out[0]]!r}"
     if key.column in KEYS["rows"] and positions.tolist() == list(range(len(items.ids))):
         return Match(positions, f"{POSITION}, with which {key.column} agrees", how)
     return Match(positions, key.column if key.of == items.of else f"{key.column} ({key.of})", how)
@@ -349,6 +355,8 @@ def _id_faults(
     left_out: set[int],
     items: Items,
     rows: Sequence[str],
+    *,
+    repeats: bool,
 ) -> list[str]:
     name, n = key.column, len(cells)
     faults = []
@@ -363,9 +371,10 @@ def _id_faults(
             f"`{name}`: {len(unknown)} of {n} ids are none of {what}, first {cells[unknown[0]]!r} in row "
             f"{rows[unknown[0]]}; ids look like {known!r}"
             + ("" if name in QUERY else ". Leave the column out if it does not hold ids")
+            + ("; --skip-bad-rows leaves these rows out" if len(unknown) < n else "")
         )
     repeated = np.flatnonzero(np.bincount(positions[positions >= 0], minlength=1) > 1)
-    if repeated.size:
+    if repeated.size and not repeats:
         again = np.flatnonzero(positions == repeated[0])[:2]
         where = " and ".join(rows[row] for row in again)
         one = items.ids[int(repeated[0])]

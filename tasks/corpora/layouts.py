@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError
-from capim.store.forms import NO_COLUMNS, Columns
+from capim.store.forms import FORMS, NO_COLUMNS, Columns
 from capim.store.tables import SUFFIXES, open_table, suffix_of, uncompressed
 from capim.tasks.corpora import OWN_CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.images.image_files import images_below, without_image_suffix
 from capim.tasks.corpora.readers import table
-from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
 from capim.tasks.corpora.readers.judged import is_judged_folder
@@ -126,7 +125,7 @@ def _own_layouts(folder: Path, columns: Columns) -> Iterator[Recognised | None]:
             yield _as("webdataset", f"shards of webdataset, {shown}", root=place, name=name)
     yield _splits(folder, columns)
     yield _parquet(folder)
-    if (file := table.any_table(folder)) is not None:
+    if (file := table.any_table(folder, columns)) is not None:
         yield _table(file, folder, columns)
     of_forms = {file: table.form_of_file(file, columns) for file in table.tables_in(folder)}
     for form in _READERS:
@@ -231,6 +230,9 @@ def _table(file: Path, path: Path, columns: Columns) -> Recognised:
     return _as(reader, how.format(at), **{root: file, "name": name})
 
 
+_HINTED = ("captions", "quadruples", "questions", "composed", "ratings")  # the first that lacks least is meant
+
+
 def _hints(folder: Path) -> Iterator[str]:
     """What is in a folder that was not recognised, and what would make it a corpus."""
     tables = [file for file in table.tables_in(folder) if suffix_of(file) != ".txt"]
@@ -240,11 +242,16 @@ def _hints(folder: Path) -> Iterator[str]:
         except RequestError as error:
             yield from error.faults
             continue
+        form = max(
+            _HINTED, key=lambda name: sum(FORMS[name].find(role, columns) is not None for role in FORMS[name].needs)
+        )
+        reader, option, _ = _READERS.get(form, ("table", "root", ""))
         try:
-            columns_of_roles(RowOptions(), columns, file.name, next(rows, None))
+            FORMS[form].columns(columns, where=file.name, first=next(rows, None))
         except RequestError as error:
             faults = "; ".join(error.faults)
-            yield f'{faults}; write this into {folder / "corpus.toml"}, with reader = "table" and root = "{file.name}"'
+            line = f'{faults}; write this into {folder / "corpus.toml"}, with reader = "{reader}" and {option} = '
+            yield f'{line}"{file.name}"'
     inner = [sub for sub in _folders(folder)[:_SUBFOLDERS] if _is_corpus(sub)]
     if inner:
         yield f"the corpus may be a folder in it: {' or '.join(map(str, inner[:_SHOWN]))}"

@@ -65,6 +65,10 @@ class RowOptions(NamedTuple):
 
 
 _IN_OBJECTS = ("text", "raw", "caption", "sentence", "phrase")  # names of a caption in a list of objects
+_SEVERAL = (
+    'rows with several images, which are judgements: read them with reader = "judged", dataset = "FILE" and '
+    'columns = { "queries.query" = "…", "documents.image" = "…" }'
+)
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
 _WAYS: Mapping[str, str] = {  # how a column is read that is not read, by what it looks like
     TONGUES: 'read it with columns.language = "{column}"',
@@ -341,11 +345,14 @@ class _Rows:
     def _image(self, role: str, identifier: object) -> str:
         """The id of the image in a role, by default its cell, which is added to the images if it is new."""
         key = self.cells[role][0]
+        if isinstance(key, list) and len(key) == 1:
+            key = key[0]
         if key is None:
             self.faults.add(f"rows without {role}", self.at)
             return ""
         if not isinstance(key, str | int):
-            self.faults.add(f"rows whose {role} is neither text nor number", f"{self.at} ({type(key).__name__})")
+            what = _SEVERAL if isinstance(key, list) else f"rows whose {role} is neither text nor number"
+            self.faults.add(what, f"{self.at} ({type(key).__name__})")
             return ""
         name = str(key if identifier is None else identifier)
         objects = _words(self.cells["objects"][0]) if "objects" in self.cells else None

@@ -431,13 +431,16 @@ class JudgedFiles(NamedTuple):
         judgements = []
         rows = telling(read.where, [*dict.fromkeys(found.values())], read.available, read.rows, _ASKED)
         for number, row in enumerate(rows, start=1):
-            if not (document := text_or_none(row[found["name"]])):
+            names, images = (_each(row[found[role]]) for role in ("name", "image"))
+            pages = {str(name): image for name, image in zip(names, images, strict=False) if name not in (None, "")}
+            if not pages:
                 raise RequestError(f"{read.where}: row {number} has no {found['name']}, which names the page")
-            documents.setdefault(document, {"id": document, "image": row[found["image"]]})
+            for document, image in pages.items():
+                documents.setdefault(document, {"id": document, "image": image})
             for text in filter(str.strip, said(row[found["query"]], f"{read.where}: row {number}")):
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
                 grade = row[found["grade"]] if "grade" in found else 1
-                judgements.append({"query": asked["id"], "document": document, "grade": grade})
+                judgements += [{"query": asked["id"], "document": document, "grade": grade} for document in pages]
         return self._replace(
             tables={
                 "documents": read._replace(available=("id", "image"), rows=documents.values()),
@@ -535,6 +538,10 @@ class JudgedFiles(NamedTuple):
 
 
 _QUERIES = FORMS["queries"].files
+
+
+def _each(cell: object) -> list[object]:
+    return cell if isinstance(cell, list) else [cell]
 
 
 def question_columns(

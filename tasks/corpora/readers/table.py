@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from capim.store.errors import RequestError
 from capim.store.forms import NO_COLUMNS, Columns
-from capim.store.tables import SUFFIXES, glance, is_image_name, open_table, suffix_of, uncompressed
+from capim.store.tables import SUFFIXES, glance, is_image_name, open_table, skipping_bad_rows, suffix_of, uncompressed
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import corpus_name, require_file
 from capim.tasks.corpora.images.image_files import Missing, without_image_suffix
@@ -42,6 +42,7 @@ def read_table(
             beside the table if it exists.
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`capim.store.forms`); by default taken
             from the table's name or its columns.
+        missing: With ``skip``, images without a file, rows without a caption and rows that cannot be read are left out.
         split: The rows to read of a table with a column ``split``; unless given, those of ``test``, or all if there are
             none.
 
@@ -61,7 +62,8 @@ def read_table(
     form = form or forms.own_form(uncompressed(file).stem, read.available, columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
     name = name or corpus_name(path)
-    return forms.corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
+    with skipping_bad_rows(missing == "skip"):
+        return forms.corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
 
 
 def named_table(folder: Path) -> Path | None:
@@ -74,7 +76,7 @@ def named_table(folder: Path) -> Path | None:
     return _only(folder, [file for file in files if _fits(file)] or files)
 
 
-def any_table(folder: Path) -> Path | None:
+def any_table(folder: Path, columns: Columns = NO_COLUMNS) -> Path | None:
     """The table of a folder that has the columns of a form, whatever its name; None if there is none.
 
     A text file beside an image of the same name is not looked at.
@@ -83,7 +85,9 @@ def any_table(folder: Path) -> Path | None:
         RequestError: There are several.
     """
     images = {without_image_suffix(file.name) for file in folder.iterdir()}
-    return _only(folder, [file for file in tables_in(folder) if uncompressed(file).stem not in images and _fits(file)])
+    return _only(
+        folder, [file for file in tables_in(folder) if uncompressed(file).stem not in images and _fits(file, columns)]
+    )
 
 
 def tables_in(folder: Path) -> list[Path]:
@@ -164,8 +168,8 @@ def form_of_file(file: Path, columns: Columns = NO_COLUMNS) -> str | None:
     return None if available is None else forms.form_of(uncompressed(file).stem, available, columns)
 
 
-def _fits(file: Path) -> bool:
-    return form_of_file(file) in forms.FORM_NAMES
+def _fits(file: Path, columns: Columns = NO_COLUMNS) -> bool:
+    return form_of_file(file, columns) in forms.FORM_NAMES
 
 
 def _only(folder: Path, files: list[Path]) -> Path | None:

@@ -70,6 +70,7 @@ class Source(NamedTuple):
         by_position: The user says that rows follow the corpus.
         runs: Of ``qrels``: the runs on the documents that they judge.
         columns: Role -> column, as the user names them.
+        skip_bad_rows: Leave out rows that cannot be read, or of items that the corpus does not have.
     """
 
     kind: Kind
@@ -79,6 +80,7 @@ class Source(NamedTuple):
     by_position: bool = False
     runs: tuple[str, ...] = ()
     columns: Columns = NO_COLUMNS
+    skip_bad_rows: bool = False
 
 
 def described_corpus(
