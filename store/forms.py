@@ -201,8 +201,10 @@ def fold(name: str) -> str:
 
 
 def looks(value: str, cell: object) -> bool:
-    """True if a cell may be one of such values: ``image``, a file name, or ``text``."""
-    return isinstance(cell, str) and not is_number(cell) and bool(value) and is_image_name(cell) == (value == "image")
+    """True if a cell may be one of such values: ``number``, ``image`` (the name of a file) or ``text``."""
+    if value == "number" or is_number(str(cell)):
+        return value == "number" and is_number(str(cell))
+    return isinstance(cell, str) and bool(value) and is_image_name(cell) == (value == "image")
 
 
 def renamed(names: Iterable[str], given: Columns, form: Form, where: object) -> dict[str, str]:
@@ -213,6 +215,6 @@ def renamed(names: Iterable[str], given: Columns, form: Form, where: object) -> 
     """
     available = [*names]
     for_role = {role: each if isinstance(each, str) else each[0] for role, each in given.items()}
-    form._replace(needs=()).columns(available, {role: [each] for role, each in for_role.items()}, where=where)
+    form.columns(available, for_role, where=where, waived=form.needs)
     role_of = {column: role for role, column in for_role.items()}
     return {name: role_of.get(name, name) for name in available if name in role_of or name not in for_role}

@@ -104,6 +104,7 @@ class EmbeddingParts:
         first: Its first items, without values where there are none; all parts have their form.
         array: The name of the array of vectors.
         names: All columns, where there are others than these.
+        available: Its columns and arrays by the names that the file has.
         read: Yields the items in the order of the file, at most so many at a time.
     """
 
@@ -113,6 +114,7 @@ class EmbeddingParts:
     read: Callable[[int], Iterator[EmbeddingFile]]
     array: str = ""
     names: Sequence[str] = ()
+    available: Sequence[str] = ()
 
 
 def open_embedding_file(
@@ -139,7 +141,8 @@ def open_embedding_file(
         if path.suffix == ".parquet" and not path.is_dir():
             return _open_parquet(existing_file(path), name, modality, named)
         arrays, columns = read_contents(path)
-        role_of = _roles([*arrays, *columns], named, path)
+        available = [*arrays, *columns]
+        role_of = _roles(available, named, path)
         arrays = {role_of[each]: arrays[each] for each in arrays if each in role_of}
         columns = {role_of[each]: columns[each] for each in columns if each in role_of}
         name = name or ("vector" if "vector" in role_of.values() else "")
@@ -161,7 +164,7 @@ def open_embedding_file(
             again = _of_named({name: mapped(path)}, name) if path.suffix == ".npy" else contents
             yield again.part(start, start + n_items)
 
-    return EmbeddingParts(n=n, columns=own, first=contents.part(0, 1), read=read, array=name)
+    return EmbeddingParts(n=n, columns=own, first=contents.part(0, 1), read=read, array=name, available=available)
 
 
 def _refuse_faults(path: Path, contents: EmbeddingFile, ids: Mapping[str, Sequence[object]] | None = None) -> None:
@@ -271,7 +274,9 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
                 yield part
 
     first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
-    return EmbeddingParts(n=n, columns=columns, first=first, read=read, array=names[0], names=schema.names)
+    return EmbeddingParts(
+        n=n, columns=columns, first=first, read=read, array=names[0], names=schema.names, available=schema.names
+    )
 
 
 def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:

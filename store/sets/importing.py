@@ -304,6 +304,7 @@ def _files(
                 given |= dict.fromkeys(_sides_of_file(row, corpus, given, read), row.vectors)
         elif not any(given.values()):
             faults.append(f"give a file to import for {row.encoder!r}: image embeddings, caption embeddings or both")
+        left = dict(row.columns)
         for modality, file in given.items():
             if not file:
                 continue
@@ -320,6 +321,9 @@ def _files(
                     storage="float16" if are_unit_float16(contents) else "float32",
                 )
                 files.append(found)
+                left = {role: column for role, column in left.items() if column not in contents.available}
+        names = ", ".join(str(file) for file in given.values() if file)
+        faults += [f"{names}: no column {column!r} for role {role!r}" for role, column in left.items()]
     return files
 
 

@@ -258,6 +258,8 @@ def description_model(reader: Callable[..., Corpus]) -> type[BaseModel]:
 def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> ReaderCall:
     name = content.get("reader")
     if not isinstance(name, str) or name not in CORPORA:
+        if name is None and {"encoders", "encoder", "corpora", "corpus"} & content.keys():
+            raise RequestError(f"{where} is a suite, which names corpora: run it with `capim run {where}`")
         got = "no reader is named" if name is None else f"reader {name!r} is unknown"
         raise RequestError(f"{where}: {got}; {did_you_mean(str(name), CORPORA)}set reader to one of {_known()}")
     reader = load_reader(name)

@@ -32,6 +32,7 @@ COCO_FILES = ("captions.json", "captions_*.json", "annotations/captions_*.json")
 _SHOWN = 3
 _SUBFOLDERS = 20
 _SPLITS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
+_WEIGHTS = (".safetensors", ".bin", ".pt")
 _NOT_READ = (".xlsx", ".xls", ".ods", ".yaml", ".yml", ".xml")  # tables to people
 _NOT_CAPTIONS = ("instances", "person_keypoints", "panoptic", "stuff")  # COCO's files of other tasks
 
@@ -51,6 +52,8 @@ def recognise_folder(folder: Path, columns: Columns = NO_COLUMNS) -> Recognised:
     """
     if (found := _recognised(folder, columns)) is not None:
         return found
+    if (folder / "config.json").is_file() and any(file.suffix in _WEIGHTS for file in folder.iterdir()):
+        raise RequestError(f"folder {folder} holds a model, not a corpus: give it as --encoders")
     if not any(folder.iterdir()):
         raise RequestError(f"folder {folder} is empty; expected images with a captions file, or tar shards")
     looked = (
@@ -164,10 +167,11 @@ def _usual_table(folder: Path, columns: Columns) -> Recognised | None:
     """A table with the name ``captions``, ``metadata``, ``pairs`` or ``quadruples``, or one in ``annotations/``."""
     if (file := table.named_table(folder)) is not None:
         return _table(file, folder, columns)
-    if not (folder / "annotations").is_dir() or (file := table.named_table(folder / "annotations")) is None:
-        return None
-    found = _table(file, folder, columns)
-    return found._replace(content={**found.content, "images": str(folder)})
+    for inner in (folder / "annotations", folder / "data"):
+        if inner.is_dir() and (file := table.named_table(inner) or table.any_table(inner, columns)) is not None:
+            found = _table(file, folder, columns)
+            return found._replace(content={**found.content, "images": str(folder)})
+    return None
 
 
 def _labelled(folder: Path, tables: Sequence[Path], columns: Columns) -> Recognised | None:
@@ -242,9 +246,8 @@ def _hints(folder: Path) -> Iterator[str]:
         except RequestError as error:
             yield from error.faults
             continue
-        form = max(
-            _HINTED, key=lambda name: sum(FORMS[name].find(role, columns) is not None for role in FORMS[name].needs)
-        )
+        found = {name: [role for role in FORMS[name].needs if FORMS[name].find(role, columns)] for name in _HINTED}
+        form = max(found, key=lambda name: len(found[name]))
         reader, option, _ = _READERS.get(form, ("table", "root", ""))
         try:
             FORMS[form].columns(columns, where=file.name, first=next(rows, None))

@@ -163,6 +163,11 @@ def entry_of(encoder: str | Mapping[str, Any]) -> CatalogEntry:
         return entry_from(str(encoder.get("name", "")), encoder)
     rows = _own_rows() if encoder in _own_rows() else catalog()  # without a look at the packages where none is needed
     if encoder not in rows:
+        folder = Path(encoder).expanduser()
+        if folder.is_dir() and not (folder / "config.json").is_file():
+            raise RequestError(
+                f"encoder {encoder!r}: a folder without a model; images are a corpus: --corpora {encoder}"
+            )
         raise RequestError(f"{unknown('encoder', encoder, rows)} (capim list encoders)")
     return rows[encoder]
 

@@ -85,9 +85,8 @@ def any_table(folder: Path, columns: Columns = NO_COLUMNS) -> Path | None:
         RequestError: There are several.
     """
     images = {without_image_suffix(file.name) for file in folder.iterdir()}
-    return _only(
-        folder, [file for file in tables_in(folder) if uncompressed(file).stem not in images and _fits(file, columns)]
-    )
+    others = [file for file in tables_in(folder) if uncompressed(file).stem not in images]
+    return _only(folder, [file for file in others if _fits(file, columns)])
 
 
 def tables_in(folder: Path) -> list[Path]:

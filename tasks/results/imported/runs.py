@@ -29,7 +29,7 @@ from capim.store.forms import NO_COLUMNS, Columns
 from capim.store.lists import QRELS, RUN, first_line, read_lists
 from capim.store.schema import JUDGED, TOP, UNLISTED, texts
 from capim.store.sets.matching import Items, key_of, left_out_of
-from capim.store.tables import NAMED, suffix_of, uncompressed
+from capim.store.tables import NAMED, read_json, suffix_of, uncompressed
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.protocols import JUDGED_QUERIES, MAIN_OF_JUDGED, TREC_EVAL, Protocol
@@ -53,8 +53,11 @@ def read_run(path: Path, columns: Columns = NO_COLUMNS) -> Run:
 
 
 def tag_of(path: Path) -> str:
-    """Return the name of the system that a run in TREC's format was made by: its last column; else that of the file."""
+    """Return the name of the system that made a run: TREC's last column, mteb's model; else the name of the file."""
     tag = uncompressed(path).stem
+    if suffix_of(path) == ".json" and isinstance(content := read_json(path), dict):
+        made_by = content.get("mteb_model_meta")  # of mteb's predictions
+        tag = str(made_by.get("model_name") or tag) if isinstance(made_by, dict) else tag
     if suffix_of(path) not in NAMED:
         words = first_line(existing_file(path)).split()
         tag = words[5] if len(words) == 6 else tag
