@@ -539,7 +539,8 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     if not path.is_file():
-        raise RequestError(f"suite file {path} does not exist")
+        hint = f"; a folder is a corpus: --corpora {path}" if path.is_dir() else ""
+        raise RequestError(f"suite file {path} does not exist{hint}")
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

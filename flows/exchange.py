@@ -68,7 +68,15 @@ def import_outcomes(
         who = identity or Identity(encoder=source.encoder or None)
         how: dict[str, Any] = {**task_settings(config, run), "plan": plan, "identity": who, "replace": replace}
         if source.kind == "published":
-            shown = call(import_published, source.path, store_uri=config.store_uri, source=who.note, plan=plan, run=run)
+            shown = call(
+                import_published,
+                source.path,
+                columns=source.columns,
+                store_uri=config.store_uri,
+                source=who.note,
+                plan=plan,
+                run=run,
+            )
         else:
             shown = call(import_source, corpus or "", source, **how)
     return [*columns, *shown.lines]

@@ -16,6 +16,7 @@ from capim.flows.stored import corpus_in, open_store, wanted_rows
 from capim.flows.terminal import Form, Row, Rows, refuse_unused, say
 from capim.store import EmbeddingStore
 from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
+from capim.store.forms import given_columns
 from capim.store.schema import StoredCorpus
 from capim.store.types import Modality, is_fingerprint
 from capim.tasks.references import encoder_name
@@ -229,7 +230,7 @@ def check(
     if a run would refuse it. The layouts that are recognised: docs/own_data.md.
 
     Options of a model: SUITE, --device, --precision, --compile, --trust-remote-code, --format, --columns, --wide.
-    Option of a corpus: --missing.
+    Options of a corpus: --missing; --columns ROLE=NAME,… says what the columns of a table hold (caption=title).
 
     Example: capim check tiny-clip
 
@@ -245,7 +246,7 @@ def check(
     of_model = {
         "SUITE": suite, "--device": device, "--precision": config.precision, "--compile": config.compile,
         "--trust-remote-code": config.trust_remote_code, "--format": form.format != Form().format,
-        "--columns": form.columns, "--wide": form.wide,
+        "--wide": form.wide,
     }  # fmt: skip
     refuse_unused(f"on a {kind}, which {name} is", **(of_model if kind == "corpus" else {"--missing": missing}))
     if not quiet:
@@ -253,7 +254,7 @@ def check(
     if kind == "corpus":
         from capim.tasks.corpora.check import check_corpus
 
-        checked = check_corpus(name, missing=missing)
+        checked = check_corpus(name, missing=missing, columns=given_columns(form.columns))
         sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
         return 0 if checked.ok else 2
     from capim.tasks.encoders.catalog import entry_named, recognised

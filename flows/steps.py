@@ -36,6 +36,7 @@ from capim.flows.terminal import TABLE, Form, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
 from capim.store.errors import RequestError, WorkError, plain
+from capim.store.forms import Columns, given_columns
 from capim.store.schema import Comparison, Ranking, Result
 from capim.tasks.references import encoder_name, rows_of
 
@@ -561,6 +562,8 @@ def import_(
     by_position: bool = False,
     dry_run: bool = False,
     replace: bool = False,
+    columns: Annotated[tuple[str, ...], "ROLE=NAME,…"] = (),
+    skip_bad_rows: bool = False,
 ) -> None:
     """Import what another program computed: embeddings, outcomes of models without embeddings, runs, published figures.
 
@@ -596,8 +599,13 @@ def import_(
         by_position: take rows in the order of the corpus, whatever their columns hold
         dry_run: only show what would be stored
         replace: replace stored contents that differ
+        columns: columns of a table by what they hold, where they have other than the usual names, such as
+            query=qid,item=page (roles: docs/own_data.md)
+        skip_bad_rows: leave out, and count, rows that cannot be read or are of items that the corpus does not have
     """
-    given = _recognised(paths, {name: value for name, value in given.items() if name != "paths"})
+    roles = given_columns(columns)
+    given = {name: value for name, value in given.items() if name not in ("paths", "columns", "skip_bad_rows")}
+    given = _recognised(paths, given, roles)
     kind = _check_import({*given})
     named = [("run", path) for path in given.get("run", ())]
     named += [(name, given[name]) for name in ("outcomes", "scores", "qrels", "published") if name in given]
@@ -616,6 +624,8 @@ def import_(
     if kind == "embeddings":
         columns = ("corpus", "images", "captions", "vectors", "revision", "note", "same_as")
         of_row = {name: given[name] for name in columns if name in given}
+        one = tuple((role, str(name)) for role, name in roles.items())
+        of_row |= {"columns": one, "skip_bad_rows": skip_bad_rows}
         row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)
         say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=dry_run))
         return
@@ -625,17 +635,17 @@ def import_(
         raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
     name = given.get("encoder") or given.get("same_as") or (tag_of(Path(path)) if option == "run" else "")
     runs = tuple(given.get("run", ())) if option == "qrels" else ()
-    source = Source(cast("Kind", option), path, name, protocol, by_position, runs)
+    source = Source(cast("Kind", option), path, name, protocol, by_position, runs, roles, skip_bad_rows)
     identity = Identity(given.get("encoder"), revision, note, same_as)
     how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": dry_run}
     say(*start(import_outcomes, config, given.get("corpus"), source, **how))
 
 
-def _recognised(paths: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
+def _recognised(paths: Sequence[str], given: dict[str, Any], columns: Columns) -> dict[str, Any]:
     """The options with those that files given without one stand for; says what they are taken for."""
     from capim.tasks.results.imported.recognised import recognise
 
-    found = [each for path in paths for each in recognise(Path(path))]
+    found = [each for path in paths for each in recognise(Path(path), columns)]
     options = dict(given)
     for each in found:
         say(str(each))

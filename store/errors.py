@@ -187,6 +187,17 @@ def shortened(text: str, most: int = MOST_SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} more characters)"
 
 
+def some(items: Sequence[str], most: int = 5) -> str:
+    """Return the first of some items as text, and how many more there are.
+
+    Examples:
+        >>> some(["a", "b", "c"], 2), some(["a", "b", "c"]), some([])
+        ('a, b and 1 more', 'a, b, c', 'none')
+    """
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more or "none"
+
+
 def is_number(text: str) -> bool:
     """True if a text is a number in Python's syntax.
 

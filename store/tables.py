@@ -6,7 +6,8 @@ or semicolons may be quoted; other files are read as written, quotes included, u
 in a CSV file. A file without a header is read if it has two columns and one of them holds image files; Flickr8k's
 ``name.jpg#0`` is the image and the caption's number. Text is UTF-8, or UTF-16 with a byte order mark.
 
-Unreadable rows are all reported, with line and reason, after the last row.
+Unreadable rows are all reported, with line and reason, after the last row; or left out and counted, if the user says
+so (:func:`skipping_bad_rows`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO, TypeGuard, cast
@@ -27,6 +29,7 @@ import pyarrow as pa
 
 from capim.store.errors import RequestError, text_of_csv, unknown
 from capim.store.files import existing_file, reading
+from capim.store.sets.columns_read import tell
 
 DELIMITED = (".csv", ".tsv", ".txt", ".token")
 JSON_LINES = (".jsonl", ".ndjson")
@@ -181,7 +184,7 @@ def read_json(file: Path) -> Any:
 
 def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
     """Yield one object per line, without empty lines; at the end, raise an error with all lines without an object."""
-    faults = _Faults(file)
+    faults = Faults(file)
     with opened_text(file) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -275,21 +278,44 @@ def _arrow(file: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 # --- Delimited text.
 
 
-class _Faults:
+_SKIPS: ContextVar[bool] = ContextVar("skips_bad_rows", default=False)
+
+
+@contextmanager
+def skipping_bad_rows(skips: bool) -> Iterator[None]:
+    """Within it, rows that cannot be read are left out of tables and counted, if ``skips``."""
+    token = _SKIPS.set(skips)
+    try:
+        yield
+    finally:
+        _SKIPS.reset(token)
+
+
+def skips_bad_rows() -> bool:
+    """True within :func:`skipping_bad_rows`."""
+    return _SKIPS.get()
+
+
+class Faults:
     """Rows of a file that cannot be read."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.lines, self.n = file, list[str](), 0
 
     def add(self, fault: str) -> None:
+        """Note a row."""
         self.n += 1
         self.lines += [f"{self.file}: {fault}"] if self.n <= LISTED else []
 
     def raise_any(self) -> None:
+        """Raise with the first rows, and the number of others; or tell of them, where they are left out."""
         if self.n > LISTED:
             self.lines.append(f"{self.file}: {self.n - LISTED} more rows cannot be read")
-        if self.lines:
-            raise RequestError(self.lines)
+        if self.lines and _SKIPS.get():
+            tell(f"warning: {self.file}: {self.n:,} rows cannot be read and are left out, first {self.lines[0]}")
+        elif self.lines:
+            how = 'leave such rows out with missing = "skip" (check: --missing skip; import: --skip-bad-rows)'
+            raise RequestError([*self.lines[:-1], f"{self.lines[-1]}; {how}"])
 
 
 class _Form(NamedTuple):
@@ -320,14 +346,14 @@ def _delimited(file: Path, *, headless: bool) -> Table:
     """
     form = _form_of(file)
     header = [cell.strip() for cell in next(_records(file, form), [])]
-    headless = headless and any(map(_is_image, header))
+    headless = headless and (any(map(_is_image, header)) or _is_numbered_row(header))
     columns = _columns_of_first(header, file) if headless else header
     if len(set(columns)) != len(columns):
         twice = next(column for column in columns if columns.count(column) > 1)
         raise RequestError(f"{file}: two columns are named {twice!r}; rename one of them")
 
     def rows() -> Iterator[Mapping[str, Any]]:
-        faults = _Faults(file)
+        faults = Faults(file)
         for number, cells in enumerate(islice(_records(file, form), int(not headless), None), start=1):
             if len(cells) != len(header):
                 faults.add(
@@ -349,6 +375,12 @@ def _is_image(cell: str) -> bool:
     return is_image_name(numbered[1] if numbered else cell)
 
 
+def _is_numbered_row(header: Sequence[str]) -> bool:
+    """True if a line is the numbered name of an image without suffix, and its caption: ``COCO_42#0``, a text."""
+    names = [cell for cell in header if _NUMBERED.match(cell) and " " not in cell]
+    return len(header) == 2 and len(names) == 1 and any(" " in cell for cell in header)
+
+
 def _columns_of_first(first: Sequence[str], file: Path) -> list[str]:
     """Return the columns of a file without a header, by its first row."""
     if len(first) != 2:
@@ -356,7 +388,8 @@ def _columns_of_first(first: Sequence[str], file: Path) -> list[str]:
             f"{file}: its first line is a row ({', '.join(first)!r:.60}); write a line with the names of its "
             f"{len(first)} columns above it, for instance image,caption"
         )
-    names = ["image", "caption"] if _is_image(first[0]) else ["caption", "image"]
+    is_first = _is_image(first[0]) or (_NUMBERED.match(first[0]) and not _is_image(first[1]))
+    names = ["image", "caption"] if is_first else ["caption", "image"]
     return [*names, "ordinal"] if any(map(_NUMBERED.match, first)) else names
 
 

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, noted
+from capim.store.forms import Columns
+from capim.store.lists import QRELS, RUN
 from capim.store.schema import Import, Result, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
-from capim.store.tables import uncompressed
+from capim.store.tables import skipping_bad_rows, uncompressed
 from capim.store.types import Corpus, EncoderSpec, Storage
 from capim.store.upkeep.removal import drop_evaluations
 from capim.store.vectors import rounding_text
@@ -75,7 +77,8 @@ def import_embedding_files(
     if faults:
         raise RequestError(faults)
     named = [(row, corpora[row.corpus]) for row in rows]
-    imported = import_sets(store, named, storage=storage, replace=replace, by_position=by_position, plan_only=plan)
+    with skipping_bad_rows(any(row.skip_bad_rows for row in rows)):
+        imported = import_sets(store, named, storage=storage, replace=replace, by_position=by_position, plan_only=plan)
     lines = [f"{done.file.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
     if plan:
         return [*lines, *(f"{_label(done)}: to be stored ({done.state}); nothing was written" for done in imported)]
@@ -170,27 +173,29 @@ def import_outcomes(
     Everything is checked before the corpus is registered and the first row is written.
     """
     store = EmbeddingStore.open(store_uri, create=True)
-    if source.kind == "qrels":
-        subject, found = _judged_runs(store, Path(source.path), source.runs, str(corpus), identity)
-    else:
-        subject = corpus_for_import(
-            store, described_corpus(source, corpus, stored=[row.name for row in store.corpora()])
-        )
-        found = {name: (source.path, each) for name, each in outcomes_of_source(source, subject).items()}
+    with skipping_bad_rows(source.skip_bad_rows):
+        if source.kind == "qrels":
+            subject, found = _judged_runs(store, source, str(corpus), identity)
+        else:
+            known = [row.name for row in store.corpora()]
+            subject = corpus_for_import(store, described_corpus(source, corpus, stored=known))
+            found = {name: (source.path, each) for name, each in outcomes_of_source(source, subject).items()}
     return _store(store, subject, found, identity=identity, replace=replace, plan=plan, resampling=resampling, run=run)
 
 
 def _judged_runs(
-    store: EmbeddingStore, qrels: Path, runs: Sequence[str], label: str, identity: Identity
+    store: EmbeddingStore, source: Source, label: str, identity: Identity
 ) -> tuple[Corpus, dict[str, tuple[str, FoundRows]]]:
     """Runs on the documents that qrels judge, without texts and images: their corpus, and each with its file by name.
 
     The gallery is every document of the qrels and of these runs. A stored corpus of the name that holds them all, with
     the same judgements, is taken as it is.
     """
-    lists = {path: read_run(Path(path)) for path in runs}
+    qrels, runs = Path(source.path), source.runs
+    of_run, of_qrels = ({role: name for role, name in source.columns.items() if role in f.roles} for f in (RUN, QRELS))
+    lists = {path: read_run(Path(path), of_run) for path in runs}
     label = label or corpus_name(qrels)
-    new = corpus_of_qrels(read_qrels(qrels), lists.values(), label, origin=str(qrels.absolute()))
+    new = corpus_of_qrels(read_qrels(qrels, of_qrels), lists.values(), label, origin=str(qrels.absolute()))
     subject = _with_these(store, new) or new
     names = [identity.encoder or tag_of(Path(path)) for path in runs]
     if len({*names}) < len(names) and not identity.encoder:
@@ -212,9 +217,11 @@ def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
 
 
 @task("import-published")
-def import_published(path: str, *, store_uri: str, source: str | None, plan: bool, run: str) -> Derived:
+def import_published(
+    path: str, *, columns: Columns, store_uri: str, source: str | None, plan: bool, run: str
+) -> Derived:
     """Keep figures that others published, to be shown beside ours (``capim results --against published``)."""
-    rows = read_published(Path(path), source or "")
+    rows = read_published(Path(path), source or "", columns)
     models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
     lines = [f"{len(rows)} figures of {len(models)} models, {len(known)} of them under a protocol that is known here"]
     differences = Counter(row.difference for row in rows)

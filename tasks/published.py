@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 from capim.reports.exports.other_tools import DATASETS, NAMES, RETRIEVAL, WINOGROUND, their_tasks
 from capim.store.errors import RequestError
 from capim.store.files import NOT_ITS_FORMAT
+from capim.store.forms import FORMS, NO_COLUMNS, Columns, renamed
 from capim.store.schema import Published, Result
 from capim.store.tables import open_table, read_json, suffix_of
 from capim.store.types import digest16
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.metrics import METRICS
 from capim.tasks.protocols import ALL_QUADRUPLES, JUDGED_QUERIES
-from capim.tasks.results.imported.recognised import MODELS
 
 
 def _ours(names: Mapping[str, str]) -> dict[str, str]:
@@ -37,7 +37,7 @@ _SAME = "the same protocol"
 _UNKNOWN = "its protocol is not known here"
 
 
-def read_published(path: Path, source: str = "") -> list[Published]:
+def read_published(path: Path, source: str = "", columns: Columns = NO_COLUMNS) -> list[Published]:
     """Return the results of a file, or of all files of a folder, without their run.
 
     Raises:
@@ -47,7 +47,7 @@ def read_published(path: Path, source: str = "") -> list[Published]:
     rows: list[Published] = []
     for file in files:
         try:
-            rows += _of_json(read_json(file), file) if suffix_of(file) == ".json" else _of_csv(file)
+            rows += _of_json(read_json(file), file) if suffix_of(file) == ".json" else _of_csv(file, columns)
         except NOT_ITS_FORMAT as fault:
             if isinstance(fault, RequestError):
                 raise
@@ -88,19 +88,18 @@ def _row(
     )
 
 
-def _of_csv(path: Path) -> Iterator[Published]:
-    for row in open_table(path, headless=False).rows:
-        cells = {name.strip().lower(): cell for name, cell in row.items() if name and cell not in (None, "")}
-        model = next((cells[name] for name in MODELS if name in cells), "")
-        dataset = cells.get("dataset") or cells.get("task") or cells.get("corpus") or ""
-        if "value" in cells:
-            metric = cells.get("metric", "")
-            protocol = cells.get("protocol") or _headline(dataset, metric)
-            note = cells.get("note") or cells.get("difference") or (_SAME if cells.get("protocol") else "taken for it")
-            of = {"source": cells.get("source", ""), "difference": note}
-            yield _row(
-                model, dataset, metric, cells["value"], protocol=protocol, metric=_OURS.get(metric, metric), **of
-            )
+def _of_csv(path: Path, columns: Columns) -> Iterator[Published]:
+    form, (names, rows) = FORMS["published"], open_table(path, headless=False)
+    role_of = renamed(names, columns, form, path)
+    for row in rows:
+        cells = {role_of[name].strip().lower(): row[name] for name in role_of if name and row[name] not in (None, "")}
+        said = {role: cells[name] for role in form.roles if (name := form.find(role, cells)) is not None}
+        model, dataset, metric = (said.get(role, "") for role in ("model", "dataset", "metric"))
+        if "value" in said:
+            protocol = said.get("protocol") or _headline(dataset, metric)
+            note = said.get("note") or (_SAME if "protocol" in said else "taken for it")
+            of = {"source": said.get("source", ""), "difference": note, "metric": _OURS.get(metric, metric)}
+            yield _row(model, dataset, metric, said["value"], protocol=protocol, **of)
         else:
             yield from _of_clip_benchmark(model, dataset, cells)
 

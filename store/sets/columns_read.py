@@ -19,7 +19,7 @@ from capim.store.errors import is_number
 Row: TypeAlias = Mapping[str, Any]
 Names: TypeAlias = Collection[str]
 TONGUES, SPLITS, GRADES = "languages", "splits", "grades of relevance or confidence"
-CAPTIONS = "captions, right or wrong ones"
+CAPTIONS, TEXTS = "captions, right or wrong ones", "texts"
 NO_OPTION = "no option reads it: keep in the file only the rows that should count"
 NEGATIVE = re.compile(r"neg|foil|false|wrong|incorrect|distract", re.IGNORECASE)
 """In names of columns of wrong captions."""
@@ -108,8 +108,11 @@ def _kind(column: str, cells: list[str], rows: list[Row], read: Names, language:
     if 2 * n_alike > len(texts) or (NEGATIVE.search(column) and any(" " in text for text in cells)):
         return CAPTIONS
     codes = [*filter(None, map(_language, cells))]
-    truths = several and {cell.casefold() for cell in cells} in ({"true", "false"}, {"yes", "no"})
-    return GRADES if truths else TONGUES if 4 * len(codes) >= 3 * len(cells) and {*codes} != {language} else ""
+    if several and {cell.casefold() for cell in cells} in ({"true", "false"}, {"yes", "no"}):
+        return GRADES
+    if 4 * len(codes) >= 3 * len(cells):
+        return TONGUES if {*codes} != {language} else ""
+    return TEXTS if 2 * sum(" " in cell for cell in cells) > len(cells) else ""
 
 
 def _text(cell: object) -> str:

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from capim.store.embedding_store import EmbeddingStore
 from capim.store.errors import RequestError, csv_text, unknown
 from capim.store.files import existing_file, reading, replacing
+from capim.store.forms import FORMS, renamed
 from capim.store.schema import texts
 from capim.store.sets.columns_read import tell
 from capim.store.sets.rows import StoredRows, joined
@@ -49,7 +50,6 @@ _OF_IDS = (
     pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal,
 )  # fmt: skip
 """Types of Parquet columns that may be ids: pandas makes whole numbers with gaps real, and texts categories."""
-_MASKS = ("attention_mask", "mask", "masks")  # arrays of shape (items, vectors): 0 for padding
 _GLANCE = 8  # items of a Parquet file that show its form
 
 
@@ -104,6 +104,7 @@ class EmbeddingParts:
         first: Its first items, without values where there are none; all parts have their form.
         array: The name of the array of vectors.
         names: All columns, where there are others than these.
+        available: Its columns and arrays by the names that the file has.
         read: Yields the items in the order of the file, at most so many at a time.
     """
 
@@ -113,15 +114,20 @@ class EmbeddingParts:
     read: Callable[[int], Iterator[EmbeddingFile]]
     array: str = ""
     names: Sequence[str] = ()
+    available: Sequence[str] = ()
 
 
-def open_embedding_file(path: Path, modality: Modality | None = None, n_items: int | None = None) -> EmbeddingParts:
+def open_embedding_file(
+    path: Path, modality: Modality | None = None, n_items: int | None = None, named: Sequence[tuple[str, str]] = ()
+) -> EmbeddingParts:
     """The contents of a file, whose suffix names the format; ``.npy`` and ``.parquet`` are read part by part.
 
     Args:
         path: A file; or a folder of numbered ``.npy`` files. ``FILE:NAME`` is the array or column NAME of a file.
         modality: What is wanted, where a file holds both.
         n_items: How many the corpus has, to tell arrays apart by their shape.
+        named: Roles and their columns or arrays, as the user names them; those that the file does not have are not
+            meant.
 
     Raises:
         RequestError: There is no such file, it does not have the format of its suffix, or it holds no matrix; reading
@@ -133,14 +139,20 @@ def open_embedding_file(path: Path, modality: Modality | None = None, n_items: i
         path = path.with_name(path.name.rpartition(":")[0])
     with reading(path):
         if path.suffix == ".parquet" and not path.is_dir():
-            return _open_parquet(existing_file(path), name, modality)
+            return _open_parquet(existing_file(path), name, modality, named)
         arrays, columns = read_contents(path)
+        available = [*arrays, *columns]
+        role_of = _roles(available, named, path)
+        arrays = {role_of[each]: arrays[each] for each in arrays if each in role_of}
+        columns = {role_of[each]: columns[each] for each in columns if each in role_of}
+        name = name or ("vector" if "vector" in role_of.values() else "")
         if name and name not in arrays:
             raise ValueError(f"no array {name!r}; it has {', '.join(arrays)}")
         name = name or chosen_array(arrays, modality, n_items)
         contents = _of_named(arrays, name)
         if contents.offsets is not None and path.suffix != ".npy":
-            contents = _without_padding(path, contents, next((arrays[each] for each in _MASKS if each in arrays), None))
+            mask = FORMS["vectors"].find("mask", arrays)
+            contents = _without_padding(path, contents, None if mask is None else arrays[mask])
     n = len(contents)
     own = {key: cells for key, cells in columns.items() if len(cells) == n and side_of(key) in (None, modality)}
     strict = {key: cells for key, cells in columns.items() if key == "ids" or len(columns) == 1}
@@ -152,7 +164,7 @@ def open_embedding_file(path: Path, modality: Modality | None = None, n_items: i
             again = _of_named({name: mapped(path)}, name) if path.suffix == ".npy" else contents
             yield again.part(start, start + n_items)
 
-    return EmbeddingParts(n=n, columns=own, first=contents.part(0, 1), read=read, array=name)
+    return EmbeddingParts(n=n, columns=own, first=contents.part(0, 1), read=read, array=name, available=available)
 
 
 def _refuse_faults(path: Path, contents: EmbeddingFile, ids: Mapping[str, Sequence[object]] | None = None) -> None:
@@ -221,11 +233,18 @@ def _without_padding(path: Path, file: EmbeddingFile, mask: NDArray[Any] | None)
     return EmbeddingFile(values=file.values[kept], offsets=offsets_of(counts), columns=file.columns)
 
 
-def _open_parquet(path: Path, name: str, modality: Modality | None) -> EmbeddingParts:
+def _roles(names: Sequence[str], named: Sequence[tuple[str, str]], path: Path) -> dict[str, str]:
+    """Column or array -> the role that the user names it for, else its own name."""
+    return renamed(names, {role: column for role, column in named if column in names}, FORMS["vectors"], path)
+
+
+def _open_parquet(path: Path, name: str, modality: Modality | None, named: Sequence[tuple[str, str]]) -> EmbeddingParts:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
         schema, n = file.schema_arrow, file.metadata.num_rows
+    role_of = _roles(schema.names, named, path)
+    name = name or dict(named).get("vector", "")
     nested = {each.name: str(each.type) for each in schema if "list<" in str(each.type)}
     vectors = {each: np.empty((0, 0)) for each, kind in nested.items() if ": int" not in kind and ": uint" not in kind}
     if nested and not (vectors or name):
@@ -235,7 +254,11 @@ def _open_parquet(path: Path, name: str, modality: Modality | None) -> Embedding
     names = [name or chosen_array(vectors, modality)]
     listed = [each.name for each in schema if any(is_kind(each.type) for is_kind in _OF_IDS)]
     cells = pq.read_table(path, columns=[each for each in listed if each not in COLUMN_TYPES])
-    columns = {each: cells[each].to_pylist() for each in cells.column_names if side_of(each) in (None, modality)}
+    columns = {
+        role_of[each]: cells[each].to_pylist()
+        for each in cells.column_names
+        if each in role_of and side_of(each) in (None, modality)
+    }
     wanted = [names[0], *(each for each in COLUMN_TYPES if each in schema.names)]
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
@@ -251,7 +274,9 @@ def _open_parquet(path: Path, name: str, modality: Modality | None) -> Embedding
                 yield part
 
     first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
-    return EmbeddingParts(n=n, columns=columns, first=first, read=read, array=names[0], names=schema.names)
+    return EmbeddingParts(
+        n=n, columns=columns, first=first, read=read, array=names[0], names=schema.names, available=schema.names
+    )
 
 
 def _of_batch(batch: pa.RecordBatch, name: str) -> EmbeddingFile:

@@ -56,6 +56,8 @@ class ImportRow:
         note: Of the encoder; None: that of the stored one, else none.
         vectors: File with vectors of images or of captions, which its ids or their number say.
         same_as: The stored encoder that the vectors are of, whatever made it.
+        columns: Roles and their columns, as the user names them.
+        skip_bad_rows: Leave out rows that cannot be read, or of items that the corpus does not have.
     """
 
     encoder: str
@@ -66,6 +68,8 @@ class ImportRow:
     note: str | None = None
     vectors: str | None = None
     same_as: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    skip_bad_rows: bool = False
 
 
 # --- The encoder that imported files belong to: what the user says it is, and equal for all imports under one name.
@@ -203,7 +207,7 @@ def _contradictions(
 
 
 State: TypeAlias = Literal["new", "unchanged", "replaced"]
-Read: TypeAlias = Callable[[Path, Modality, int], EmbeddingParts]
+Read: TypeAlias = Callable[[Path, Modality, int, tuple[tuple[str, str], ...]], EmbeddingParts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,14 +301,15 @@ def _files(
         given: dict[Modality, str | None] = {"image": row.images, "caption": row.captions}
         if row.vectors:
             with noted(faults):
-                given |= dict.fromkeys(_sides_of_file(Path(row.vectors), corpus, given, read), row.vectors)
+                given |= dict.fromkeys(_sides_of_file(row, corpus, given, read), row.vectors)
         elif not any(given.values()):
             faults.append(f"give a file to import for {row.encoder!r}: image embeddings, caption embeddings or both")
+        left = dict(row.columns)
         for modality, file in given.items():
             if not file:
                 continue
             with noted(faults):
-                contents = read(Path(file), modality, corpus.items(modality).num_rows)
+                contents = read(Path(file), modality, corpus.items(modality).num_rows, row.columns)
                 found = ImportFile(
                     row=row,
                     revision=row.revision or stored_revision(store, row.encoder),
@@ -316,6 +321,9 @@ def _files(
                     storage="float16" if are_unit_float16(contents) else "float32",
                 )
                 files.append(found)
+                left = {role: column for role, column in left.items() if column not in contents.available}
+        names = ", ".join(str(file) for file in given.values() if file)
+        faults += [f"{names}: no column {column!r} for role {role!r}" for role, column in left.items()]
     return files
 
 
@@ -328,7 +336,7 @@ def _plan(
     items = ItemIndex.of(corpus, file.modality)
     rounding, checksums, n_vectors = 0.0, np.zeros(len(items), np.uint32), 0
     try:
-        contents = read(file.path, file.modality, len(items))
+        contents = read(file.path, file.modality, len(items), file.row.columns)
         matched = match_items(contents, Items.of_corpus(corpus, file.modality), corpus.name, by_position=by_position)
         for block, unit in blocks_of(contents, matched.positions, spec):
             check_block(key, spec, block, items)
@@ -366,18 +374,18 @@ def _plan(
     )
 
 
-def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | None], read: Read) -> list[Modality]:
+def _sides_of_file(row: ImportRow, corpus: Corpus, given: Mapping[Modality, str | None], read: Read) -> list[Modality]:
     """Return the modality of the vectors in a file by what its rows match; of two, the one that lacks a file.
 
     Both, where an array of its own fits each.
     """
-    arrays: dict[Modality, str] = {}
+    path, arrays = Path(str(row.vectors)), dict[Modality, str]()
     named: list[Modality] = []  # whose items a column names
     reasons: dict[Modality, list[str]] = {modality: [] for modality in MODALITIES}
     for modality in MODALITIES:
         items = Items.of_corpus(corpus, modality)
         with noted(reasons[modality]):
-            contents = read(path, modality, len(items.ids))
+            contents = read(path, modality, len(items.ids), row.columns)
             if key_of({plain_name(name): cells for name, cells in contents.columns.items()}, items) is not None:
                 named.append(modality)
             match_items(contents, items, corpus.name)
@@ -395,20 +403,45 @@ def _sides_of_file(path: Path, corpus: Corpus, given: Mapping[Modality, str | No
     raise RequestError(f"{path}: it {what} of {corpus.name!r}: {which}")
 
 
+_AT_ONCE = 8192  # rows whose vectors are compared
+
+
 def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_position: bool = False) -> Match:
     """The item of every row of a file of vectors; every item has to have one.
 
     Raises:
         RequestError: One has none, and as :func:`capim.store.sets.matching.match`.
     """
-    found = match(contents.columns, contents.n, items, by_position=by_position)
+    found = match(contents.columns, contents.n, items, by_position=by_position, repeats=True)
     missing = np.setdiff1d(np.arange(len(items.ids)), found.positions)
     if missing.size:
         raise RequestError(
             f"{missing.size} of {len(items.ids)} {items.kind} of corpus {corpus!r} are not in the file, first "
             f"{items.ids[int(missing[0])]!r}"
         )
-    return found
+    return _without_repeats(contents, found, items)
+
+
+def _without_repeats(contents: EmbeddingParts, found: Match, items: Items) -> Match:
+    """The match with the first of several rows of an item, whose vectors have to be equal."""
+    several = np.bincount(found.positions[found.positions >= 0]) > 1
+    if not several.any():
+        return found
+    positions, first, start = found.positions.copy(), dict[int, tuple[int, bytes]](), 0
+    for part in contents.read(_AT_ONCE):
+        for at, ord_ in enumerate(found.positions[start : start + len(part)].tolist()):
+            if ord_ >= 0 and several[ord_]:
+                row, vectors = start + at, np.ascontiguousarray(part.part(at, at + 1).values).tobytes()
+                before, known = first.setdefault(ord_, (row, vectors))
+                positions[row] = ord_ if before == row else -1
+                if known != vectors:
+                    raise RequestError(
+                        f"{several.sum()} {items.kind} have more than one row, and other vectors in them, first "
+                        f"{items.ids[ord_]!r} in rows {before + 1} and {row + 1}; keep one row of each"
+                    )
+        start += len(part)
+    n = int((found.positions >= 0).sum() - (positions >= 0).sum())
+    return found._replace(positions=positions, how=f"{found.how}; {n:,} repeat a row with the same vector")
 
 
 def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> list[ImportedSet]:
@@ -424,7 +457,7 @@ def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> l
     fresh = EmbeddingStore.open(store.uri)  # has counted no rows of the tables that are dropped here
     for plan in todo:
         drop_set(fresh, plan.key)  # replaced, or begun by an import that was interrupted
-        contents = read(plan.file.path, plan.file.modality, len(plan.items))
+        contents = read(plan.file.path, plan.file.modality, len(plan.items), plan.file.row.columns)
         blocks = (block for block, _ in blocks_of(contents, plan.matched.positions, plan.spec))
         try:
             fresh.writer(plan.key).put_all(plan.spec, blocks)

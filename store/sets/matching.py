@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,30 +23,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from capim.store.errors import RequestError
+from capim.store.forms import IDS
 from capim.store.schema import texts
+from capim.store.tables import skips_bad_rows
 from capim.store.types import Corpus, Modality
 
-QUERY = ("query", "query_id")
-KEYS = {
-    "captions": (
-        "caption_id", "text_id", "caption", "text", "cap_id", "caption_ids", "text_ids", "captions", "texts",
-        "sentence",
-    ),
-    "images": (
-        "image_id", "img_id", "image", "img", "image_ids", "img_ids", "images", "image_path", "image_file",
-        "img_path", "filename", "filenames", "file_name", "file_names", "filepath", "file", "path", "paths",
-        "image_name", "img_name", "photo_id",
-    ),
-    "": (
-        "qid", "example_id", "pair_id", "question_id", "sample_id", "item_id", "doc_id", "docid", "document_id",
-        "corpus_id", "id", "_id", "uid", "uuid", "ids", "key", "keys", "name", "names", "item", "items",
-        "queries",
-    ),
-    "rows": ("index", "idx", "row"),
-}  # fmt: skip
-"""Kind of item, "" for any -> usual names of a column of its ids: such a column may say which item a row is about. The
-columns ``QUERY`` always do."""
-USUAL = frozenset({*QUERY, *(name for names in KEYS.values() for name in names)})
+QUERY, KEYS = IDS["query"], {kind: names for kind, names in IDS.items() if kind != "query"}
+"""Kind of item -> usual names of a column of its ids, which may say what a row is about; ``QUERY`` always does."""
+USUAL = frozenset(chain.from_iterable(IDS.values()))
 POSITION = "position"
 NOT_VERIFIED = "matched by position, not verified"
 
@@ -192,7 +177,7 @@ def plain_name(column: str) -> str:
 def key_columns(names: Iterable[str], of: str) -> list[str]:
     """Those of some columns that usually hold ids: those of this kind first, of another kind and of rows last."""
     others = (kind for kind in ("captions", "images", "rows") if kind != of)
-    ordered = [*QUERY, *KEYS.get(of, ()), *KEYS[""], *(name for kind in others for name in KEYS[kind])]
+    ordered = [*QUERY, *KEYS.get(of, ()), *KEYS["any"], *(name for kind in others for name in KEYS[kind])]
     present = {*names}
     return [name for name in dict.fromkeys(ordered) if name in present]
 
@@ -204,6 +189,7 @@ def match(
     *,
     by_position: bool = False,
     rows: Sequence[str] | None = None,
+    repeats: bool = False,
 ) -> Match:
     """The item of every row; see the module.
 
@@ -213,6 +199,7 @@ def match(
         items: What they can be about. Several rows may be about one of them only if it is a fault.
         by_position: The user says that rows follow the corpus; columns are not looked at.
         rows: Names of the rows, for messages; their numbers from 1 unless given.
+        repeats: Several rows may be about one item.
 
     Raises:
         RequestError: Cells are unknown or repeated, columns contradict each other, or rows without ids are too many
@@ -239,12 +226,15 @@ def match(
             f"`query`{or_else}"
         )
     cells = plain[key.column]
-    out = [row for row, found in enumerate(key.places) if not found and str(cells[row]) in items.left_out]
-    if faults := [*_id_faults(key, cells, positions, {*out}, items, places), *_contradictions(plain, key, items)]:
+    absent = [row for row, found in enumerate(key.places) if not found and cells[row] is not None]
+    out = absent if skips_bad_rows() else [row for row in absent if str(cells[row]) in items.left_out]
+    faults = _id_faults(key, cells, positions, {*out}, items, places, repeats=repeats)
+    if faults := [*faults, *_contradictions(plain, key, items)]:
         raise RequestError(faults)
     how = f"{n_rows - len(out):,} of {n_rows:,} rows matched by {key.named(items)}"
     if out:
-        how += f"; {len(out):,} are of {items.of} that the corpus left out, first {cells[out[0]]!r}"
+        does = "does not have" if skips_bad_rows() else "left out"
+        how += f"; {len(out):,} are of {items.of} that the corpus {does}, first {cells[out[0]]!r}"
     if key.column in KEYS["rows"] and positions.tolist() == list(range(len(items.ids))):
         return Match(positions, f"{POSITION}, with which {key.column} agrees", how)
     return Match(positions, key.column if key.of == items.of else f"{key.column} ({key.of})", how)
@@ -261,7 +251,7 @@ def _several(names: Iterable[Iterable[str]]) -> dict[str, list[int]]:
 def _all_ids(columns: Mapping[str, Sequence[object]], items: Items) -> Match | None:
     """The match where the only usual column holds the ids of all items, each once: compared as one, for millions."""
     usual = key_columns(columns, items.of)
-    if len(usual) != 1 or usual[0] not in {*QUERY, *KEYS.get(items.of, ()), *KEYS[""]}:
+    if len(usual) != 1 or usual[0] not in {*QUERY, *KEYS.get(items.of, ()), *KEYS["any"]}:
         return None
     cells = columns[usual[0]]
     if len(cells) != len(items.ids) or not all(isinstance(cell, str) for cell in cells):
@@ -365,6 +355,8 @@ def _id_faults(
     left_out: set[int],
     items: Items,
     rows: Sequence[str],
+    *,
+    repeats: bool,
 ) -> list[str]:
     name, n = key.column, len(cells)
     faults = []
@@ -379,9 +371,10 @@ def _id_faults(
             f"`{name}`: {len(unknown)} of {n} ids are none of {what}, first {cells[unknown[0]]!r} in row "
             f"{rows[unknown[0]]}; ids look like {known!r}"
             + ("" if name in QUERY else ". Leave the column out if it does not hold ids")
+            + ("; --skip-bad-rows leaves these rows out" if len(unknown) < n else "")
         )
     repeated = np.flatnonzero(np.bincount(positions[positions >= 0], minlength=1) > 1)
-    if repeated.size:
+    if repeated.size and not repeats:
         again = np.flatnonzero(positions == repeated[0])[:2]
         where = " and ".join(rows[row] for row in again)
         one = items.ids[int(repeated[0])]

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, is_number, text_of_csv, unknown
 from capim.store.files import NOT_ITS_FORMAT, existing_file, is_vector
+from capim.store.forms import FORMS, SIDES
 from capim.store.sets.matching import USUAL, plain_name
 from capim.store.tables import read_json, read_json_lines, records
-from capim.store.types import Modality
+from capim.store.types import MODALITIES, Modality
 from capim.store.vectors import offsets_of
 
 COLUMN_TYPES = {
@@ -33,19 +34,7 @@ COLUMN_TYPES = {
     "n_tokens": np.int32,
     "truncated": np.bool_,
 }
-VECTOR_NAMES = (
-    "embedding", "embeddings", "vector", "vectors", "features", "feats", "emb", "embs", "embeds",
-)  # fmt: skip
-_WORDS: Mapping[Modality, frozenset[str]] = {
-    "image": frozenset({
-        "image", "images", "img", "imgs", "visual", "vision", "photo", "photos", "page", "pages", "doc", "docs",
-        "document", "documents", "corpus",
-    }),
-    "caption": frozenset({
-        "text", "texts", "txt", "caption", "captions", "cap", "caps", "query", "queries", "sentence", "sentences",
-    }),
-}  # fmt: skip
-"""Modality -> words in names of files and arrays that say it."""
+VECTOR_NAMES = FORMS["vectors"].names("vector")
 READ = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".parquet", ".csv", ".tsv", ".json", ".jsonl")
 _SAVE = "save them with numpy.savez(FILE, embeddings=…, ids=…), and import that"
 _PICKLE = f"a pickle runs code when it is read: open it yourself, {_SAVE}"
@@ -94,7 +83,7 @@ def side_of(name: str) -> Modality | None:
         ('image', 'caption', None, None)
     """
     words = {*re.split(r"[^a-z]+", re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower())}
-    sides: list[Modality] = [side for side, said in _WORDS.items() if words & said]
+    sides = [side for side in MODALITIES if words & {*SIDES[side]}]
     return sides[0] if len(sides) == 1 else None
 
 

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, some
 from capim.store.schema import CAPTIONS, IMAGES, PAIRS, QUADRUPLES, RELEVANCE, SKIPPED
 from capim.store.types import SIDES, Corpus, ImageSource, Modality
-from capim.tasks.corpora.files import some
 from capim.tasks.corpora.images.source import ImageHashes, hashes_in_use
 
 BLOCK = 4096  # rows that are taken at once

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, some
+from capim.store.forms import NO_COLUMNS, Columns
 from capim.store.schema import JUDGED, LABEL, texts
 from capim.store.sets.columns_read import language_code, told
 from capim.store.tables import is_image_name
 from capim.store.types import MODALITIES, Corpus, Modality
 from capim.tasks.corpora.description import reader_call
-from capim.tasks.corpora.files import some
 from capim.tasks.corpora.images.image_files import Missing
 from capim.tasks.corpora.layouts import Recognised, toml_lines
 from capim.tasks.corpora.subset import index_images
@@ -164,20 +164,23 @@ class CorpusCheck:
         return lines
 
 
-def check_corpus(what: str | Path | Mapping[str, object], *, missing: Missing | None = None) -> CorpusCheck:
+def check_corpus(
+    what: str | Path | Mapping[str, object], *, missing: Missing | None = None, columns: Columns = NO_COLUMNS
+) -> CorpusCheck:
     """Read a corpus and decode its images as a run would, and collect its faults and warnings; stores nothing.
 
     Args:
         what: As for :func:`tasks.corpora.description.open_corpus`: usually a TOML description or a folder.
         missing: As if its description said so.
+        columns: Role -> column, likewise.
     """
     recognised = ""
     description: tuple[str, ...] = ()
     try:
-        call = reader_call(what).with_option("missing", missing)
+        call = reader_call(what, columns).with_option("missing", missing)
         if call.recognised is not None:
             recognised, description = call.recognised.how, _description(call.recognised, what, missing)
-        with told() as columns:
+        with told() as lines:
             complete = call.read()
         corpus = index_images(complete, known={}, sink=lambda _: None)
     except RequestError as error:
@@ -190,9 +193,9 @@ def check_corpus(what: str | Path | Mapping[str, object], *, missing: Missing | 
         warnings=tuple(_warnings(complete, corpus, facts)),
         recognised=recognised,
         origin=corpus.origin,
-        columns=tuple(columns),
+        columns=tuple(lines),
         description=description,
-        next_command="" if isinstance(what, Mapping) or missing else _next_command(str(what), facts),
+        next_command="" if isinstance(what, Mapping) or missing or columns else _next_command(str(what), facts),
     )
 
 

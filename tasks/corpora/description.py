@@ -26,7 +26,7 @@ Options that several readers share:
 * ``licence`` of images and captions; ``language`` (BCP-47) of captions whose row has none; ``reference_language`` that
   cross-lingual metrics compare with;
 * ``form`` and ``columns`` of a table (role -> column, for roles whose column has none of the usual names):
-  :mod:`tasks.corpora.readers.forms`; ``ids_only``: read ids and texts without images, for embeddings made elsewhere
+  :mod:`capim.store.forms`; ``ids_only``: read ids and texts without images, for embeddings made elsewhere
   (``docs/embeddings.md``).
 """
 
@@ -39,11 +39,12 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from capim.store.errors import RequestError, did_you_mean
+from capim.store.forms import NO_COLUMNS, Columns
 from capim.store.plugins import OWN
 from capim.store.tables import SUFFIXES
 from capim.store.types import Corpus, name_fault
@@ -131,11 +132,12 @@ def open_corpus(what: str | Path | Mapping[str, object], *, sample: int | None =
     return corpus if sample is None else sample_corpus(corpus, sample, seed=seed)
 
 
-def reader_call(what: str | Path | Mapping[str, object]) -> ReaderCall:
+def reader_call(what: str | Path | Mapping[str, object], columns: Columns = NO_COLUMNS) -> ReaderCall:
     """The reader and the options that a description stands for; reads nothing but the description itself.
 
     Args:
         what: As for :func:`open_corpus`; relative paths start from the working folder.
+        columns: Role -> column, as if the description named them.
 
     Raises:
         RequestError: The name is unknown, the path does not exist, or options are unknown, missing or of a wrong type.
@@ -143,17 +145,17 @@ def reader_call(what: str | Path | Mapping[str, object]) -> ReaderCall:
     base = Path.cwd()
     if isinstance(what, Mapping):
         named = f"corpus {what['name']!r}" if isinstance(what.get("name"), str) else "corpus description"
-        return _from_mapping(what, base, named)
+        return _with_columns(_from_mapping(what, base, named), columns)
     text = str(what)
     if text in CORPORA:
-        return _from_mapping({"reader": text}, base, f"corpus {text!r}")
+        return _with_columns(_from_mapping({"reader": text}, base, f"corpus {text!r}"), columns)
     path = (base / Path(text).expanduser()).absolute()
     if path.is_dir():
         if not (path / "corpus.toml").is_file():
-            return _from_recognised(recognise_folder(path), path, f"folder {path}")
+            return _from_recognised(recognise_folder(path, columns), path, f"folder {path}", columns)
         path /= "corpus.toml"
     if path.is_file():
-        return _from_file(path)
+        return _from_file(path, columns)
     if os.sep in text or text.startswith(".") or Path(text).suffix:
         raise RequestError(f"corpus {text!r}: no such folder or file in {base}; check the path")
     raise RequestError(
@@ -191,14 +193,21 @@ def _known() -> str:
     return f"{names}, and {len(JUDGED_TASKS)} of document pages (capim list corpora)"
 
 
-def _from_recognised(found: Recognised, path: Path, where: str) -> ReaderCall:
+def _with_columns(call: ReaderCall, columns: Columns) -> ReaderCall:
+    return call.with_option(
+        "columns", {**cast("Columns", call.options.get("columns") or {}), **columns} if columns else None
+    )
+
+
+def _from_recognised(found: Recognised, path: Path, where: str, columns: Columns) -> ReaderCall:
+    found = found._replace(content={**found.content, **({"columns": dict(columns)} if columns else {})})
     call = _from_mapping(found.content, path if path.is_dir() else path.parent, where)
     return replace(call, recognised=found, place=path if "name" in found.content else call.place)
 
 
-def _from_file(path: Path) -> ReaderCall:
-    if (found := recognise_file(path)) is not None:
-        return _from_recognised(found, path, str(path))
+def _from_file(path: Path, columns: Columns) -> ReaderCall:
+    if (found := recognise_file(path, columns)) is not None:
+        return _from_recognised(found, path, str(path), columns)
     if path.suffix in (".zip", ".7z", ".rar", ".gz", ".tgz"):
         raise RequestError(f"{path} is an archive: unpack it, and give what was in it")
     if path.suffix != ".toml":
@@ -210,7 +219,7 @@ def _from_file(path: Path) -> ReaderCall:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RequestError(f"{path}: not TOML: {error}") from error
-    call = _from_mapping(content, path.parent, str(path))
+    call = _with_columns(_from_mapping(content, path.parent, str(path)), columns)
     if "name" in inspect.signature(call.reader).parameters and "name" not in call.options:
         place = path.parent if path.stem == "corpus" else path
         return replace(call, options={**call.options, "name": corpus_name(place)}, place=place)
@@ -249,6 +258,8 @@ def description_model(reader: Callable[..., Corpus]) -> type[BaseModel]:
 def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> ReaderCall:
     name = content.get("reader")
     if not isinstance(name, str) or name not in CORPORA:
+        if name is None and {"encoders", "encoder", "corpora", "corpus"} & content.keys():
+            raise RequestError(f"{where} is a suite, which names corpora: run it with `capim run {where}`")
         got = "no reader is named" if name is None else f"reader {name!r} is unknown"
         raise RequestError(f"{where}: {got}; {did_you_mean(str(name), CORPORA)}set reader to one of {_known()}")
     reader = load_reader(name)

@@ -17,16 +17,6 @@ _LISTED = re.compile(r"""\s*\[\s*["'].*["']\s*\]\s*""", re.DOTALL)
 _SUFFIXES = {".toml", ".tar", *SUFFIXES}
 
 
-def some(items: Sequence[str], most: int = 5) -> str:
-    """The first of some items, and how many more there are.
-
-    Examples:
-        >>> some(["a", "b", "c"], 2), some(["a", "b", "c"])
-        ('a, b and 1 more', 'a, b, c')
-    """
-    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
-
-
 def require_folder(path: str | Path, what: str) -> Path:
     """The folder, made absolute; raises ``RequestError`` if it does not exist."""
     folder = Path(path).expanduser().absolute()

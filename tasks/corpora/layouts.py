@@ -8,21 +8,21 @@ ways is an error that lists them. ``docs/own_data.md`` shows every layout with a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError
+from capim.store.forms import FORMS, NO_COLUMNS, Columns
 from capim.store.tables import SUFFIXES, open_table, suffix_of, uncompressed
 from capim.tasks.corpora import OWN_CORPORA
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.images.image_files import images_below, without_image_suffix
 from capim.tasks.corpora.readers import table
-from capim.tasks.corpora.readers.forms import RowOptions, columns_of_roles
 from capim.tasks.corpora.readers.hub import is_saved
 from capim.tasks.corpora.readers.image_texts import text_files
-from capim.tasks.corpora.readers.judged import is_judged_folder, is_questions
-from capim.tasks.corpora.readers.labels import are_classes, is_labelled, is_sharded
+from capim.tasks.corpora.readers.judged import is_judged_folder
+from capim.tasks.corpora.readers.labels import are_classes, is_sharded
 
 Content: TypeAlias = dict[str, object]
 
@@ -32,6 +32,7 @@ COCO_FILES = ("captions.json", "captions_*.json", "annotations/captions_*.json")
 _SHOWN = 3
 _SUBFOLDERS = 20
 _SPLITS = ("train", "training", "val", "valid", "validation", "dev", "test", "testing")
+_WEIGHTS = (".safetensors", ".bin", ".pt")
 _NOT_READ = (".xlsx", ".xls", ".ods", ".yaml", ".yml", ".xml")  # tables to people
 _NOT_CAPTIONS = ("instances", "person_keypoints", "panoptic", "stuff")  # COCO's files of other tasks
 
@@ -43,14 +44,16 @@ class Recognised(NamedTuple):
     how: str
 
 
-def recognise_folder(folder: Path) -> Recognised:
-    """The corpus in a folder without a ``corpus.toml``.
+def recognise_folder(folder: Path, columns: Columns = NO_COLUMNS) -> Recognised:
+    """The corpus in a folder without a ``corpus.toml``; ``columns`` are those that the user names.
 
     Raises:
         RequestError: No layout fits, or one fits in several ways; names what is there and what to write.
     """
-    if (found := _recognised(folder)) is not None:
+    if (found := _recognised(folder, columns)) is not None:
         return found
+    if (folder / "config.json").is_file() and any(file.suffix in _WEIGHTS for file in folder.iterdir()):
+        raise RequestError(f"folder {folder} holds a model, not a corpus: give it as --encoders")
     if not any(folder.iterdir()):
         raise RequestError(f"folder {folder} is empty; expected images with a captions file, or tar shards")
     looked = (
@@ -60,7 +63,7 @@ def recognise_folder(folder: Path) -> Recognised:
     raise RequestError([looked, *_hints(folder)])
 
 
-def recognise_file(path: Path) -> Recognised | None:
+def recognise_file(path: Path, columns: Columns = NO_COLUMNS) -> Recognised | None:
     """The corpus of one file; None if its suffix is that of no captions file."""
     suffix = suffix_of(path)
     if suffix == ".tar":
@@ -76,7 +79,7 @@ def recognise_file(path: Path) -> Recognised | None:
         return _as("coco-captions", "captions in COCO's format", root=path.parent, captions=path, **named)
     if suffix not in SUFFIXES:
         return None
-    found = _table(path, path)
+    found = _table(path, path, columns)
     return found._replace(content={**found.content, **beside}) if found.content["reader"] == "table" else found
 
 
@@ -89,6 +92,10 @@ def toml_lines(content: Mapping[str, object], folder: Path) -> list[str]:
     """The lines of a ``corpus.toml`` in a folder that says the same as a description."""
     lines = []
     for key, value in content.items():
+        if isinstance(value, Mapping):
+            roles = {role if role.isidentifier() else f'"{role}"': names for role, names in value.items()}
+            lines += [f"{key}.{role} = {json.dumps(names, ensure_ascii=False)}" for role, names in roles.items()]
+            continue
         text = str(value)
         path = Path(text)
         if path.is_absolute() and path.is_relative_to(folder):
@@ -97,14 +104,14 @@ def toml_lines(content: Mapping[str, object], folder: Path) -> list[str]:
     return lines
 
 
-def _recognised(folder: Path) -> Recognised | None:
+def _recognised(folder: Path, columns: Columns = NO_COLUMNS) -> Recognised | None:
     for reader, entry in OWN_CORPORA.items():
         if (file := next((file for pattern in entry.files for file in folder.glob(pattern)), None)) is not None:
             return _as(reader, f"the corpus {reader}, by {_at(file, folder)}", root=folder)
-    return next((found for found in _own_layouts(folder) if found is not None), None)
+    return next((found for found in _own_layouts(folder, columns) if found is not None), None)
 
 
-def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
+def _own_layouts(folder: Path, columns: Columns) -> Iterator[Recognised | None]:
     """What every layout of own data makes of a folder, in their order."""
     name = corpus_name(folder)
     yield _coco(folder)
@@ -112,23 +119,25 @@ def _own_layouts(folder: Path) -> Iterator[Recognised | None]:
         yield _as("hub", "a data set of save_to_disk", dataset=folder, name=name)
     if is_judged_folder(folder):
         yield _as("judged", "queries, documents and judgements", dataset=folder, name=name)
-    yield _usual_table(folder)
+    yield _usual_table(folder, columns)
     if is_sharded(folder):
         how = "labelled images, in CLIP_benchmark's shards (docs/labels.md)"
         yield _as("labels", how, root=folder, name=name)
     for place, shown in ((folder, "*.tar"), (folder / "test", "test/*.tar")):
         if next(place.glob("*.tar"), None) is not None:
             yield _as("webdataset", f"shards of webdataset, {shown}", root=place, name=name)
-    yield _splits(folder)
+    yield _splits(folder, columns)
     yield _parquet(folder)
-    if (file := table.any_table(folder)) is not None:
-        yield _table(file, folder)
-    if len(asked := [file for file in table.tables_in(folder) if is_questions(file)]) == 1:
-        yield _table(asked[0], folder)
+    if (file := table.any_table(folder, columns)) is not None:
+        yield _table(file, folder, columns)
+    of_forms = {file: table.form_of_file(file, columns) for file in table.tables_in(folder)}
+    for form in _READERS:
+        if len(files := [file for file in of_forms if of_forms[file] == form]) == 1 and form != "labels":
+            yield _table(files[0], folder, columns)
     images = {_stem(file) for file in images_below(folder)}
     if any(_stem(file.removesuffix(".txt")) in images for file in text_files(folder)):
         yield _as("image-texts", "images with a text file of the same name each", root=folder)
-    yield _labelled(folder)
+    yield _labelled(folder, [file for file in of_forms if of_forms[file] == "labels"], columns)
 
 
 def _coco(folder: Path) -> Recognised | None:
@@ -154,28 +163,28 @@ def _coco(folder: Path) -> Recognised | None:
     return _as("coco-captions", how, root=folder, captions=files[0])
 
 
-def _usual_table(folder: Path) -> Recognised | None:
+def _usual_table(folder: Path, columns: Columns) -> Recognised | None:
     """A table with the name ``captions``, ``metadata``, ``pairs`` or ``quadruples``, or one in ``annotations/``."""
     if (file := table.named_table(folder)) is not None:
-        return _table(file, folder)
-    if not (folder / "annotations").is_dir() or (file := table.named_table(folder / "annotations")) is None:
-        return None
-    found = _table(file, folder)
-    return found._replace(content={**found.content, "images": str(folder)})
+        return _table(file, folder, columns)
+    for inner in (folder / "annotations", folder / "data"):
+        if inner.is_dir() and (file := table.named_table(inner) or table.any_table(inner, columns)) is not None:
+            found = _table(file, folder, columns)
+            return found._replace(content={**found.content, "images": str(folder)})
+    return None
 
 
-def _labelled(folder: Path) -> Recognised | None:
+def _labelled(folder: Path, tables: Sequence[Path], columns: Columns) -> Recognised | None:
     """The only table of images and labels; else folders that are classes, none of them a corpus of its own."""
-    tables = [file for file in table.tables_in(folder) if is_labelled(file)]
     if len(tables) == 1:
-        return _table(tables[0], folder)
+        return _table(tables[0], folder, columns)
     if not are_classes(folder) or any(map(_is_corpus, _folders(folder)[:_SUBFOLDERS])):
         return None
     how = "labelled images, a folder for each class (docs/labels.md)"
     return _as("labels", how, root=folder, name=corpus_name(folder))
 
 
-def _splits(folder: Path) -> Recognised | None:
+def _splits(folder: Path, columns: Columns) -> Recognised | None:
     """Splits as folders, each with its table: ``train/metadata.jsonl``; ``test`` is read if there are several."""
     tables = {
         sub.name: file
@@ -191,7 +200,7 @@ def _splits(folder: Path) -> Recognised | None:
             f"folder {folder}: several splits, {', '.join(tables)}, and none is called test; name one in place of the "
             f"folder, as in `capim check {folder / next(iter(tables))}`"
         )
-    found = _table(tables[split], folder)
+    found = _table(tables[split], folder, columns)
     return found._replace(how=f"{found.how} (split {split} of {', '.join(tables)})")
 
 
@@ -201,23 +210,31 @@ def _parquet(folder: Path) -> Recognised | None:
     if not files or not table.holds_images(files[0]):
         return None
     dataset = files[0] if len(files) == 1 else folder
-    if is_questions(files[0]):
+    if table.form_of_file(files[0]) == "questions":
         reader, how = "judged", "queries with their pages, in Parquet files (docs/judged.md)"
     else:
         reader, how = "hub", f"{len(files)} Parquet files with images in them"
     return _as(reader, how, dataset=dataset, name=corpus_name(folder))
 
 
-def _table(file: Path, path: Path) -> Recognised:
+_READERS = {  # form of a table -> its reader, the option that names the table, and how it is recognised
+    "questions": ("judged", "dataset", "queries with their pages, {} (docs/judged.md)"),
+    "composed": ("image-queries", "root", "images with texts that change them, {} (docs/labels.md)"),
+    "ratings": ("image-queries", "root", "rated pairs of images, {} (docs/labels.md)"),
+    "labels": ("labels", "root", "labelled images, by the table {} (docs/labels.md)"),
+}
+
+
+def _table(file: Path, path: Path, columns: Columns) -> Recognised:
     """A table as the corpus of a path: itself, or the folder that it was found in."""
-    name, at = corpus_name(path), _at(file, path)
-    if is_questions(file):
-        return _as("judged", f"queries with their pages, {at} (docs/judged.md)", dataset=file, name=name)
-    if file.suffix.lower() == ".parquet" and table.holds_images(file):
+    name, at, form = corpus_name(path), _at(file, path), table.form_of_file(file, columns)
+    if form != "questions" and file.suffix.lower() == ".parquet" and table.holds_images(file):
         return _as("hub", f"images and captions in {file.name}", dataset=file, name=name)
-    if is_labelled(file):
-        return _as("labels", f"labelled images, by the table {at} (docs/labels.md)", root=file, name=name)
-    return _as("table", f"a table, {at}", root=file, name=name)
+    reader, root, how = _READERS.get(form or "", ("table", "root", "a table, {}"))
+    return _as(reader, how.format(at), **{root: file, "name": name})
+
+
+_HINTED = ("captions", "quadruples", "questions", "composed", "ratings")  # the first that lacks least is meant
 
 
 def _hints(folder: Path) -> Iterator[str]:
@@ -229,11 +246,15 @@ def _hints(folder: Path) -> Iterator[str]:
         except RequestError as error:
             yield from error.faults
             continue
+        found = {name: [role for role in FORMS[name].needs if FORMS[name].find(role, columns)] for name in _HINTED}
+        form = max(found, key=lambda name: len(found[name]))
+        reader, option, _ = _READERS.get(form, ("table", "root", ""))
         try:
-            columns_of_roles(RowOptions(), columns, file.name, next(rows, {}))
+            FORMS[form].columns(columns, where=file.name, first=next(rows, None))
         except RequestError as error:
             faults = "; ".join(error.faults)
-            yield f'{faults}; write this into {folder / "corpus.toml"}, with reader = "table" and root = "{file.name}"'
+            line = f'{faults}; write this into {folder / "corpus.toml"}, with reader = "{reader}" and {option} = '
+            yield f'{line}"{file.name}"'
     inner = [sub for sub in _folders(folder)[:_SUBFOLDERS] if _is_corpus(sub)]
     if inner:
         yield f"the corpus may be a folder in it: {' or '.join(map(str, inner[:_SHOWN]))}"

@@ -170,8 +170,11 @@ def entry_of(encoder: str | Mapping[str, Any]) -> CatalogEntry:
         return _by_checkpoint(encoder) or entry_from(stored_name(encoder), row_of(encoder)[0])
     rows = _own_rows() if encoder in _own_rows() else catalog()  # without a look at the packages where none is needed
     if encoder not in rows:
-        folder = f"; for the folder write ./{encoder}" if Path(encoder).is_dir() else ""
-        raise RequestError(f"{unknown('encoder', encoder, rows)} (capim list encoders){folder}")
+        if Path(encoder).is_dir():
+            raise RequestError(
+                f"encoder {encoder!r}: for the model in this folder write ./{encoder}; a folder of images is a corpus: --corpora {encoder}"
+            )
+        raise RequestError(f"{unknown('encoder', encoder, rows)} (capim list encoders)")
     return rows[encoder]
 
 

@@ -112,7 +112,8 @@ def _undecided(public: str, fits: list[Fit]) -> str:
     known = ", ".join(name for name, each in ADAPTERS.items() if not each.is_remote)
     return (
         f"encoder {public!r}: no adapter recognises its files (config.json, modules.json, open_clip_config.json, "
-        f"adapter_config.json, torch_config.json); describe it in a suite file (docs/own_model.md); adapters: {known}"
+        f"adapter_config.json, torch_config.json); describe it in a suite file (docs/own_model.md), with one of the "
+        f"adapters {known}; a folder of images is a corpus: --corpora FOLDER"
     )
 
 

@@ -79,6 +79,6 @@ def test_a_folder_with_the_name_of_a_catalogs_model_gets_another_one(family: Fam
     folder = shutil.copytree(folder_of(resolve(family("clip"))), tmp_path / "mine" / "tiny-clip")
     assert stored_name(str(folder)) == "tiny-clip-of-mine"
     assert entry_of(str(folder)).dim == CASES["clip"].dim
-    with pytest.raises(RequestError, match=r"for the folder write \./mine"):
+    with pytest.raises(RequestError, match=r"for the model in this folder write \./mine"):
         pytest.MonkeyPatch().chdir(tmp_path)
         entry_of("mine")

@@ -169,6 +169,8 @@ SPECIAL = {
         f"import --corpus {PAIRS} --images {{images}}", "--same-as nobody", without="--encoder ours", refused="nobody"
     ),
     "import by_position": Case(BASES["import"], "--by-position", writes=True),
+    "import columns": Case(BASES["import"], "--columns id=nothing", refused="no column 'nothing' for role 'id'"),
+    "import skip_bad_rows": Case(f"{IMPORT} --outcomes {{tmp}}/none.csv", "--skip-bad-rows", refused="none.csv"),
     "import dry_run": Case(BASES["import"], "--dry-run", writes=True),
     "import protocol": Case(f"{IMPORT} --scores {{scores}}", "--protocol t2i/all", writes=True),
     "import replicates": Case(BASES["import"], "--replicates 200", refused="--replicates has no effect"),

@@ -140,7 +140,7 @@ def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
     assert caught.value.faults == (
         (
             "`ids`: 1 of 70 ids are none of the 70 captions, first 'zz' in row 1; ids look like 'c0-0'. Leave the "
-            "column out if it does not hold ids"
+            "column out if it does not hold ids; --skip-bad-rows leaves these rows out"
         ),
         "1 images have more than one row, first 'i1' in rows 1 and 2",
     )
@@ -152,13 +152,14 @@ def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
         ("m.npy", np.zeros(3), "expected numbers of shape"),
         ("m.npy", np.array([["a"]]), "expected numbers of shape"),
         ("m.npy", None, "cannot be read as .npy"),
-        ("m.txt", None, r"a matrix of scores is .npy, .npz, .pt, .pth, .safetensors, .csv, .tsv or .parquet"),
+        ("m.txt", None, r"suffix '.txt' is unknown; .*known: .npy, .npz, .pt, .pth, .safetensors, .csv, .tsv"),
         (
             "m.csv",
             b"caption,image\na,b\n",
             "expected ids of images in the first row, .*; got the columns caption, image",
         ),
-        ("m.csv", b"", "m.csv cannot be read as .csv"),
+        ("m.csv", b"", "expected ids of images in the first row"),
+        ("m.csv", b"id,i0,i1\nc0,0.5,x\n", "row 1: expected 2 numbers, with ids of images .*; got 0.5, x"),
         ("m.csv", b"nothing", "got the columns nothing"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from capim.store.errors import RequestError
+from capim.store.forms import FORMS, OUTCOMES
 from capim.store.row_types import columns_of
 from capim.store.schema import Outcome
 from capim.store.types import Corpus
@@ -19,7 +21,7 @@ from capim.tasks.corpora.build import CaptionRow, ImageRow, PairRow, QuadrupleRo
 from capim.tasks.metrics import METRICS, metrics_of
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.results.imported.sources import Source, encoder_of_outcomes, outcomes_of_source
-from capim.tasks.results.imported.tables import COLUMNS, HALVES, OUTCOME_KINDS, named_rows, outcomes_of_rows
+from capim.tasks.results.imported.tables import named_rows, outcomes_of_rows
 from tests.results.thirty import N_IMAGES, thirty_images
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -81,8 +83,8 @@ SCHEMA = json.loads((DOCS / "outcomes.schema.json").read_text())
 
 def test_the_schema_beside_the_page_has_the_columns_of_the_code() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert SCHEMA["items"]["properties"].keys() == COLUMNS
-    assert [tuple(kind["required"]) for kind in SCHEMA["items"]["anyOf"]] == [*dict.fromkeys(OUTCOME_KINDS.values())]
+    assert SCHEMA["items"]["properties"].keys() == {*chain(FORMS["outcomes"].roles, *OUTCOMES.values())}
+    assert [tuple(kind["required"]) for kind in SCHEMA["items"]["anyOf"]] == [*dict.fromkeys(OUTCOMES.values())]
 
 
 def test_the_page_explains_every_column_as_the_schema_does() -> None:
@@ -105,7 +107,7 @@ def test_winogrounds_scores_are_the_answers_that_they_give_and_a_tie_is_none() -
     scores = {"c0_i0": 0.5, "c0_i1": 0.4, "c1_i0": 0.2, "c1_i1": 0.4}
     wide = named_rows([{"id": query, **scores} for query in ("q0", "q1")])
     cells = named_rows([{"label": f"{q}_{cell}", "score": s} for q in ("q0", "q1") for cell, s in scores.items()])
-    assert [[row[half] for half in HALVES] for row in wide] == 2 * [[True, False, True, True]]
+    assert [[row[half] for half in OUTCOMES["halves"]] for row in wide] == 2 * [[True, False, True, True]]
     assert cells == wide
     [outcomes] = outcomes_of_rows(wide, SMALL).outcomes
     assert [METRICS[name].value(outcomes) for name in SCORES] == [0, 1, 0]
@@ -177,7 +179,7 @@ def test_every_form_takes_ids_from_a_usual_column_and_from_another_all_or_none(f
     given: dict[str, list[dict[str, Any]]] = {
         "pairs": [{"id": f"p{i}", "correct": i < 4} for i in range(10)],
         "scores": [{"id": f"q{i}", "text": i < 2, "image": i < 1} for i in range(5)],
-        "halves": [{"id": f"q{i}", **dict.fromkeys(HALVES, i < 2)} for i in range(5)],
+        "halves": [{"id": f"q{i}", **dict.fromkeys(OUTCOMES["halves"], i < 2)} for i in range(5)],
         "hits": [{"id": f"i{i}", "correct": i < 7, "k": k} for k in (1, 5) for i in range(N_IMAGES)],
     }
     rows = given[form]

@@ -183,7 +183,7 @@ def test_lists_without_numbers_are_runs_in_their_order_and_qrels_of_grade_one(
     assert read_run(tmp_path / name) == {"q1": {"a": -1.0, "b": -2.0}, "q2": {"c": -1.0}}
     assert read_qrels(tmp_path / name) == {"q1": {"a": 1, "b": 1}, "q2": {"c": 1}}
     (tmp_path / name).write_text(text.replace('"b"', '"a"'))
-    with pytest.raises(RequestError, match="an item comes twice in the list of 'q1'"):
+    with pytest.raises(RequestError, match="item 'a' comes twice in the list of 'q1'"):
         read_run(tmp_path / name)
 
 

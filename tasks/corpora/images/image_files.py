@@ -15,12 +15,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from capim.store.errors import RequestError, nearest
+from capim.store.errors import RequestError, nearest, some
 from capim.store.sets.columns_read import tell
 from capim.store.tables import is_image_name
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, SkippedRow, build_corpus
-from capim.tasks.corpora.files import require_folder, some
+from capim.tasks.corpora.files import require_folder
 from capim.tasks.corpora.images.source import Folders, path_in
 
 Missing: TypeAlias = Literal["error", "skip"]

@@ -12,7 +12,6 @@ their usual names, or those that a description gives them; names are compared by
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
@@ -20,26 +19,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from capim.store.errors import RequestError, did_you_mean, is_number, nearest, noted
-from capim.store.sets.columns_read import CAPTIONS, GRADES, NEGATIVE, SPLITS, TONGUES, telling
-from capim.store.tables import is_image_name
+from capim.store.errors import RequestError, noted, some
+from capim.store.forms import FORMS, NAMES, NO_COLUMNS, Columns, fold, option
+from capim.store.sets.columns_read import CAPTIONS, GRADES, SPLITS, TONGUES, tell, telling
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, PairRow, QuadrupleRow, SkippedRow
-from capim.tasks.corpora.files import choose_split, some, unlisted
+from capim.tasks.corpora.files import choose_split, unlisted
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 
 if TYPE_CHECKING:
     from capim.tasks.corpora.readers.hub import HubSplit
 
 FormName: TypeAlias = Literal["captions", "pairs", "quadruples"]
-Columns: TypeAlias = Mapping[str, str | Sequence[str]]
-
-
-class CorpusForm(NamedTuple):
-    """The roles of columns in a form."""
-
-    required: Sequence[str]
-    optional: Sequence[str]
+FORM_NAMES: tuple[FormName, ...] = ("captions", "pairs", "quadruples")
 
 
 class TableRows(NamedTuple):
@@ -66,26 +58,17 @@ class RowOptions(NamedTuple):
     """What a description says of the rows of a table: options of :mod:`tasks.corpora.description`."""
 
     form: FormName = "captions"
-    columns: Columns = MappingProxyType({})
+    columns: Columns = NO_COLUMNS
     language: str = "en"
     reference_language: str = "en"
     ids_only: bool = False
 
 
-class JudgedColumns(NamedTuple):
-    """A table of a judged corpus: what it may be called, and its columns."""
-
-    names: Sequence[str]
-    required: Sequence[str]
-    columns: Mapping[str, Sequence[str]]
-
-
-_TABLE = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encoding="utf-8"))
-FORMS: dict[FormName, CorpusForm] = {name: CorpusForm(**roles) for name, roles in _TABLE["forms"].items()}
-USUAL_NAMES: Mapping[str, Sequence[str]] = _TABLE["usual"]
-JUDGED_TABLES = {name: JudgedColumns(**table) for name, table in _TABLE["judged"].items()}
 _IN_OBJECTS = ("text", "raw", "caption", "sentence", "phrase")  # names of a caption in a list of objects
-_ADDRESSES = ("url", "urls", "imageurl", "link")
+_SEVERAL = (
+    'rows with several images, which are judgements: read them with reader = "judged", dataset = "FILE" and '
+    'columns = { "queries.query" = "…", "documents.image" = "…" }'
+)
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
 _WAYS: Mapping[str, str] = {  # how a column is read that is not read, by what it looks like
     TONGUES: 'read it with columns.language = "{column}"',
@@ -96,128 +79,79 @@ _WAYS: Mapping[str, str] = {  # how a column is read that is not read, by what i
 
 
 def columns_of_roles(
-    options: RowOptions, available: Sequence[str], where: str, first: Mapping[str, Any] = MappingProxyType({})
+    options: RowOptions, available: Sequence[str], where: str, first: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[str, ...]]:
     """Role -> columns, for the roles of a form that have one; only captions can have several columns.
 
-    ``caption_1``, ``caption_2``, … are the captions of one image in this order.
-
-    Args:
-        options: The form, and the columns that the description names; with ``ids_only``, caption ids are accepted in
-            place of captions.
-        available: Columns of the table.
-        where: File or data set, for messages.
-        first: The first row, which messages show.
+    ``caption_1``, ``caption_2``, … are the captions of one image in this order. With ``ids_only``, caption ids are
+    accepted in place of captions.
 
     Raises:
-        RequestError: A role or a column is unknown, a required role has no column, or captions are in columns of
-            several kinds; names the column that was meant, where its cells leave no doubt.
+        RequestError: Captions are in columns of several kinds, and as :meth:`capim.store.forms.Form.columns`.
     """
-    form = options.form
-    roles = (*FORMS[form].required, *FORMS[form].optional)
-    given: dict[str, tuple[str, ...]] = {
-        role: (names,) if isinstance(names, str) else tuple(names) for role, names in options.columns.items()
-    }
-    left = [name for name in available if not any(name in names for names in given.values())]
-    faults: list[str] = []
-    column_of = {role: names for role in roles if role not in given and (names := _usual(role, left))}
-    if form == "captions" and "caption" not in given:
-        found = _caption_columns(left)
-        if len(found) == 1:
-            column_of["caption"] = found[0]
-        elif found:
-            faults.append(f"captions may be in {' or in '.join(map(', '.join, found))}; {_line('caption', found[0])}")
-    named = {*column_of, *given, *(("caption",) if faults else ())}
-    column_of |= given
-    known, has = ", ".join(roles), some(available, 20) or "none"
-    faults += [f"columns has the unknown role {r!r}; form {form!r} has {known}" for r in given if r not in roles]
-    for role, names in given.items():
-        for name in names:
-            if name not in available:
-                hint = did_you_mean(name, available)
-                faults.append(f"no column {name!r} for role {role!r}; {hint}it has {has}")
-        if len(names) != 1 and role != "caption":
-            faults.append(f"columns.{role} must name one column, got {', '.join(names) or 'none'}")
-    if options.ids_only and "caption_id" in column_of:
-        named.add("caption")
-    unused = [name for name in left if not any(name in names for names in column_of.values())]
-    for role in FORMS[form].required:
-        if role not in named:
-            addresses = [name for name in left if role.startswith("image") and _fold(name) in _ADDRESSES]
-            hint = f"; {addresses[0]!r} holds addresses: download the images first" if addresses else ""
-            meant = _near(role, {name: first[name] for name in unused if name in first})
-            shown = first and f"; its first row: {some([f'{name} {cell!r:.40}' for name, cell in first.items()], 20)}"
-            faults.append(f"no column for {role}; it has {has}; {_line(role, [meant or '…'])}{hint}{shown or ''}")
-    if faults:
-        raise RequestError([f"{where}: {fault}" for fault in faults])
-    return column_of
+    form, faults, waived = FORMS[options.form], list[str](), list[str]()
+    given = {role: names for role, names in options.columns.items() if _language_of(role) is None}
+    if options.form == "captions" and "caption" not in given:
+        taken = {*chain.from_iterable([each] if isinstance(each, str) else each for each in given.values())}
+        found = _caption_columns([name for name in available if name not in taken])
+        given |= {"caption": found[0]} if len(found) == 1 else {}
+        if len(found) > 1:
+            ways = " or in ".join(map(", ".join, found))
+            faults, waived = [f"captions may be in {ways}; {option('caption', *found[0])}"], ["caption"]
+    if options.ids_only and ("caption_id" in given or form.find("caption_id", available)):
+        waived = ["caption"]
+    return form.columns(available, given, where=where, first=first, several="caption", waived=waived, faults=faults)
 
 
-def form_of(stem: str, available: Sequence[str]) -> FormName | None:
-    """The form of a table whose file has the name of one, else by its columns; None if these are of no form."""
-    available = [*available, *(["caption"] if _languages(available) else [])]
-    for form in FORMS:
-        if stem == form:
-            return form
-    if all(_usual(role, available) for role in FORMS["quadruples"].required):
-        return "quadruples"
-    if _usual("image", available) and _caption_columns(available):
-        return "pairs" if _usual("negative", available) else "captions"
-    return None
+def form_of(stem: str, available: Sequence[str], columns: Columns = NO_COLUMNS) -> str | None:
+    """The form of a table whose file has the name of one, else by its columns; None if these are of no form.
+
+    Args:
+        stem: Name of its file, without suffix.
+        available: Its columns.
+        columns: Roles that the user gives columns, which stand for these.
+    """
+    if stem in FORM_NAMES:
+        return stem
+    named = {name for each in columns.values() for name in ([each] if isinstance(each, str) else each)}
+    roles = [*columns, *(name for name in available if name not in named)]
+    roles += ["caption"] if _languages(roles, {}) or _languages(roles, columns) or _caption_columns(roles) else []
+    own = {role for role in columns if _language_of(role) is None}
+    return next((name for name in RECOGNISED if FORMS[name].fits(roles) and own <= {*FORMS[name].roles}), None)
 
 
-def _usual(role: str, available: Sequence[str]) -> tuple[str, ...]:
-    """The column with the first of a role's usual names; empty if there is none."""
-    column = usual_column(USUAL_NAMES.get(role, (role,)), available)
-    return () if column is None else (column,)
+def own_form(stem: str, available: Sequence[str], columns: Columns) -> FormName:
+    """The form of a table of captions, pairs or quadruples; of none, the first with the roles that the user names."""
+    found, roles = form_of(stem, available, columns), {role for role in columns if _language_of(role) is None}
+    own = [name for name in FORM_NAMES if name == found] or [n for n in FORM_NAMES if roles <= {*FORMS[n].roles}]
+    return next(iter(own), "captions")
 
 
-def usual_column(names: Sequence[str], available: Sequence[str]) -> str | None:
-    """The column with the first of some names, however it is capitalised or hyphenated; None if there is none."""
-    by_fold = {_fold(name): name for name in reversed(available)}
-    found = (name if name in available else by_fold.get(_fold(name)) for name in names)
-    return next((column for column in found if column is not None), None)
+RECOGNISED = ("quadruples", "pairs", "composed", "captions", "questions", "labels", "ratings")
+"""Forms of a table that are recognised by its columns, in this order."""
 
 
 def _caption_columns(available: Sequence[str]) -> list[tuple[str, ...]]:
     """The columns that hold captions; several tuples if it is not clear which of them do."""
-    plain = _usual("caption", available)
-    usual = {_fold(name) for name in USUAL_NAMES["caption"]}
+    plain = FORMS["captions"].find("caption", available)
+    usual = {*map(fold, NAMES["caption"])}
     numbered: defaultdict[str, dict[int, str]] = defaultdict(dict)
     for name in available:
         match = _NUMBERED.match(name.strip())
-        if match and _fold(match[1]) in usual:
-            numbered[_fold(match[1])].setdefault(int(match[2]), name)
+        if match and fold(match[1]) in usual:
+            numbered[fold(match[1])].setdefault(int(match[2]), name)
     series = {base: tuple(by_number[n] for n in sorted(by_number)) for base, by_number in numbered.items()}
-    if not plain:
+    if plain is None:
         return list(series.values())
-    base = _fold(plain[0])
-    more = series.pop(base, ())
-    if more and min(numbered[base]) < 2:  # caption and caption_1: the first may be one of the others, or all of them
-        return [(*plain, *more), plain, more]
-    return [(*plain, *more), *series.values()]
+    more = series.pop(fold(plain), ())
+    if more and min(numbered[fold(plain)]) < 2:  # caption and caption_1: the first may be one of the others, or all
+        return [(plain, *more), (plain,), more]
+    return [(plain, *more), *series.values()]
 
 
-def _near(role: str, cells: Mapping[str, object]) -> str | None:
-    """The only one of some columns that may hold a role by its cell, if its name is nearly a usual one of the role.
-
-    None for one with the name of another role, of addresses or of wrong captions.
-    """
-    texts = {name: cell for name, cell in cells.items() if isinstance(cell, str) and not is_number(cell)}
-    fits = [name for name, cell in texts.items() if is_image_name(cell) == role.startswith("image")]
-    claimed = {*_ADDRESSES, *(_fold(name) for other, names in USUAL_NAMES.items() if other != role for name in names)}
-    alone = [name for name in fits if len(fits) == 1 and _fold(name) not in claimed and not NEGATIVE.search(name)]
-    return next((name for name in alone if nearest(name, USUAL_NAMES.get(role, (role,)), cutoff=0.75)), None)
-
-
-def _line(role: str, names: Sequence[str]) -> str:
-    """The line of a description that names the columns of a role."""
-    value = f'"{names[0]}"' if len(names) == 1 else "[" + ", ".join(f'"{name}"' for name in names) + "]"
-    return f"name it with columns.{role} = {value}"
-
-
-def _fold(name: str) -> str:
-    return "".join(c for c in name.casefold() if c.isalnum())
+def rows_to_read(read: TableRows, split: str | None, columns: Columns) -> TableRows:
+    """The rows of a split, each in one language."""
+    return of_languages(of_split(read, split, columns=columns), columns)
 
 
 def of_split(read: TableRows, given: str | None = None, *, columns: Columns) -> TableRows:
@@ -225,7 +159,7 @@ def of_split(read: TableRows, given: str | None = None, *, columns: Columns) -> 
 
     The origin says which, and RequestError that there is no such split.
     """
-    named = columns.get("split") or usual_column(("split",), read.available)
+    named = columns.get("split") or FORMS["captions"].find("split", read.available)
     column = named if isinstance(named, str) or named is None else named[0]
     if column is None:
         if given is None:
@@ -244,11 +178,13 @@ def of_split(read: TableRows, given: str | None = None, *, columns: Columns) -> 
 def of_languages(read: TableRows, columns: Columns) -> TableRows:
     """A table with captions in a column for each of several languages, with a row for each of them instead.
 
-    Not where ``columns`` names those of the captions.
+    Not where ``columns`` names those of the captions; ``columns.caption_de`` names that of one language.
     """
-    codes = {} if "caption" in columns else _languages(read.available)
+    codes = _languages(read.available, columns)
     if not codes:
         return read
+    if absent := [column for column in codes if column not in read.available]:
+        raise RequestError(f"{read.where}: no column {', '.join(map(repr, absent))}; it has {some(read.available, 20)}")
     others = [column for column in read.available if column not in codes]
     rows = (
         {**{column: row.get(column) for column in others}, "caption": row[column], "language": code}
@@ -260,8 +196,11 @@ def of_languages(read: TableRows, columns: Columns) -> TableRows:
     return read._replace(available=[*others, "caption", "language"], rows=rows, made=made)
 
 
-def _languages(available: Sequence[str]) -> dict[str, str]:
+def _languages(available: Sequence[str], columns: Columns) -> dict[str, str]:
     """Column -> language, of a table without captions but for those in several columns that are named by languages."""
+    named = {str(column): code for role, column in columns.items() if (code := _language_of(role)) is not None}
+    if named or "caption" in columns:
+        return named
     codes = {column: code for column in available if (code := _language_of(column)) is not None}
     others = [column for column in available if column not in codes]
     return codes if len({*codes.values()}) == len(codes) > 1 and not _caption_columns(others) else {}
@@ -276,8 +215,8 @@ def _language_of(column: str) -> str | None:
         >>> [_language_of(column) for column in ("de", "caption_pt-BR", "zh_text", "id", "url", "caption_id", "xx")]
         ['de', 'pt-BR', 'zh', None, None, None, None]
     """
-    usual = {_fold(name) for name in USUAL_NAMES["caption"]}
-    words = [word for word in re.split(r"[ _-]+", column) if _fold(word) not in usual]
+    usual = {*map(fold, NAMES["caption"])}
+    words = [word for word in re.split(r"[ _-]+", column) if fold(word) not in usual]
     code = "-".join(words)
     if not re.fullmatch(r"[a-z]{2}(-[a-z]{2}|-[a-z]{4})?", code, re.IGNORECASE) or code.casefold() == "id":
         return None
@@ -308,6 +247,7 @@ def corpus_of_rows(
     roles = {*read.made, *chain.from_iterable(names for role, names in column_of.items() if role != "split")}
     of_file = [each for name in read.available if name in roles for each in read.made.get(name, (name,))]
     others = [name for name in read.available if name not in roles]
+    _tell_of_languages(read.where, column_of.get("caption", ()))
     rows = telling(read.where, of_file, [*of_file, *others], chain(first, rows), _WAYS, options.language)
     for number, row in enumerate(rows, start=1):
         table.add(number, row)
@@ -341,6 +281,14 @@ def corpus_of_rows(
     )
 
 
+def _tell_of_languages(where: str, captions: Sequence[str]) -> None:
+    """Warn of captions in columns that are called after several languages, and that are read as those of one."""
+    codes = [_language_of(re.split(r"[ _-]+", column)[-1]) for column in captions]
+    if None not in codes and len({*codes}) > 1:
+        roles = ", ".join(f'columns.caption_{code} = "{column}"' for code, column in zip(codes, captions, strict=True))
+        tell(f"warning: {where}: columns {', '.join(captions)} are read as captions in one language; write {roles}")
+
+
 class _Rows:
     """What the rows of a table hold, collected row by row, and their faults."""
 
@@ -361,7 +309,7 @@ class _Rows:
             role: [None if isinstance(cell, str) and not cell.strip() else cell for cell in map(row.get, columns)]
             for role, columns in self.column_of.items()
         }
-        required = (role for role in FORMS[self.options.form].required if role in self.cells)
+        required = (role for role in FORMS[self.options.form].needs if role in self.cells)
         if self.skips and (lacking := [role for role in required if not any(map(_is_given, self.cells[role]))]):
             self.skipped.append(SkippedRow(f"row{number}", f"no {' and no '.join(lacking)} in it", "caption"))
             return
@@ -397,11 +345,14 @@ class _Rows:
     def _image(self, role: str, identifier: object) -> str:
         """The id of the image in a role, by default its cell, which is added to the images if it is new."""
         key = self.cells[role][0]
+        if isinstance(key, list) and len(key) == 1:
+            key = key[0]
         if key is None:
             self.faults.add(f"rows without {role}", self.at)
             return ""
         if not isinstance(key, str | int):
-            self.faults.add(f"rows whose {role} is neither text nor number", f"{self.at} ({type(key).__name__})")
+            what = _SEVERAL if isinstance(key, list) else f"rows whose {role} is neither text nor number"
+            self.faults.add(what, f"{self.at} ({type(key).__name__})")
             return ""
         name = str(key if identifier is None else identifier)
         objects = _words(self.cells["objects"][0]) if "objects" in self.cells else None

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from capim.store.errors import RequestError, WorkError
 from capim.store.files import NOT_ITS_FORMAT
+from capim.store.forms import Columns
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import ImageRow, SkippedRow
 from capim.tasks.corpora.files import choose_split, corpus_name
@@ -310,7 +311,7 @@ def read_hub(
     revision: str | None = None,
     images: str | Path | None = None,
     form: forms.FormName = "captions",
-    columns: forms.Columns | None = None,
+    columns: Columns | None = None,
     language: str = "en",
     reference_language: str = "en",
     ids_only: bool = False,
@@ -333,7 +334,7 @@ def read_hub(
         RequestError: The data set cannot be read, lacks a column, or its rows are faulty; lists every fault.
     """
     loaded = load_split(dataset, split=split, config=config, revision=revision)
-    read = forms.of_languages(forms.of_split(loaded.table(), columns=columns or {}), columns or {})
+    read = forms.rows_to_read(loaded.table(), None, columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
     if images is not None or ids_only:
         read = read._replace(source=None)

@@ -2,25 +2,27 @@
 
 The form is told by the names that the file has: ``imlist``, ``qimlist`` and ``gnd`` (Revisited Oxford and Paris);
 ``reference``, ``target_hard`` and ``img_set`` (CIRR); ``candidate``, ``target`` and ``captions`` (FashionIQ);
-``reference_img_id`` and ``gt_img_ids`` (CIRCO); else a table with ``reference``, ``caption`` and ``target``, or with
-``image1``, ``image2`` and ``score``.
+``reference_img_id`` and ``gt_img_ids`` (CIRCO); else a table of the form ``composed`` or ``ratings``.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, is_number, some
+from capim.store.forms import FORMS, NO_COLUMNS, Columns, option
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
+from capim.store.sets.columns_read import telling
 from capim.store.tables import open_table, read_json
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
 from capim.tasks.corpora.files import corpus_name, require_file, said
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
+from capim.tasks.corpora.readers.forms import form_of
 
 _GRADES = {"easy": 2, "hard": 1, "junk": 0}
 _NONE = (("none", "an image", None),)  # a corpus has texts: this one is no query, and no item of a gallery
@@ -40,6 +42,8 @@ def read_image_queries(
     *,
     images: str | Path | None = None,
     gallery: str | Path | None = None,
+    columns: Columns | None = None,
+    ids_only: bool = False,
     language: str = "en",
     missing: Missing = "error",
     name: str | None = None,
@@ -53,6 +57,8 @@ def read_image_queries(
         images: Folder of the image files; unless given, that of the file.
         gallery: A JSON list of names of images that are searched too, or an object with these names (CIRR's and
             FashionIQ's files of splits).
+        columns: Role -> column, of a table.
+        ids_only: Use no images, for embeddings that were made elsewhere.
         language: Of the texts.
         missing: With ``skip``, images without a file are left out, and listed.
 
@@ -60,11 +66,12 @@ def read_image_queries(
         RequestError: The file has none of these forms, or an image is missing.
     """
     path = require_file(Path(root).expanduser().absolute(), "file")
-    asked = _read(path)
+    asked = _read(path, columns or NO_COLUMNS)
     boxes = dict(asked.images)
     for more in read_json(Path(gallery)) if gallery else ():
         boxes.setdefault(str(more), None)
-    located = locate_images([ImageRow(image) for image in boxes], images or path.parent, missing=missing, origin=path)
+    folder = None if ids_only else images or path.parent
+    located = locate_images([ImageRow(image) for image in boxes], folder, missing=missing, origin=path)
     if any(box is not None for box in boxes.values()) and located.source is not None:
         located = located._replace(source=Crops(located.source))
     located = located._replace(rows=[_cropped(row, boxes[row.id]) for row in located.rows])
@@ -83,22 +90,26 @@ def _cropped(row: ImageRow, box: Sequence[float] | None) -> ImageRow:
     return row._replace(key=crop_key(row.key or row.id, left, top, right - left, bottom - top))
 
 
-def _read(path: Path) -> _Asked:
+def _read(path: Path, columns: Columns) -> _Asked:
     content = _unpickled(path) if path.suffix == ".pkl" else read_json(path) if path.suffix == ".json" else None
     if isinstance(content, dict) and {"imlist", "qimlist", "gnd"} <= content.keys():
         return _landmarks(content)
     rows: list[Mapping[str, Any]] = [*(open_table(path)[1] if content is None else content)]
-    known = set(rows[0]) if rows and isinstance(rows[0], Mapping) else set()
-    if {"image1", "image2", "score"} <= known:
-        return _rated(rows)
-    for columns, read in _COMPOSED:
-        if known.issuperset(columns):
+    known = list(map(str, rows[0])) if rows and isinstance(rows[0], Mapping) else []
+    for fields, read in _PUBLISHED:
+        if {*fields} <= {*known}:
             return _composed(read(rows))
-    raise RequestError(
-        f"{path}: no queries with images in it; expected imlist, qimlist and gnd (Revisited Oxford), the fields of "
-        "CIRR, FashionIQ or CIRCO, or a table with reference, caption and target, or with image1, image2 and score; "
-        f"it has {', '.join(sorted(map(str, known))[:8]) or type(content).__name__}"
-    )
+    name = form_of("", known, columns)
+    if name not in _OWN:
+        raise RequestError(
+            f"{path}: no queries with images in it; expected imlist, qimlist and gnd (Revisited Oxford), the fields of "
+            "CIRR, FashionIQ or CIRCO, or a table with reference, caption and target, or with image1, image2 and "
+            f"score; {option('score')} if it has another; it has {some(known, 8) if known else type(content).__name__}"
+        )
+    column_of = FORMS[name].columns(known, columns, where=path, first=rows[0])
+    names = {role: column for role, (column,) in column_of.items()}
+    told = telling(path, [*names.values()], known, rows)
+    return _OWN[name]({role: row[column] for role, column in names.items()} for row in told)
 
 
 def _landmarks(content: Mapping[str, Any]) -> _Asked:
@@ -114,7 +125,11 @@ def _landmarks(content: Mapping[str, Any]) -> _Asked:
 
 
 def _rated(rows: Iterable[Mapping[str, Any]]) -> _Asked:
-    pairs = [(str(row["image1"]), str(row["image2"]), round(1000 * float(row["score"]))) for row in rows]
+    pairs = []
+    for number, row in enumerate(rows, start=1):
+        if not is_number(str(row["score"])):
+            raise RequestError(f"row {number}: expected a number as score, got {row['score']!r}")
+        pairs.append((str(row["image1"]), str(row["image2"]), round(1000 * float(row["score"]))))
     relevance = [RelevanceRow(SIMILARITY, "i2i", *pair) for pair in pairs]
     return _Asked(dict.fromkeys(image for one, other, _ in pairs for image in (one, other)), (), relevance)
 
@@ -160,11 +175,10 @@ def _plain(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Text]:
             yield _Text(f"{name}#{n}" if len(texts) > 1 else name, text, str(row["reference"]), targets)
 
 
-_COMPOSED = (
+_PUBLISHED = (
     (("reference", "target_hard", "img_set"), _cirr),
     (("candidate", "target", "captions"), _fashion_iq),
     (("reference_img_id", "gt_img_ids"), _circo),
-    (("reference", "caption", "target"), _plain),
 )
 
 
@@ -178,6 +192,12 @@ def _composed(texts: Iterable[_Text]) -> _Asked:
         for image in dict.fromkeys(some)
     ]
     return _Asked(dict.fromkeys(images), [(text.id, text.text, text.reference) for text in found], rows)
+
+
+_OWN: Mapping[str | None, Callable[[Iterable[Mapping[str, Any]]], _Asked]] = {
+    "ratings": _rated,
+    "composed": lambda rows: _composed(_plain(rows)),
+}
 
 
 class _PlainPickle(pickle.Unpickler):

@@ -16,13 +16,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from capim.store.errors import RequestError, did_you_mean
+from capim.store.errors import RequestError, some
+from capim.store.forms import FORMS
+from capim.store.lists import cells_of
 from capim.store.schema import JUDGED
 from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, telling
-from capim.store.tables import SUFFIXES, open_table, read_json, read_text, suffix_of, uncompressed
+from capim.store.tables import SUFFIXES, open_table, read_json, suffix_of, uncompressed
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
-from capim.tasks.corpora.files import choose_split, corpus_name, require_folder, require_known, said, some
+from capim.tasks.corpora.files import choose_split, corpus_name, require_folder, require_known, said
 from capim.tasks.corpora.images.image_files import (
     LocatedImages,
     Missing,
@@ -31,9 +33,9 @@ from capim.tasks.corpora.images.image_files import (
     without_image_suffix,
 )
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS, LANGUAGES, JudgedTask, SubsetCounts
-from capim.tasks.corpora.readers.forms import JUDGED_TABLES, TableRows, form_of, usual_column
+from capim.tasks.corpora.readers.forms import TableRows, form_of
 from capim.tasks.corpora.readers.hub import configs_of, load_split
-from capim.tasks.corpora.readers.table import columns_or_none, holds_images, shards_in, table_columns
+from capim.tasks.corpora.readers.table import holds_images, shards_in, table_columns
 from capim.tasks.protocols import MAIN_OF_JUDGED
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
@@ -85,8 +87,7 @@ def read_judged(
     """
     local = Path(dataset).expanduser()
     place = str(local.absolute()) if local.exists() else dataset
-    roles = [f"{table}.{role}" for table, each in JUDGED_TABLES.items() for role in each.columns]
-    require_known(place, "columns", columns or {}, roles)
+    require_known(place, "columns", columns or {}, [f"{name}.{role}" for name in TABLES for role in FORMS[name].roles])
     files = JudgedFiles(place, split, columns or {}, revision, images=images, ids_only=ids_only, missing=missing)
     files = files.with_questions()
     name = name or corpus_name(Path(place))
@@ -302,7 +303,7 @@ def _documents(files: JudgedFiles, subsets: Sequence[str], judged: Sequence[str]
             rows = [ImageRow(each) for each in dict.fromkeys(judged)] if files.ids_only else []
             if not rows:
                 raise RequestError(
-                    f"{files.place}: no documents; looked for {', '.join(JUDGED_TABLES['documents'].names)}; with "
+                    f"{files.place}: no documents; looked for {', '.join(FORMS['documents'].files)}; with "
                     "ids_only = true the judged documents are taken by their ids"
                 )
             return LocatedImages(rows, None, [])
@@ -358,14 +359,13 @@ def _image_files(folder: Path, judged: set[str], files: JudgedFiles) -> LocatedI
 
 
 TableName: TypeAlias = Literal["documents", "images", "queries", "judgements"]
+TABLES: tuple[TableName, ...] = ("documents", "images", "queries", "judgements")
 
 # The name of a table with subsets: of ViDoRe 3 (french-corpus), MIRACL-Vision (corpus-fr) and JinaVDR (fr/corpus). The
 # subsets of the first share their documents.
 LAYOUTS = ("{subset}-{table}", "{table}-{subset}", "{subset}/{table}")
 _SHARED, _, _FOLDERS = LAYOUTS
 _SUBSET = re.compile(r"(.+)[-/]queries|queries-([^.]+)")
-_TREC = re.compile(r"\S+\s+\S+\s+\S+\s+-?\d+\s*")  # query, iteration, document, grade
-_GRADES = ("query", "iteration", "document", "grade")
 _WAY = 'read it with columns = {{ "%s" = "{column}" }}'
 _ASKED: Mapping[str, str] = {GRADES: _WAY % "judgements.grade", SPLITS: NO_OPTION, TONGUES: NO_OPTION}
 
@@ -431,13 +431,16 @@ class JudgedFiles(NamedTuple):
         judgements = []
         rows = telling(read.where, [*dict.fromkeys(found.values())], read.available, read.rows, _ASKED)
         for number, row in enumerate(rows, start=1):
-            if not (document := text_or_none(row[found["name"]])):
+            names, images = (_each(row[found[role]]) for role in ("name", "image"))
+            pages = {str(name): image for name, image in zip(names, images, strict=False) if name not in (None, "")}
+            if not pages:
                 raise RequestError(f"{read.where}: row {number} has no {found['name']}, which names the page")
-            documents.setdefault(document, {"id": document, "image": row[found["image"]]})
+            for document, image in pages.items():
+                documents.setdefault(document, {"id": document, "image": image})
             for text in filter(str.strip, said(row[found["query"]], f"{read.where}: row {number}")):
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
                 grade = row[found["grade"]] if "grade" in found else 1
-                judgements.append({"query": asked["id"], "document": document, "grade": grade})
+                judgements += [{"query": asked["id"], "document": document, "grade": grade} for document in pages]
         return self._replace(
             tables={
                 "documents": read._replace(available=("id", "image"), rows=documents.values()),
@@ -452,7 +455,7 @@ class JudgedFiles(NamedTuple):
             return [""]
         names = self._names()
         found = [match[1] or match[2] for name in names if (match := _SUBSET.fullmatch(name))]
-        plain = any(name.partition(".")[0] in JUDGED_TABLES["queries"].names for name in names)
+        plain = any(name.partition(".")[0] in _QUERIES for name in names)
         return [""] if plain or not found else found
 
     def table(self, name: TableName, subset: str) -> TableRows | None:
@@ -503,47 +506,42 @@ class JudgedFiles(NamedTuple):
         return self._by_role(name, loaded.table()._replace(where=where))
 
     def _read(self, name: TableName, file: Path) -> TableRows:
-        if name == "judgements" and (trec := _trec_rows(file)) is not None:
-            return TableRows(str(file), _GRADES, trec)
+        if name == "judgements":
+            cells = cells_of(file, FORMS[name], self._own(name))
+            graded = ({"query": cell.query, "document": cell.item, "grade": cell.number} for cell in cells)
+            return TableRows(str(file), FORMS[name].roles, graded)
         if suffix_of(file) == ".json" and (objects := _of_objects(name, file)):
             available = list(dict.fromkeys(chain.from_iterable(objects)))
             return self._by_role(name, TableRows(str(file), available, objects))
         available, rows = open_table(file)
-        usual = chain.from_iterable(JUDGED_TABLES[name].columns.values())
-        if name == "queries" and len(available) == 2 and usual_column(tuple(usual), available) is None:
+        form = FORMS[name]
+        if name == "queries" and len(available) == 2 and not any(form.find(role, available) for role in form.roles):
             first = dict(zip(("id", "query"), available, strict=True))  # ids and texts without a header
             rest = (dict(zip(("id", "query"), row.values(), strict=True)) for row in rows)
             return TableRows(str(file), list(first), chain([first], rest))
         return self._by_role(name, TableRows(str(file), available, rows))
 
+    def _own(self, name: TableName) -> dict[str, str]:
+        """The columns that the description names for a table."""
+        named = (role.partition(".")[::2] for role in self.columns)
+        return {role: self.columns[f"{table}.{role}"] for table, role in named if table == name}
+
     def _by_role(self, name: TableName, read: TableRows) -> TableRows:
         """The table with its cells by role, and the source of the images if these are among them."""
-        faults, column_of, available = [], {}, read.available
-        for role, usual in JUDGED_TABLES[name].columns.items():
-            column = self.columns.get(f"{name}.{role}") or usual_column(usual, available)
-            if column is not None and column in available:
-                column_of[role] = column
-            elif column is not None:
-                faults.append(f"no column {column!r}; {did_you_mean(column, available)}it has {', '.join(available)}")
-            elif role in JUDGED_TABLES[name].required:
-                line = f'columns = {{ "{name}.{role}" = "…" }}'
-                faults.append(f"no column for {role}; it has {', '.join(available)}; name it with {line}")
-        if faults:
-            raise RequestError([f"{read.where}: {fault}" for fault in faults])
+        available = read.available
+        found = FORMS[name].columns(available, self._own(name), where=read.where, table=name)
+        column_of = {role: column for role, (column,) in found.items()}
         ways = {TONGUES: _WAY % "queries.language"} if name == "queries" else {}
         rows = telling(read.where, list(column_of.values()), available, read.rows, {SPLITS: NO_OPTION, **ways})
         by_role = ({role: row.get(column) for role, column in column_of.items()} for row in rows)
         return TableRows(read.where, list(column_of), by_role, source=read.source if "image" in column_of else None)
 
 
-def is_questions(file: Path) -> bool:
-    """True if the rows of a table are a query and its page."""
-    columns = columns_or_none(file)
-    return columns is not None and question_columns(columns) is not None
+_QUERIES = FORMS["queries"].files
 
 
-_QUERIES = JUDGED_TABLES["queries"].names
-_PAGE_NAMES = ("image_filename", "image_id", "doc_id", "document_id", "page_id", "corpus_id")
+def _each(cell: object) -> list[object]:
+    return cell if isinstance(cell, list) else [cell]
 
 
 def question_columns(
@@ -554,14 +552,19 @@ def question_columns(
     ``query``, ``image``, ``name`` of the page (by default its image), and ``grade`` if there is one (else 1). None for
     a table of another kind. The page of a query that is null is a distractor, and rows of one query make one query.
     """
-    query = columns.get("queries.query") or usual_column(("query",), available)
-    image = columns.get("documents.image") or usual_column(JUDGED_TABLES["documents"].columns["image"], available)
-    if query is None or image is None or ("queries.query" not in columns and form_of("", available) is not None):
+    given = {role: columns[name] for role, name in _ROLES.items() if name in columns}
+    form = FORMS["questions"]
+    if not given and form_of("", available) != form.name:
         return None
-    others = [column for column in available if column not in (query, image)]
-    name = columns.get("documents.id") or usual_column(_PAGE_NAMES, others) or image
-    grade = columns.get("judgements.grade") or usual_column(JUDGED_TABLES["judgements"].columns["grade"], others)
-    return {"query": query, "image": image, "name": name, **({} if grade is None else {"grade": grade})}
+    roles = {role: given.get(role) or form.find(role, available) for role in form.needs}
+    others = [column for column in available if column not in roles.values()]
+    roles |= {role: given.get(role) or form.find(role, others) for role in form.may}
+    found = {role: column for role, column in roles.items() if column is not None}
+    return {**found, "name": found.get("name", found["image"])} if {*form.needs} <= found.keys() else None
+
+
+_ROLES = {"query": "queries.query", "image": "documents.image", "name": "documents.id", "grade": "judgements.grade"}
+"""Role of a table of questions -> the same in three tables."""
 
 
 def is_judged_folder(folder: Path) -> bool:
@@ -574,8 +577,8 @@ def is_judged_folder(folder: Path) -> bool:
 def _names_of(name: TableName, subset: str) -> list[str]:
     """What the table of a subset may be called."""
     if not subset:
-        return [*JUDGED_TABLES[name].names]
-    return [layout.format(subset=subset, table=each) for layout in LAYOUTS for each in JUDGED_TABLES[name].names]
+        return [*FORMS[name].files]
+    return [layout.format(subset=subset, table=each) for layout in LAYOUTS for each in FORMS[name].files]
 
 
 def _files(folder: Path, name: str) -> dict[str, list[Path]]:
@@ -595,26 +598,9 @@ def _files(folder: Path, name: str) -> dict[str, list[Path]]:
 
 
 def _of_objects(name: TableName, file: Path) -> list[dict[str, Any]]:
-    """The rows of one JSON object: id -> text, file or object; of judgements query -> document -> grade."""
+    """The rows of one JSON object: id -> text, file or object."""
     content = read_json(file)
     if not isinstance(content, dict):
         return []
-    if name == "judgements":
-        graded = {query: each for query, each in content.items() if isinstance(each, dict)}
-        pairs = ((query, document, grade) for query, each in graded.items() for document, grade in each.items())
-        return [dict(zip(("query", "document", "grade"), pair, strict=True)) for pair in pairs]
     role = "query" if name == "queries" else "image"
     return [{"id": key, **(each if isinstance(each, dict) else {role: each})} for key, each in content.items()]
-
-
-def _trec_rows(file: Path) -> list[Mapping[str, Any]] | None:
-    """The judgements of a trec file (query, iteration, document, grade; no header); None for another file."""
-    lines = [(number, line) for number, line in enumerate(read_text(file).split("\n"), start=1) if line.strip()]
-    if not lines or not _TREC.fullmatch(lines[0][1]):
-        return None
-    for number, line in lines:
-        if len(line.split()) != len(_GRADES):
-            raise RequestError(
-                f"{file}: line {number}: expected query, iteration, document and grade, got {line.strip()!r:.80}"
-            )
-    return [dict(zip(_GRADES, line.split(), strict=True)) for _, line in lines]

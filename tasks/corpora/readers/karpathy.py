@@ -67,6 +67,7 @@ def read_coco_karpathy(
     objects: str | Path | None = None,
     ground_truths: Sequence[GroundTruth] = GROUND_TRUTHS,
     missing: Missing = "error",
+    ids_only: bool = False,
     cache: str | Path = CACHE,
 ) -> Corpus:
     """The split in Karpathy's order; image ids are COCO's, annotation ids those of captions 0 to 4.
@@ -77,6 +78,7 @@ def read_coco_karpathy(
             one, a local captions file gives texts and ids only, and images of the hub's rows are downloaded.
         objects: Objects per image, if the captions file has none: a COCO boxes file, or a list of
             ``{"image_id", "objects"}``.
+        ids_only: Use no images, for embeddings that were made elsewhere; likewise of Flickr30k.
         ground_truths: ``cxc``, ``eccv``, both or none; they exist for the test split only.
         cache: Folder for downloaded images.
 
@@ -102,7 +104,8 @@ def read_coco_karpathy(
         caption_of = {row.annotation_id: row.id for row in captions if row.annotation_id}
         positives = extra_positives(caption_of, {entry.id for entry in read.entries}, truths=ground_truths)
     read = read._replace(entries=[e._replace(objects=labels.get(e.id, e.objects)) for e in read.entries])
-    return _corpus("coco-karpathy", split, read, captions, images, missing, positives)
+    read = read.without_images() if ids_only else read
+    return _corpus("coco-karpathy", split, read, captions, None if ids_only else images, missing, positives)
 
 
 def read_flickr30k_karpathy(
@@ -113,6 +116,7 @@ def read_flickr30k_karpathy(
     dataset: str = CORPORA["flickr30k-karpathy"].hub,
     revision: str | None = None,
     missing: Missing = "error",
+    ids_only: bool = False,
 ) -> Corpus:
     """The split in Karpathy's order; an image's id is its file's name without ``.jpg``.
 
@@ -126,7 +130,8 @@ def read_flickr30k_karpathy(
     patterns = ("dataset_flickr30k.json", f"flickr30k_{split}.json")
     read = _flickr_on_hub(dataset, split, revision) if root is None else _split(root, patterns, split)
     captions = [CaptionRow(f"{e.id}#{n}", e.id, text, n) for e in read.entries for n, text in enumerate(e.captions)]
-    return _corpus("flickr30k-karpathy", split, read, captions, images, missing)
+    read = read.without_images() if ids_only else read
+    return _corpus("flickr30k-karpathy", split, read, captions, None if ids_only else images, missing)
 
 
 def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> _Split:
@@ -168,6 +173,10 @@ class _Split(NamedTuple):
     origin: str
     hub: HubSplit | None = None
     others: ImageSource | None = None
+
+    def without_images(self) -> _Split:
+        """The entries alone."""
+        return self._replace(hub=None, others=None)
 
 
 def _corpus(

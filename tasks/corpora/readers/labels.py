@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from capim.store.errors import RequestError, did_you_mean
+from capim.store.forms import FORMS, NO_COLUMNS, Columns
 from capim.store.schema import LABEL
-from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLIT, SPLITS, tell, telling
-from capim.store.tables import open_table, read_json, read_text, uncompressed
+from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLIT, SPLITS, TEXTS, tell, telling
+from capim.store.tables import open_table, read_json, read_text
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow
-from capim.tasks.corpora.files import corpus_name, require_folder, require_known, unlisted
+from capim.tasks.corpora.files import corpus_name, require_folder, unlisted
 from capim.tasks.corpora.images.image_files import LocatedImages, Missing, images_below, locate_images
 from capim.tasks.corpora.readers.coco_captions import read_objects
-from capim.tasks.corpora.readers.forms import USUAL_NAMES, form_of, usual_column
 from capim.tasks.corpora.readers.image_texts import lines_of
-from capim.tasks.corpora.readers.table import columns_or_none, is_coco
+from capim.tasks.corpora.readers.table import is_coco
 from capim.tasks.corpora.readers.webdataset import TarShards, samples_of
 
 PROMPTS: Mapping[str, Mapping[str, str | list[str]]] = tomllib.loads(
     Path(__file__).with_name("prompts.toml").read_text(encoding="utf-8")
 )
 """Name of a published list -> its ``source`` and ``prompts``."""
+_WAYS: Mapping[str, str] = {
+    GRADES: NO_OPTION,
+    SPLITS: NO_OPTION,
+    TEXTS: 'read them as captions with reader = "table" and columns.caption = "{column}" (--columns caption={column})',
+}
 _CLASSES, _TEMPLATES = "classnames.txt", "zeroshot_classification_templates.txt"
 
 
@@ -38,7 +44,7 @@ def read_labels(
     images: str | Path | None = None,
     prompts: str | Sequence[str] | None = None,
     classes: Mapping[str, str] | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     separator: str | None = None,
     language: str = "en",
     missing: Missing = "error",
@@ -66,8 +72,7 @@ def read_labels(
     """
     path, faults = Path(root).expanduser().absolute(), Faults(str(root))
     shards = _shards(path) if is_sharded(path) else None
-    require_known(root, "columns", columns or {}, ("image", "label"))
-    labels = _labels(path, columns or {}, separator) if shards is None else shards.labels
+    labels = _labels(path, columns or NO_COLUMNS, separator) if shards is None else shards.labels
     classes = {**(shards.names if shards else {}), **(classes or {})}
     texts = _prompts(prompts or _templates(path) or "photo")
     known = sorted({label for of_image in labels.values() for label in of_image})
@@ -138,18 +143,7 @@ def are_classes(folder: Path) -> bool:
     return len(set(within)) > 1 and "" not in within and not all(map(SPLIT.fullmatch, within))
 
 
-def is_labelled(file: Path) -> bool:
-    """True if a table has columns of images and of labels, and none of captions."""
-    columns = columns_or_none(file)
-    return columns is not None and form_of(uncompressed(file).stem, columns) is None and None not in _columns(columns)
-
-
-def _columns(available: Sequence[str]) -> tuple[str | None, str | None]:
-    """The columns of images and of labels, by their usual names."""
-    return usual_column(USUAL_NAMES["image"], available), usual_column(USUAL_NAMES["label"], available)
-
-
-def _labels(path: Path, columns: Mapping[str, str], separator: str | None) -> dict[str, list[str]]:
+def _labels(path: Path, columns: Columns, separator: str | None) -> dict[str, list[str]]:
     """Image -> its labels."""
     if path.is_dir():
         found = {image: [Path(image).parent.name] for image in images_below(require_folder(path, "folder of classes"))}
@@ -166,16 +160,11 @@ def _labels(path: Path, columns: Mapping[str, str], separator: str | None) -> di
             )
         return {name_of[image]: categories for image, categories in objects.items()}
     available, rows = open_table(path)
-    column_of = {**dict(zip(("image", "label"), _columns(available), strict=True)), **columns}
-    for role, column in column_of.items():
-        if column not in available:
-            lacks = f"no column for {role}" if column is None else f"no column {column!r} for {role}"
-            has = f"it has {', '.join(available)}"
-            raise RequestError(f'{path}: {lacks}; {has}; name it with columns.{role} = "…"')
-    image, label = str(column_of["image"]), str(column_of["label"])
+    first = [*islice(rows, 1)]
+    column_of = FORMS["labels"].columns(available, columns, where=path, first=next(iter(first), None))
+    image, label = (column_of[role][0] for role in FORMS["labels"].needs)
     of_image: dict[str, list[str]] = {}
-    ways: Mapping[str, str] = {GRADES: NO_OPTION, SPLITS: NO_OPTION}
-    for row in telling(path, (image, label), available, rows, ways):
+    for row in telling(path, (image, label), available, chain(first, rows), _WAYS):
         cell = unlisted(row[label])
         cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
         of_image.setdefault(str(row[image]), []).extend(str(each).strip() if separator else str(each) for each in cells)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, get_type_hints
 
-from capim.store.errors import RequestError
+from capim.store.errors import RequestError, some
 from capim.store.tables import read_json, read_json_lines
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA, CorpusEntry, files
@@ -128,7 +128,7 @@ def of_images(images: Sequence[ImageRow], found: Sequence[Translation], where: o
         other = sorted((Counter(expected) - Counter(got)) | (Counter(got) - Counter(expected)))
         raise RequestError(
             f"{where}: expected the {len(images)} images of the first language, each once, got {len(got)}; "
-            f"not so: {files.some(other)}"
+            f"not so: {some(other)}"
         )
     caption_of = dict(zip(got, found, strict=True))
     return [caption_of[image] for image in expected]

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from capim.store.errors import RequestError
-from capim.store.tables import SUFFIXES, glance, is_image_name, open_table, suffix_of, uncompressed
+from capim.store.forms import NO_COLUMNS, Columns
+from capim.store.tables import SUFFIXES, glance, is_image_name, open_table, skipping_bad_rows, suffix_of, uncompressed
 from capim.store.types import Corpus
 from capim.tasks.corpora.files import corpus_name, require_file
 from capim.tasks.corpora.images.image_files import Missing, without_image_suffix
@@ -24,7 +25,7 @@ def read_table(
     *,
     images: str | Path | None = None,
     form: forms.FormName | None = None,
-    columns: forms.Columns | None = None,
+    columns: Columns | None = None,
     language: str = "en",
     reference_language: str = "en",
     ids_only: bool = False,
@@ -39,8 +40,9 @@ def read_table(
         root: The table, or the folder that holds it: under one of ``STEMS``, else as the only one that fits a form.
         images: Folder that the image column's paths start from; unless given, the table's folder, and ``images/``
             beside the table if it exists.
-        form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`tasks.corpora.readers.forms`); by default taken
+        form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`capim.store.forms`); by default taken
             from the table's name or its columns.
+        missing: With ``skip``, images without a file, rows without a caption and rows that cannot be read are left out.
         split: The rows to read of a table with a column ``split``; unless given, those of ``test``, or all if there are
             none.
 
@@ -55,15 +57,13 @@ def read_table(
             "any other table with a column of images and one of captions"
         )
     available, rows = open_table(file)
-    read = forms.of_languages(
-        forms.of_split(forms.TableRows(str(file), available, rows, str(file)), split, columns=columns or {}),
-        columns or {},
-    )
+    read = forms.rows_to_read(forms.TableRows(str(file), available, rows, str(file)), split, columns or {})
     beside = [folder for folder in (file.parent / "images", file.parent) if folder.is_dir()]
-    form = form or forms.form_of(uncompressed(file).stem, read.available) or "captions"
+    form = form or forms.own_form(uncompressed(file).stem, read.available, columns or {})
     options = forms.RowOptions(form, columns or {}, language, reference_language, ids_only)
     name = name or corpus_name(path)
-    return forms.corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
+    with skipping_bad_rows(missing == "skip"):
+        return forms.corpus_of_rows(name, read, options, images=images or beside, missing=missing, licence=licence)
 
 
 def named_table(folder: Path) -> Path | None:
@@ -76,7 +76,7 @@ def named_table(folder: Path) -> Path | None:
     return _only(folder, [file for file in files if _fits(file)] or files)
 
 
-def any_table(folder: Path) -> Path | None:
+def any_table(folder: Path, columns: Columns = NO_COLUMNS) -> Path | None:
     """The table of a folder that has the columns of a form, whatever its name; None if there is none.
 
     A text file beside an image of the same name is not looked at.
@@ -85,7 +85,8 @@ def any_table(folder: Path) -> Path | None:
         RequestError: There are several.
     """
     images = {without_image_suffix(file.name) for file in folder.iterdir()}
-    return _only(folder, [file for file in tables_in(folder) if uncompressed(file).stem not in images and _fits(file)])
+    others = [file for file in tables_in(folder) if uncompressed(file).stem not in images]
+    return _only(folder, [file for file in others if _fits(file, columns)])
 
 
 def tables_in(folder: Path) -> list[Path]:
@@ -160,9 +161,14 @@ def holds_images(file: Path) -> bool:
     return any(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) for kind in types)
 
 
-def _fits(file: Path) -> bool:
-    columns = columns_or_none(file)
-    return columns is not None and forms.form_of(uncompressed(file).stem, columns) is not None
+def form_of_file(file: Path, columns: Columns = NO_COLUMNS) -> str | None:
+    """The form of a table by the names of its columns and what the user calls them; None for any other file."""
+    available = columns_or_none(file)
+    return None if available is None else forms.form_of(uncompressed(file).stem, available, columns)
+
+
+def _fits(file: Path, columns: Columns = NO_COLUMNS) -> bool:
+    return form_of_file(file, columns) in forms.FORM_NAMES
 
 
 def _only(folder: Path, files: list[Path]) -> Path | None:

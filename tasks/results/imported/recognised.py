@@ -10,14 +10,16 @@ import itertools
 import json
 import re
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, is_number
 from capim.store.files import is_vector, reading
+from capim.store.forms import FORMS, NO_COLUMNS, Columns, fold
+from capim.store.lists import QRELS, RUN, first_line, form_of_line, json_lists, list_columns, says_qrels
 from capim.store.sets.vector_files import REFUSED, read_contents, side_of
-from capim.store.tables import NAMED, TYPED, first_row, open_table, opened_text, read_json, suffix_of
+from capim.store.tables import NAMED, TYPED, first_row, open_table, read_json, suffix_of
 
 What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published"]
 WORDS: Mapping[What, str] = {
@@ -32,8 +34,6 @@ WORDS: Mapping[What, str] = {
 _HITS = re.compile(r".+_(ir|tr)[1-9][0-9]*_rank_index\.npy")
 _SCORES = re.compile(r"(^|[^a-z])(scores?|sims?|similarit(y|ies)|logits)([^a-z]|$)")
 _RUNS = (".trec", ".run", ".res", ".ranking")
-_QRELS = re.compile(r"qrels?|judg(e|)ments?")
-MODELS = ("model_fullname", "model", "model_name", "encoder")  # columns of published figures
 
 
 class Recognised(NamedTuple):
@@ -54,8 +54,12 @@ class Recognised(NamedTuple):
         return f"{self.path}: taken for {WORDS[self.what]}{of}"
 
 
-def recognise(path: Path) -> list[Recognised]:
+def recognise(path: Path, columns: Columns = NO_COLUMNS) -> list[Recognised]:
     """Return the contents of a path, most often one thing; of an array file of both sides, the vectors of each.
+
+    Args:
+        path: A file or folder.
+        columns: Role -> column, as the user names them.
 
     Raises:
         RequestError: There is nothing, or it is nothing that can be imported; says what to do instead.
@@ -67,7 +71,7 @@ def recognise(path: Path) -> list[Recognised]:
     if path.suffix.lower() in REFUSED:
         raise RequestError(f"{path}: {REFUSED[path.suffix.lower()]}")
     with reading(path):
-        return _of_file(path)
+        return _of_file(path, columns)
 
 
 def _of_folder(folder: Path) -> Iterator[Recognised]:
@@ -95,7 +99,7 @@ def _of_folder(folder: Path) -> Iterator[Recognised]:
         )
 
 
-def _of_file(path: Path) -> list[Recognised]:
+def _of_file(path: Path, columns: Columns) -> list[Recognised]:
     if _HITS.fullmatch(path.name):
         raise RequestError(f"{path}: one of several hit lists; give their folder, {path.parent}")
     if path.suffix in (".npy", ".npz", ".safetensors", ".pt", ".pth"):
@@ -104,12 +108,16 @@ def _of_file(path: Path) -> list[Recognised]:
     if suffix in _RUNS or suffix == ".qrels":
         return [Recognised("qrels" if suffix == ".qrels" else "run", path)]
     if suffix == ".json":
-        return [_of_json(path, read_json(path))]
-    if suffix in NAMED:
-        header, cells = _header(path)
-        if header and (what := _of_columns(path, header, cells)) is not None:
-            return [what]
-    return [_of_lines(path)]
+        return [_of_json(path, read_json(path), columns)]
+    words = [] if suffix in TYPED else first_line(path).split()
+    if (form := form_of_line(words, path.stem)) is not None:
+        return [Recognised("run" if form is RUN else "qrels", path)]
+    if suffix in NAMED and (row := _first_row(path)) and (what := _of_columns(path, row, columns)) is not None:
+        return [what]
+    raise RequestError(
+        f"{path}: not known; its first line has {len(words)} words. A run has 6 (query Q0 item rank score tag), qrels "
+        f"have 4; tables have a header and a suffix among {', '.join(NAMED)}"
+    )
 
 
 def _of_arrays(path: Path) -> list[Recognised]:
@@ -138,14 +146,12 @@ def _array_names(path: Path) -> list[str]:
     return [name for name in names if not re.search(r"(^|_)(ids?|names?|keys?|files?|paths?|offsets)$", name.lower())]
 
 
-def _of_json(path: Path, loaded: object) -> Recognised:
+def _of_json(path: Path, loaded: object, columns: Columns) -> Recognised:
     if isinstance(loaded, dict):
         if _is_published(loaded):
             return Recognised("published", path)
-        from capim.tasks.results.imported.runs import json_lists
-
         if next(json_lists(loaded), None) is not None:
-            return Recognised("qrels" if _QRELS.search(path.stem.lower()) else "run", path)
+            return Recognised("qrels" if says_qrels(path.stem) else "run", path)
         inner = next((loaded[name] for name in ("data", "samples", "rows") if isinstance(loaded.get(name), list)), None)
         rows = inner if inner is not None else [*loaded.values()]
     else:
@@ -156,31 +162,31 @@ def _of_json(path: Path, loaded: object) -> Recognised:
     if is_vector(first) or (isinstance(first, dict) and any(map(is_vector, first.values()))):
         return Recognised("vectors", path, side_of(path.stem))
     if isinstance(first, dict):
-        return _of_columns(path, list(first), list(first.values())) or Recognised("outcomes", path)
+        return _of_columns(path, first, columns) or Recognised("outcomes", path)
     raise RequestError(f"{path}: neither rows, nor query -> item -> score, nor results of MTEB")
 
 
-def _of_columns(path: Path, header: Collection[str], cells: Collection[object]) -> Recognised | None:
-    """Return the kind of a table by its columns; None where these are no header."""
-    from capim.tasks.results.imported.runs import GRADE, ITEM, list_columns
+def _of_columns(path: Path, first: Mapping[str, Any], columns: Columns) -> Recognised | None:
+    """Return the kind of a table by its columns and its first row; None where these are no header."""
     from capim.tasks.results.imported.tables import CELLS, is_cell, kind_of, our_name
 
-    names = {re.sub(r"\s+", "_", name.strip().lower()) for name in header}
-    exported = {"evaluation", "query_id", "rank_best"} <= names  # capim export outcomes
-    if exported or {*CELLS} <= names or any(map(is_cell, cells)):  # Winoground's scores
+    role_of = {column: role for role, column in columns.items() if isinstance(column, str)}
+    row = {role_of.get(name, name): cell for name, cell in first.items()}
+    names, cells, published = {fold(name) for name in row}, [*row.values()], FORMS["published"]
+    exported = {fold(name) for name in ("evaluation", "query_id", "rank_best")} <= names  # capim export outcomes
+    if exported or {fold(cell) for cell in CELLS} <= names or any(map(is_cell, cells)):  # Winoground's scores
         return Recognised("outcomes", path)
-    if names & {*MODELS} and ({"value"} <= names or any(re.search(r"recall@|acc|ndcg", name) for name in names)):
+    if published.find("model", row) and ("value" in names or any(re.search("recall|acc|ndcg", name) for name in names)):
         return Recognised("published", path)
-    listed = list_columns(dict(zip(header, cells, strict=False))) is not None
-    if listed or (names & {*ITEM} and names & {*GRADE, "rank"}):
-        judged = _QRELS.search(path.stem.lower()) or (not listed and names & {"grade", "relevance"})
+    listed = list_columns(row) is not None
+    numbers = [RUN.find("rank", row), RUN.find("score", row), QRELS.find("grade", row)]
+    if listed or (RUN.find("item", row) and any(numbers)):
+        judged = says_qrels(path.stem) or (not listed and names & {"grade", "relevance"})
         return Recognised("qrels" if judged else "run", path)
-    if kind_of(dict.fromkeys(map(our_name, names))) is not None:
+    if kind_of(dict.fromkeys(map(our_name, row))) is not None:
         return Recognised("outcomes", path)
     of_numbers = [
-        name
-        for name, cell in zip(header, cells, strict=False)
-        if isinstance(cell, float) or (isinstance(cell, str) and is_number(cell))
+        name for name, cell in row.items() if isinstance(cell, float) or (isinstance(cell, str) and is_number(cell))
     ]
     n = len(of_numbers)
     if n > 3 or any(map(is_vector, cells)) or any(str(cell).startswith("[") for cell in cells):
@@ -199,32 +205,14 @@ def _are_components(columns: Sequence[str]) -> bool:
     return 2 * steps >= len(columns) - 1
 
 
-def _of_lines(path: Path) -> Recognised:
-    with opened_text(path) as lines:
-        words = next((line.split() for line in lines if line.strip()), [])
-    if len(words) == 6 and is_number(words[4]):
-        return Recognised("run", path)
-    if len(words) in (3, 4) and is_number(words[-1]):
-        return Recognised("run" if len(words) == 3 and not _QRELS.search(path.stem.lower()) else "qrels", path)
-    raise RequestError(
-        f"{path}: not known; its first line has {len(words)} words. A run has 6 (query Q0 item rank score tag), qrels "
-        "have 4; tables have a header and a suffix among " + ", ".join(NAMED)
-    )
-
-
-def _header(path: Path) -> tuple[list[str], list[Any]]:
-    """Return the names of the columns of a table, and the cells of its first row."""
-    if suffix_of(path) == ".tsv":
-        with opened_text(path) as lines:
-            words = next(lines, "").split("\t")
-        if len(words) in (3, 4) and is_number(words[-1]):
-            return [], []  # lines of a run or qrels
+def _first_row(path: Path) -> dict[str, Any]:
+    """Return the first row of a table, with its columns; these alone where there is none."""
     if suffix_of(path) in TYPED:
         if (first := first_row(path)) is None:
             raise RequestError(f"{path}: no rows in it")
-        return list(first), list(first.values())
+        return dict(first)
     columns, rows = open_table(path, headless=False)
-    return columns, [*next(rows, {}).values()]
+    return dict(next(rows, dict.fromkeys(columns)))
 
 
 def _is_published(loaded: Mapping[str, Any]) -> bool:

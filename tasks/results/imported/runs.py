@@ -1,12 +1,10 @@
 """Runs: the lists of the best items that a system made for queries, and qrels, which say what is relevant.
 
-A run is lines ``query Q0 item rank score tag`` (TREC), ``query item rank`` (MS MARCO), a table with columns of these,
-or JSON: query -> item -> score, query -> items in their order, or rows with such a list. Items are ordered by score,
-whatever the rank column says; equal scores are ties. A relevant item that its list does not hold has a rank from the
-length of the list + 1 to the end of the gallery. An item that ties with the last of a list might tie with items that
-were cut off: the list is taken as it stands. Of judged documents, a query without a list counts as not found at every
-k, and a list of a query that nobody judged is left out and counted, as in trec_eval. An id is written as it is or as
-:func:`trec_id`.
+:mod:`capim.store.lists` reads them. Items are ordered by score, whatever the rank column says; equal scores are ties. A
+relevant item that its list does not hold has a rank from the length of the list + 1 to the end of the gallery. An item
+that ties with the last of a list might tie with items that were cut off: the list is taken as it stands. Of judged
+documents, a query without a list counts as not found at every k, and a list of a query that nobody judged is left out
+and counted, as in trec_eval. An id is written as it is or as :func:`trec_id`.
 
 On judged documents a run also has outcomes as trec_eval has them (``t2i/judged@trec_eval``): scores as float32, equal
 ones by id, descending; an item that is not listed, and a query without a list, is not found.
@@ -14,13 +12,12 @@ ones by id, descending; an item that is not listed, and a query without a list, 
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TypeAlias
 from urllib.parse import quote
 
 import numpy as np
@@ -28,10 +25,11 @@ import pyarrow.compute as pc
 
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
+from capim.store.forms import NO_COLUMNS, Columns
+from capim.store.lists import QRELS, RUN, first_line, read_lists
 from capim.store.schema import JUDGED, TOP, UNLISTED, texts
-from capim.store.sets.columns_read import NO_OPTION, SPLITS, telling
 from capim.store.sets.matching import Items, key_of, left_out_of
-from capim.store.tables import NAMED, TYPED, first_row, opened_text, read_json, read_row_file, suffix_of, uncompressed
+from capim.store.tables import NAMED, read_json, suffix_of, uncompressed
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow, SkippedRow, build_corpus
 from capim.tasks.protocols import JUDGED_QUERIES, MAIN_OF_JUDGED, TREC_EVAL, Protocol
@@ -46,200 +44,38 @@ Run: TypeAlias = dict[str, dict[str, float]]
 Qrels: TypeAlias = dict[str, dict[str, int]]
 """Query id -> item id -> grade."""
 
-QUERY = ("query-id", "query_id", "qid", "q_id", "query", "topic", "_id")
-ITEM = ("corpus-id", "corpus_id", "doc_id", "docid", "docno", "did", "pid", "passage_id", "item", "item_id", "document")
-SCORE = ("score", "sim", "similarity", "relevance_score")
-GRADE = ("score", "grade", "relevance", "rel", "label", "judgement")
-_LISTED = (
-    "retrieved", "retrieved_ids", "ranking", "ranked", "results", "top_k", "docs", "doc_ids", "items", "image_ids",
-)  # fmt: skip
 UNJUDGED = "no document is judged relevant to this query"
 
 
-class _Form(NamedTuple):
-    """One kind of file: its lines, where query, item and number stand in one of so many words, columns of numbers."""
-
-    line: str
-    places: Mapping[int, tuple[int, int, int]]
-    columns: tuple[str, ...]
-
-
-_RUN = _Form("`query Q0 item rank score tag`", {6: (0, 2, 4), 3: (0, 1, 2)}, SCORE)
-_QRELS = _Form("`query iteration item grade`", {4: (0, 2, 3)}, GRADE)
-_MOST_FAULTS = 5  # that are named
-
-
-def read_run(path: Path) -> Run:
-    """Return the lists of a run, in any of the forms above.
-
-    Raises:
-        RequestError: There is no such file, or a line has another form; the first lines at fault are named.
-    """
-    return _lists(path, _RUN)
+def read_run(path: Path, columns: Columns = NO_COLUMNS) -> Run:
+    """Return the lists of a run; as :func:`capim.store.lists.read_lists`."""
+    return read_lists(path, RUN, columns)
 
 
 def tag_of(path: Path) -> str:
-    """Return the name of the system that a run in TREC's format was made by: its last column; else that of the file."""
+    """Return the name of the system that made a run: TREC's last column, mteb's model; else the name of the file."""
     tag = uncompressed(path).stem
+    if suffix_of(path) == ".json" and isinstance(content := read_json(path), dict):
+        made_by = content.get("mteb_model_meta")  # of mteb's predictions
+        tag = str(made_by.get("model_name") or tag) if isinstance(made_by, dict) else tag
     if suffix_of(path) not in NAMED:
-        words = next((line.split() for line in _lines(path) if line.strip()), [])
+        words = first_line(existing_file(path)).split()
         tag = words[5] if len(words) == 6 else tag
     return re.sub(r"[^A-Za-z0-9._-]+", "-", tag)
 
 
-def read_qrels(path: Path) -> Qrels:
-    """Return the judgements of TREC's four columns, of BEIR's three with a header, of a table or of JSON.
+def read_qrels(path: Path, columns: Columns = NO_COLUMNS) -> Qrels:
+    """Return judgements.
 
     Raises:
-        RequestError: There is no such file, a line has another form, or a grade is no whole number.
+        RequestError: A grade is no whole number, and as :func:`capim.store.lists.read_lists`.
     """
-    grades = _lists(path, _QRELS)
+    grades = read_lists(path, QRELS, columns)
     wrong = [(q, d, g) for q, items in grades.items() for d, g in items.items() if not float(g).is_integer()]
     if wrong:
         query, item, grade = wrong[0]
         raise RequestError(f"{path}: {len(wrong)} grades are no whole numbers, first {grade} of {query!r}, {item!r}")
     return {query: {item: int(grade) for item, grade in items.items()} for query, items in grades.items()}
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with opened_text(existing_file(path)) as lines:
-        yield from lines
-
-
-def _lists(path: Path, form: _Form) -> Run:
-    """Query -> item -> number, of lines, a table or JSON."""
-    existing_file(path)
-    if suffix_of(path) == ".json":
-        return _numbered(path, _of_json(path), form)
-    if suffix_of(path) in TYPED and list_columns(first_row(path)) is not None:
-        return _numbered(path, _lists_of(path, read_row_file(path)), form)
-    faults: list[str] = []
-    found: Run = {}
-    for where, query, item, number, is_rank in _cells(path, form):
-        value = _number(number)
-        if value is None or item is None:
-            faults.append(
-                f"{path}: {where}: expected {form.line}, got {'' if item is None else 'the number '}{number!r}"
-            )
-        elif item in (items := found.setdefault(query, {})):
-            faults.append(f"{path}: {where}: item {item!r} comes twice in the list of {query!r}")
-        else:
-            items[item] = -value if is_rank else value
-        if len(faults) == _MOST_FAULTS:
-            break
-    if not found and not faults:
-        faults.append(f"{path}: no list in it")
-    if faults:
-        raise RequestError(faults)
-    return found
-
-
-def _cells(path: Path, form: _Form) -> Iterator[tuple[str, str, str | None, object, bool]]:
-    """Where, query, item, number, and whether the number is a rank, of every line or row; no item: another line."""
-    if _is_table(path, form):
-        rows = read_row_file(path)
-        query, item, score = (
-            next((name for name in usual if name in rows[0]), "") for usual in (QUERY, ITEM, form.columns)
-        )
-        rank = "rank" if not score and "rank" in rows[0] and form is _RUN else ""
-        if not (query and item and (score or rank)):
-            columns = f"columns query_id, doc_id and {form.columns[0]}"
-            raise RequestError(f"{path}: expected {form.line}, or {columns}; got the columns {', '.join(rows[0])}")
-        own = telling(path, (query, item, score or rank), rows[0], rows, {SPLITS: NO_OPTION})
-        for number, row in enumerate(own, start=1):
-            yield f"row {number}", str(row[query]), str(row[item]), row[score or rank], bool(rank)
-        return
-    for number, line in enumerate(_lines(path), start=1):
-        words = line.split()
-        places = form.places.get(len(words))
-        if places is not None:
-            query, item, score = (words[place] for place in places)
-            yield f"line {number}", query, item, score, len(words) == 3
-        elif words:
-            yield f"line {number}", "", None, line.strip(), False
-
-
-def _is_table(path: Path, form: _Form) -> bool:
-    """True if a file is a table: by its suffix, and if that is one of lines, too, by the names in its first line."""
-    if suffix_of(path) not in (".csv", ".tsv"):
-        return suffix_of(path) in NAMED
-    first = next((line for line in _lines(path) if line.strip()), "")
-    cells = {cell.strip().strip('"') for cell in re.split(r"[\t,]", first)}
-    return bool(cells & {*QUERY}) and bool(cells & {*form.columns, "rank"})
-
-
-def _of_json(path: Path) -> dict[str, Any]:
-    """Query -> item -> number, or query -> items, at whatever depth; several such objects (subsets) are one."""
-    loaded = read_json(path)
-    if isinstance(loaded, list) and loaded and list_columns(loaded[0]) is not None:
-        return _lists_of(path, loaded)
-    lists = list(json_lists(loaded))
-    queries = list(chain.from_iterable(lists))
-    if not lists or len({*queries}) < len(queries):
-        what = "no object of query -> item -> score in it" if not lists else "several splits have the same queries"
-        raise RequestError(f"{path}: {what}; write one query -> item -> score object")
-    return {query: items for one in lists for query, items in one.items()}
-
-
-def _numbered(path: Path, run: Mapping[str, Any], form: _Form) -> Run:
-    """Query -> item -> number; items without numbers are in their order, or all relevant."""
-    found: Run = {}
-    for query, items in run.items():
-        numbers = items if isinstance(items, dict) else {}
-        if isinstance(items, list):
-            numbers = {str(item): 1 if form is _QRELS else -rank for rank, item in enumerate(items, start=1)}
-            if len(numbers) < len(items):
-                raise RequestError(f"{path}: an item comes twice in the list of {query!r}")
-        found[query] = {str(item): float(number) for item, number in numbers.items()}
-    return found
-
-
-def json_lists(value: object) -> Iterator[dict[str, Any]]:
-    """Yield every object of query -> item -> number, or of query -> items in their order, within a JSON value."""
-    if not isinstance(value, dict):
-        return
-    if len(value) > 1 and all(map(_are_items, value.values())):
-        yield value
-        return
-    inner = {k: each for k, each in value.items() if isinstance(each, dict) and each}
-    if all(type(number) in (int, float) for each in inner.values() for number in each.values()):
-        yield from [inner] if inner else []
-        return
-    for each in inner.values():
-        yield from json_lists(each)
-
-
-def _are_items(value: object) -> bool:
-    return isinstance(value, list) and bool(value) and all(type(item) in (str, int) for item in value)
-
-
-def list_columns(row: object) -> tuple[str, str] | None:
-    """Return the column of the query and that of the list of items in a row of JSON; None where it has no such list.
-
-    Numbers are a list of items under one of its usual names only: they may be a vector.
-    """
-    cells = row if isinstance(row, dict) else {}
-    query = next((name for name in QUERY if name in cells), None)
-    lists = [
-        name
-        for name, cell in cells.items()
-        if _are_items(cell) and (name in _LISTED or all(isinstance(item, str) for item in cell))
-    ]
-    return (query, lists[0]) if query is not None and len(lists) == 1 else None
-
-
-def _lists_of(path: Path, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Query -> items in their order, of rows with a list each."""
-    query, items = list_columns(rows[0]) or ("", "")
-    found: dict[str, list[Any]] = {}
-    own = telling(path, (query, items), rows[0], rows, {SPLITS: NO_OPTION})
-    for number, row in enumerate(own, start=1):
-        if not isinstance(row.get(items), list) or row.get(query) is None:
-            raise RequestError(f"{path}: row {number}: expected {query} and the list {items}, got {', '.join(row)}")
-        if str(row[query]) in found:
-            raise RequestError(f"{path}: row {number}: query {row[query]!r} has a list in an earlier row")
-        found[str(row[query])] = row[items]
-    return found
 
 
 def trec_id(item: str) -> str:
@@ -250,14 +86,6 @@ def trec_id(item: str) -> str:
         ('dogs/brown%20dog.jpg', '100%25', 'дом')
     """
     return re.sub(r"[\s%\x00-\x1f\x7f]", lambda sign: quote(sign[0]), item)
-
-
-def _number(cell: object) -> float | None:
-    try:
-        value = float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
-    return value if math.isfinite(value) else None
 
 
 def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str) -> Corpus:

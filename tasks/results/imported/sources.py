@@ -15,7 +15,7 @@ import hashlib
 import json
 import math
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
@@ -24,9 +24,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow.parquet import read_schema
 
-from capim.store.errors import RequestError, noted
+from capim.store.errors import RequestError, is_number, noted, some, unknown
 from capim.store.files import existing_file, reading
+from capim.store.forms import FORMS, NO_COLUMNS, Columns, renamed
 from capim.store.row_types import columns_of, rows_in
 from capim.store.rows import in_order
 from capim.store.schema import OfProtocol, OfStates, Outcome
@@ -34,9 +36,8 @@ from capim.store.sets.columns_read import telling
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.sets.matching import POSITION, Items, key_of, match
 from capim.store.sets.vector_files import mapped, read_contents
-from capim.store.tables import NAMED, read_row_file, suffix_of
+from capim.store.tables import DELIMITED, NAMED, PARQUET, open_table, read_row_file, records, suffix_of
 from capim.store.types import OF_OUTCOMES, Corpus, EncoderSpec, SetKey, digest16
-from capim.tasks.corpora.files import some
 from capim.tasks.ranking.maxsim_products import score_table
 from capim.tasks.ranking.outcomes import Outcomes
 from capim.tasks.ranking.protocols import build_tasks, select_protocols
@@ -68,6 +69,8 @@ class Source(NamedTuple):
         protocols: Only these; "" and none: all that the file determines.
         by_position: The user says that rows follow the corpus.
         runs: Of ``qrels``: the runs on the documents that they judge.
+        columns: Role -> column, as the user names them.
+        skip_bad_rows: Leave out rows that cannot be read, or of items that the corpus does not have.
     """
 
     kind: Kind
@@ -76,6 +79,8 @@ class Source(NamedTuple):
     protocols: tuple[str, ...] = ()
     by_position: bool = False
     runs: tuple[str, ...] = ()
+    columns: Columns = NO_COLUMNS
+    skip_bad_rows: bool = False
 
 
 def described_corpus(
@@ -103,11 +108,11 @@ def outcomes_of_source(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
         raise RequestError("give the name of the model whose outcomes these are: --encoder NAME")
     if source.kind == "scores":
         found = outcomes_of_matrix(
-            read_matrix(path), corpus, protocols=source.protocols, by_position=source.by_position
+            read_matrix(path, source.columns), corpus, protocols=source.protocols, by_position=source.by_position
         )
         return {source.encoder: found}
     if source.kind == "run":
-        return {source.encoder: outcomes_of_run(read_run(path), corpus, protocols=source.protocols)}
+        return {source.encoder: outcomes_of_run(read_run(path, source.columns), corpus, protocols=source.protocols)}
     return {source.encoder: _of_tables(path, corpus, source)}
 
 
@@ -120,7 +125,7 @@ def _of_tables(path: Path, corpus: Corpus, source: Source) -> FoundRows:
         for file in files:
             contents = _contents(file)
             if not isinstance(contents, pa.Table):
-                rows += named_rows(contents, file.name if len(files) > 1 else "")
+                rows += named_rows(contents, file.name if len(files) > 1 else "", source.columns)
             elif len(files) > 1:
                 raise RequestError("exported outcomes are imported one file at a time")
             else:
@@ -325,11 +330,7 @@ class Imported:
 
 # --- Matrices of scores.
 
-_TABLES = (".csv", ".tsv", ".parquet")
-SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".safetensors", *_TABLES)
-_ROWS = ("queries", "query_ids", "captions", "caption_ids", "rows")
-_COLUMNS = ("items", "item_ids", "images", "image_ids", "columns")
-_SCORES = ("scores", "score", "similarity", "similarities", "sims", "sim", "logits", "embeddings")
+SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".safetensors", *NAMED)
 _BLOCK_BYTES = 1 << 26
 
 
@@ -341,7 +342,7 @@ class ScoreMatrix(NamedTuple):
     columns: list[str] | None
 
 
-def read_matrix(path: Path) -> ScoreMatrix:
+def read_matrix(path: Path, columns: Columns = NO_COLUMNS) -> ScoreMatrix:
     """Return the scores of a file; an ``.npy`` file is memory-mapped.
 
     A table has ids in its first row and column, as pandas writes them, or nothing but scores.
@@ -349,28 +350,17 @@ def read_matrix(path: Path) -> ScoreMatrix:
     Raises:
         RequestError: There is no such file, or it holds no matrix of numbers.
     """
-    if path.suffix not in SUFFIXES:
-        known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
-        raise RequestError(f"{path}: suffix {path.suffix!r} is unknown; a matrix of scores is {known}")
+    if suffix_of(path) not in SUFFIXES:
+        raise RequestError(unknown(f"{path}: suffix", path.suffix, SUFFIXES))
     with reading(existing_file(path)):
-        if path.suffix == ".npy":
+        if suffix_of(path) in NAMED:
+            matrix = _of_table(path, columns)
+        elif path.suffix == ".npy":
             ids = [path.with_suffix(f".{side}.txt") for side in ("rows", "columns")]
             lines = [beside.read_text(encoding="utf-8").splitlines() if beside.is_file() else None for beside in ids]
             matrix = ScoreMatrix(mapped(path), *lines)
-        elif path.suffix in _TABLES:
-            matrix = _of_table(path)
         else:
-            arrays, lists = read_contents(path)
-            names = [name for name in arrays if name in _SCORES] or [*arrays]
-            if len(names) != 1:
-                raise RequestError(f"{path}: expected an array named 'scores', got {', '.join(arrays) or 'none'}")
-            if strange := [*lists.keys() - {*_ROWS, *_COLUMNS}]:
-                raise RequestError(
-                    f"{path}: array {', '.join(strange)} is unknown; expected scores, and ids of captions in "
-                    "'queries', of images in 'items'"
-                )
-            sides = (next((list(map(str, lists[n])) for n in side if n in lists), None) for side in (_ROWS, _COLUMNS))
-            matrix = ScoreMatrix(arrays[names[0]], *sides)
+            matrix = _of_arrays(path, columns)
     if matrix.scores.ndim != 2 or matrix.scores.dtype.kind not in "fiu":
         raise RequestError(
             f"{path}: expected numbers of shape (captions, images), got {matrix.scores.dtype} of shape "
@@ -379,30 +369,73 @@ def read_matrix(path: Path) -> ScoreMatrix:
     return matrix
 
 
+def _of_arrays(path: Path, columns: Columns) -> ScoreMatrix:
+    arrays, lists = read_contents(path)
+    form, every = FORMS["scores"], {**arrays, **lists}
+    role_of = renamed(every, columns, form, path)
+    named = {role: every[name] for name, role in role_of.items()}
+    own = {role: form.find(role, named) for role in form.roles}
+    scores = own.pop("scores") or next(iter(arrays), "") if len(arrays) == 1 or own["scores"] else None
+    if scores is None:
+        raise RequestError(f"{path}: expected an array named 'scores', got {', '.join(arrays) or 'none'}")
+    if strange := [name for name in lists if role_of.get(name) not in own.values()]:
+        raise RequestError(
+            f"{path}: array {', '.join(strange)} is unknown; expected scores, and ids of captions in 'queries', of "
+            "images in 'items' (--columns queries=…,items=…)"
+        )
+    ids = (None if name is None else list(map(str, named[name])) for name in own.values())
+    return ScoreMatrix(np.asarray(named[scores]), *ids)
+
+
 def _n_known(sides: Sequence[Items], ids: Sequence[list[str] | None]) -> int:
     """How many of the ids of rows and columns are those of captions and images, or name them."""
     keys = (key_of({"ids": given or []}, side) for side, given in zip(sides, ids, strict=True))
     return sum(key.n_known for key in keys if key is not None)
 
 
-def _of_table(path: Path) -> ScoreMatrix:
-    import pandas as pd
-
-    if path.suffix == ".parquet":
-        table = pd.read_parquet(path)
-        table = table.set_index(table.columns[0]) if isinstance(table.index, pd.RangeIndex) else table
+def _of_table(path: Path, columns: Columns) -> ScoreMatrix:
+    index: list[str] = [str(name) for name in ([columns["queries"]] if "queries" in columns else [])]
+    if suffix_of(path) in DELIMITED:
+        lines: Iterator[Sequence[Any]] = records(path)
+        header = next(lines, [])
+        if all(map(is_number, header)) and not all(map(str.isdecimal, header)):  # scores, no ids
+            return ScoreMatrix(_numbers(path, [header, *lines]), None, None)
     else:
-        separator = "\t" if path.suffix == ".tsv" else ","
-        first = pd.read_csv(path, sep=separator, header=None, nrows=1).iloc[0]
-        if all(isinstance(cell, float) and np.isfinite(cell) for cell in first):  # scores, no ids
-            return ScoreMatrix(pd.read_csv(path, sep=separator, header=None).to_numpy(), None, None)
-        table = pd.read_csv(path, sep=separator, index_col=0)
-    rows, columns = ([str(label) for label in labels] for labels in (table.index, table.columns))
-    deque(telling(path, [some([str(table.index.name or "ids"), *columns])], (), ()), 0)
-    if len(columns) < 2 or len(table.select_dtypes("number").columns) < len(columns):
-        form = "ids of images in the first row, of captions in the first column, and scores in all other cells"
-        raise RequestError(f"{path}: expected {form}; got the columns {', '.join([str(table.index.name), *columns])}")
-    return ScoreMatrix(table.to_numpy(), rows, columns)
+        header, rows = open_table(path)
+        lines = ([row.get(name) for name in header] for row in rows)
+        if suffix_of(path) in PARQUET:
+            index += filter(header.__contains__, (read_schema(path).pandas_metadata or {}).get("index_columns", ()))
+    at = header.index(index[0]) if index and index[0] in header else 0
+    ids, images = list[str](), [*header[:at], *header[at + 1 :]]
+
+    def scores() -> Iterator[Sequence[Any]]:
+        for line in lines:
+            ids.append(str(line[at]))
+            yield [*line[:at], *line[at + 1 :]]
+
+    matrix = _numbers(path, scores(), len(images)) if len(images) > 1 else None
+    if matrix is None or not len(matrix):
+        raise RequestError(f"{path}: expected {_MATRIX}; got the columns {', '.join(header)}")
+    deque(telling(path, [some([header[at] or "ids", *images])], (), ()), 0)
+    return ScoreMatrix(matrix, ids, images)
+
+
+_MATRIX = "ids of images in the first row, of captions in the first column, and scores in all other cells"
+
+
+def _numbers(path: Path, lines: Iterable[Sequence[Any]], width: int | None = None) -> NDArray[np.float64]:
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        width = len(line) if width is None else width
+        try:
+            row = np.array(line, dtype=np.float64)
+        except (ValueError, TypeError):
+            row = np.empty(0)
+        if len(row) != width:
+            shown = some([*map(str, line)])
+            raise RequestError(f"{path}: row {number}: expected {width} numbers, with {_MATRIX}; got {shown}")
+        rows.append(row)
+    return np.array(rows)
 
 
 def outcomes_of_matrix(

@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from capim.store.errors import RequestError, is_number, noted
 from capim.store.files import reading
+from capim.store.forms import FORMS, NO_COLUMNS, OUTCOMES, Columns, fold, renamed
 from capim.store.schema import JUDGED, texts
 from capim.store.sets.columns_read import NO_OPTION, SPLITS, columns_of_match, telling
 from capim.store.sets.matching import (
@@ -54,33 +55,12 @@ from capim.tasks.ranking.protocols import build_task, build_tasks, protocols_of,
 from capim.tasks.ranking.ranker import choice_outcomes
 from capim.tasks.ranking.tasks import ChoiceTask, RetrievalTask, query_columns
 
-HALVES = ("text_0", "text_1", "image_0", "image_1")
-OUTCOME_KINDS: dict[str, tuple[str, ...]] = {
-    "rank": ("rank",),
-    "range": ("rank_best", "rank_worst"),
-    "hits": ("correct", "k"),
-    "pairs": ("correct",),
-    "halves": HALVES,
-    "scores": ("text", "image"),
+_FORM = FORMS["outcomes"]
+_ROLES = _FORM._replace(may=dict.fromkeys(dict.fromkeys((*_FORM.roles, *chain.from_iterable(OUTCOMES.values()))), ""))
+_INDEX = ("", "unnamed0", "indexlevel0")  # pandas' index, in CSV and in Parquet
+_OURS = {fold(name): role for role in (*_FORM.called, *_FORM.roles) for name in _FORM.names(role)} | {
+    fold(name): name for names in OUTCOMES.values() for name in names
 }
-"""What was measured -> the columns that say it. The first kind of which a row has all columns is the row's."""
-COLUMNS = {
-    "protocol", "query", "caption", "negative_caption", "category", "group",
-    *(name for names in OUTCOME_KINDS.values() for name in names),
-}  # fmt: skip
-
-PUBLISHED = {
-    # github.com/IMirandaM/BiVLC, results: its files of May and of June 2024
-    **dict(zip(("text_score_i0", "text_score_i1", "image_score_c0", "image_score_c1"), HALVES, strict=True)),
-    **dict(zip(("Ipos_2T", "Ineg_2T", "Tpos_2I", "Tneg_2I"), HALVES, strict=True)),
-    **dict.fromkeys(("text_score", "I2T"), "text"),
-    **dict.fromkeys(("image_score", "T2I"), "image"),
-    "group_score": "group",
-    **dict.fromkeys(("acc", "is_correct", "exact_match", "hit"), "correct"),  # lm-eval's samples, and the like
-    **dict.fromkeys(("gt_rank", "rank_of_first", "first_rank"), "rank"),
-    **dict.fromkeys(("", "unnamed:_0", "__index_level_0__"), "index"),  # pandas' index, in CSV and in Parquet
-}
-"""Column of a published or usual file -> ours. SugarCrepe's own answers of GPT-4V have our names."""
 CELLS = ("c0_i0", "c0_i1", "c1_i0", "c1_i1")
 """Columns with the scores of a quadruple, as in Winoground's notebook; its files have a row for each of them."""
 _CELL = re.compile(rf"(.+)_({'|'.join(CELLS)})")
@@ -93,14 +73,23 @@ _FLAGS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0
 _SHOWN = 5
 
 
-def named_rows(rows: Iterable[Mapping[str, Any]], file: str = "") -> list[Row]:
-    """Return rows with our names of columns, without empty cells, numbered from 1."""
+def named_rows(rows: Iterable[Mapping[str, Any]], file: str = "", columns: Columns = NO_COLUMNS) -> list[Row]:
+    """Return rows with our names of columns, without empty cells, numbered from 1.
+
+    Args:
+        rows: Those of a file.
+        file: Its name, where there are several.
+        columns: Role -> column, as the user names them.
+    """
     named: list[Row] = []
-    for number, row in enumerate(_quadruples(rows), start=1):
-        ours = {our_name(name): cell for name, cell in row.items() if cell is not None}
+    every = [*_quadruples(rows)]
+    names = [*dict.fromkeys(chain.from_iterable(every))]
+    ours_of = {name: our_name(role) for name, role in renamed(names, columns, _ROLES, file or "the file").items()}
+    for number, row in enumerate(every, start=1):
+        ours = {ours_of[name]: cell for name, cell in row.items() if cell is not None and name in ours_of}
         if all(is_number(str(ours.get(cell))) for cell in CELLS):
             c0i0, c0i1, c1i0, c1i1 = (float(ours.pop(cell)) for cell in CELLS)
-            ours |= dict(zip(HALVES, (c0i0 > c1i0, c1i1 > c0i1, c0i0 > c0i1, c1i1 > c1i0), strict=True))
+            ours |= dict(zip(OUTCOMES["halves"], (c0i0 > c1i0, c1i1 > c0i1, c0i0 > c0i1, c1i1 > c1i0), strict=True))
         if {"type", "subtype"} <= ours.keys():  # BiVLC's results on SugarCrepe
             ours.setdefault("category", f"{ours['type']}_{ours['subtype']}")
         place = f"{file}:{number}" if file else f"{number}"
@@ -128,13 +117,13 @@ def is_cell(label: object) -> re.Match[str] | None:
 @cache
 def our_name(name: str) -> str:
     """Our name of a column; a column of ids may be written in any way: ``Image-ID``."""
-    plain = re.sub(r"[\s-]+", "_", name.strip().lower())
-    return PUBLISHED.get(name, PUBLISHED.get(plain, plain if plain in COLUMNS else plain_name(name)))
+    plain = fold(name)
+    return "index" if plain in _INDEX else _OURS.get(plain) or plain_name(name)
 
 
 def kind_of(row: Row) -> str | None:
-    """Return the first kind of :data:`OUTCOME_KINDS` of which the row has all columns; None if it has none."""
-    return next((kind for kind, names in OUTCOME_KINDS.items() if all(name in row for name in names)), None)
+    """Return the first kind of :data:`OUTCOMES` of which the row has all columns; None if it has none."""
+    return next((kind for kind, names in OUTCOMES.items() if all(name in row for name in names)), None)
 
 
 def ranks(rows: Sequence[Row], column: str, faults: list[str]) -> NDArray[np.int32]:
@@ -210,7 +199,7 @@ class TablePart(NamedTuple):
     def columns(self) -> dict[str, list[Any]]:
         """The cells of the columns that may hold ids: those that do not say the outcome."""
         kinds = ("halves", "scores") if _DIRECTION_OF_KIND.get(self.kind) == "quadruples" else (self.kind,)
-        says = {"protocol", "category", "group", *(name for kind in kinds for name in OUTCOME_KINDS[kind])}
+        says = {"protocol", "category", "group", *(name for kind in kinds for name in OUTCOMES[kind])}
         names = dict.fromkeys(name for row in self.rows for name in row if name != NUMBER and name not in says)
         return {name: [row.get(name) for row in self.rows] for name in names}
 
@@ -397,7 +386,7 @@ def outcomes_of_rows(
             if outcomes.protocol.id in found:
                 notes.faults.append(f"rows of several kinds are about {outcomes.protocol.id!r}; keep one kind")
             found[outcomes.protocol.id] = outcomes
-        own |= {*OUTCOME_KINDS[part.kind], *chain.from_iterable(map(columns_of_match, notes.by))}
+        own |= {*OUTCOMES[part.kind], *chain.from_iterable(map(columns_of_match, notes.by))}
         start = f"{part.named}: " if part.named else ""
         faults += [start + fault for fault in notes.faults]
         how += [start + sentence for sentence in notes.how]
@@ -415,7 +404,7 @@ def _parts(
     kinds = [kind_of(row) for row in rows]
     without = [row for row, kind in zip(rows, kinds, strict=True) if kind is None]
     if without:
-        wanted = "; ".join(", ".join(names) for names in dict.fromkeys(OUTCOME_KINDS.values()))
+        wanted = "; ".join(", ".join(names) for names in dict.fromkeys(OUTCOMES.values()))
         columns = ", ".join(name for name in without[0] if name != NUMBER) or "none of the known columns"
         faults.append(
             f"{len(without)} of {len(rows)} rows say no outcome, first row {without[0][NUMBER]} (it has {columns}); "
@@ -441,14 +430,14 @@ def _parts(
 def _of_retrieval(part: TablePart, corpus: Corpus) -> list[Outcomes]:
     task, faults = build_task(corpus, *select_protocols(corpus, [part.named])), part.notes.faults
     if not isinstance(task, RetrievalTask):
-        says = ", ".join(OUTCOME_KINDS[part.kind])
+        says = ", ".join(OUTCOMES[part.kind])
         faults.append(f"{says}: only of retrieval protocols, {part.named} is of {task.protocol.direction}")
         return []
     items = queries_of(task, corpus)
     if part.kind == "hits":
         return _of_hits(part, task, items)
     positions = _all_once(part, items)
-    columns = [ranks(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]]
+    columns = [ranks(part.rows, column, faults) for column in OUTCOMES[part.kind]]
     if faults:
         return []
     low, high = np.ones((2, len(items.ids)), dtype=np.int32)
@@ -526,7 +515,7 @@ def _all_once(part: TablePart, items: Items) -> NDArray[np.int64]:
 
 
 def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
-    direction, says, faults = _DIRECTION_OF_KIND[part.kind], ", ".join(OUTCOME_KINDS[part.kind]), part.notes.faults
+    direction, says, faults = _DIRECTION_OF_KIND[part.kind], ", ".join(OUTCOMES[part.kind]), part.notes.faults
     # all of the direction but a caption against all its negatives, which is another choice
     every = [p for p in protocols_of(corpus) if p.direction == direction and p.name != ALL_NEGATIVES]
     wanted = select_protocols(corpus, [part.named]) if part.named else every
@@ -563,7 +552,7 @@ def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
 def _judgements(part: TablePart) -> NDArray[np.bool_]:
     """Shape ``(n_rows, 1)`` for pairs; ``(n_rows, 4)`` for halves, ``(n_rows, 2)`` for text and image."""
     faults = part.notes.faults
-    judged = np.stack([flags(part.rows, column, faults) for column in OUTCOME_KINDS[part.kind]], axis=1)
+    judged = np.stack([flags(part.rows, column, faults) for column in OUTCOMES[part.kind]], axis=1)
     if part.kind == "pairs":
         return judged
     text, image = text_and_image(judged)
@@ -574,7 +563,7 @@ def _judgements(part: TablePart) -> NDArray[np.bool_]:
             wrong = np.flatnonzero(given != follows[having])
             if wrong.size:
                 row = part.rows[having[int(wrong[0])]]
-                parts = ", ".join(f"{name} {row[name]}" for name in OUTCOME_KINDS[part.kind])
+                parts = ", ".join(f"{name} {row[name]}" for name in OUTCOMES[part.kind])
                 faults.append(
                     f"{wrong.size} rows contradict themselves, first row {row[NUMBER]}: {column} is {row[column]}, but "
                     f"{parts}"
