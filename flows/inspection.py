@@ -425,30 +425,47 @@ def drop(
     encoder: str | None = None,
     corpus: str | None = None,
     modality: Modality | None = None,
+    results: bool = False,
     yes: bool = False,
 ) -> None:
     """List the embedding sets of an encoder, of a corpus, or of both, and with --yes drop them; results are kept.
 
-    With only --corpus, the corpus is dropped too; with only --encoder, its registration.
+    With only --corpus, the corpus is dropped too; with only --encoder, its registration. A name means all of its
+    revisions or states, a fingerprint one of them.
 
-    Example: capim store drop --encoder tiny-clip-plain --yes
+    With --results, outcomes, results and everything that was derived from them go, too: no test, ranking or page
+    counts them any more. Comparisons and rankings of other encoders that they took part in are made again by the next
+    run. Reports that were written stay as they are.
+
+    Example: capim store drop --encoder tiny-clip-plain --results --yes
 
     Args:
         encoder: drop sets of this encoder (name or fingerprint)
         corpus: drop sets of this corpus (name, path or fingerprint)
         modality: drop only sets of images or of captions
+        results: drop results, and what was derived from them, too
         yes: drop them; without it, only list what would be dropped
     """
     from capim.store.upkeep import removal
 
     store = open_store(workspace)
-    fingerprint = corpus_in(store, corpus).fingerprint if corpus else None
-    plan = removal.drop(store, encoder=encoder, corpus=fingerprint, modality=modality, dry_run=not yes)
+    if corpus and corpus not in store.counts("results", "corpus"):  # of a corpus that was dropped, results may be left
+        row = corpus_in(store, corpus)
+        corpus = row.fingerprint if is_fingerprint(corpus) else row.name
+    plan = removal.drop(store, encoder=encoder, corpus=corpus, modality=modality, results=results, dry_run=not yes)
     for table in plan.tables:
         sys.stdout.write(f"{table}\n")
     verb = "dropped" if yes else "would drop"
     hint = "" if yes else "; nothing was changed: add --yes to drop them"
-    sys.stderr.write(f"{verb} {len(plan.tables)} tables, {plan.n_rows:,} rows, {plan.n_bytes / 1e6:,.1f} MB{hint}\n")
+    rows = ", ".join(f"{n:,} {table}" for table, n in plan.rows.items())
+    going = f", and with its results {rows}" if results and rows else ""
+    say(f"{verb} {len(plan.tables)} tables, {plan.n_rows:,} rows, {plan.n_bytes / 1e6:,.1f} MB{going}{hint}")
+    if rows and plan.combined:
+        say(f"these are results of {', '.join(plan.combined)}, too, combined from it")
+    if rows and not results:
+        say(f"{rows} stay: results, tests and reports go on counting them; --results drops them too")
+    elif rows and yes:
+        say("run `capim evaluate`, `capim compare` or the same `capim run` for the tests and ranks of what is left")
 
 
 # --- The names of a run, checked before what runs it is imported: Prefect alone takes a second or more. The flows check

@@ -193,7 +193,7 @@ def find_sets(
             lacking = [modality for modality in ("image", "caption") if (*pair, modality) not in sealed]
             if not lacking:
                 found.append(SetsRef.of(key))
-            elif (encoders and corpora) or len(lacking) == 1:
+            elif encoders or len(lacking) == 1:
                 (faults if encoders and corpora else parts).append(missing_sets(store, key, lacking))
     if not found and not faults and (parts or encoded == encoder_names):
         first = "run `capim run`, `capim embed`, or `capim import` for embeddings made elsewhere"

@@ -117,7 +117,7 @@ VALUES = {
     "modality": "caption", "note": "'a remark'", "only": "images", "open": "", "parts": "2", "permutations": "2000",
     "bits": "30",
     "port": "1", "precision": "bfloat16", "protocol": "t2i/all", "protocols": "t2i/all", "recompute": "",
-    "replicates": "200", "strict": "",
+    "replicates": "200", "results": "", "strict": "",
     "revision": "r2", "sample": "8", "seed": "1", "shards": "2", "storage": "float16", "suite": "{suite}",
     "to": "{tmp}/f.json", "trust_remote_code": "", "weights": "tiny-clip=1,tiny-colpali=2", "yes": "",
 }  # fmt: skip
