@@ -15,9 +15,17 @@ from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store, wanted_rows
 from capim.flows.terminal import Form, Row, Rows, refuse_unused, say
 from capim.store import EmbeddingStore
-from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
+from capim.store.errors import (
+    MissingStoreError,
+    RequestError,
+    WorkError,
+    did_you_mean,
+    noted,
+    plain,
+    without_credentials,
+)
 from capim.store.schema import StoredCorpus
-from capim.store.types import Modality, is_fingerprint
+from capim.store.types import OF_OUTCOMES, EncoderSpec, Modality, is_fingerprint
 from capim.tasks.references import encoder_name
 
 SHOWN_FIRST = {
@@ -30,32 +38,42 @@ SHOWN_FIRST = {
 Items: TypeAlias = Literal["image", "caption", "pair", "quadruple"]
 
 
-def _encoders() -> Iterator[Row]:
+def _encoders(workspace: str | None) -> Iterator[Row]:
+    """Yield the models of the catalog, and after them others that the store has."""
     from capim.tasks.encoders import ADAPTERS, catalog
     from capim.tasks.reference.published import headline, published
 
-    references = published()
-    for name, entry in catalog().items():
-        spec = entry.spec
-        roles = ADAPTERS[spec.adapter].roles
+    references, needs = published(), {name: entry.needs for name, entry in catalog().items()}
+    specs = [entry.spec for entry in catalog().values()]
+    with suppress(RequestError, WorkError):  # there is no store
+        stored = {
+            row.name: EncoderSpec.from_json(row.spec)
+            for row in sorted(open_store(workspace).encoders(), key=lambda row: row.written)
+        }
+        specs += [spec for name, spec in sorted(stored.items()) if name not in needs]
+    for spec in specs:
+        adapter = ADAPTERS.get(spec.adapter)
+        roles = adapter.roles if adapter else ()
         known = headline(spec.checkpoint, references)
         yield {
-            "name": name,
+            "name": spec.name,
             "adapter": spec.adapter,
             "checkpoint": spec.checkpoint,
             "vectors": spec.vectors,
-            "dim": spec.dim,
+            "dim": spec.facts.get("dim") if spec.adapter == OF_OUTCOMES else spec.dim,
             "precision": spec.precision,
             "storage": spec.storage,
             "roles": "query, document" if roles else "",
             "prompt": spec.options.get("caption_template", "the checkpoint's own" if roles else ""),
-            "millions": entry.parameters,
-            "licence": entry.licence,
-            "extra": ADAPTERS[spec.adapter].extra,
+            "millions": spec.facts.get("parameters"),
+            "licence": spec.licence,
+            "training": spec.facts.get("training"),
+            "link": spec.facts.get("link"),
+            "extra": adapter.extra if adapter else "",
             "published": known and f"{known.dataset} {known.protocol} {known.metric} {100 * known.value:.1f}",
             "source": known and known.source,
-            "needs": entry.needs,
-            "package": ADAPTERS.package(spec.adapter),
+            "needs": needs.get(spec.name, "in the store"),
+            "package": ADAPTERS.package(spec.adapter) if adapter else "",
         }
 
 
@@ -120,7 +138,6 @@ def _analyses() -> Iterator[Row]:
 
 
 LISTS: dict[str, Callable[[], Iterator[Row]]] = {
-    "encoders": _encoders,
     "corpora": _corpora,
     "protocols": _protocols,
     "metrics": _metrics,
@@ -144,6 +161,7 @@ def list_known(
     Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
     With --to, also write a suite file in which the revision of every encoder is the current commit of its branch.
     Encoders are listed with a published figure.
+    Models of the store that the catalog does not have, such as imported ones, follow with their facts.
     With --all, list the models of mteb that take images instead, with memory, licence and what they need that is not
     installed here; a suite uses one by a table with adapter = "mteb" and checkpoint = NAME.
 
@@ -183,7 +201,8 @@ def list_known(
         Path(to).write_text(identity.pinned_toml(pins), encoding="utf-8")
         n_pinned = sum(not isinstance(each, str) for each in pins.values())
         say(f"{n_pinned} of {len(pins)} encoders pinned in {to}; the others are comments that say why they are not")
-    return Rows(rows=LISTS[what](), keep=SHOWN_FIRST.get(what, ()), code=0)
+    rows = _encoders(workspace) if what == "encoders" else LISTS[what]()
+    return Rows(rows=rows, keep=SHOWN_FIRST.get(what, ()), code=0)
 
 
 def _ids(name: str, workspace: str | None, modality: Items, *, quiet: bool) -> Rows:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from capim.reports.rows.report_data import ShownResult
     from capim.reports.rows.standing import AgainstBest
     from capim.tasks.derive import Derived
+    from capim.tasks.encoders.catalog import Facts
     from capim.tasks.metrics import Metric
     from capim.tasks.references import EmbedRef, EvaluationRef
 
@@ -529,13 +530,16 @@ def _run(
 # --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
 
 _OF_MODEL = ("corpus", "encoder", "revision", "note", "same_as")
-_OF_OUTCOMES = (*_OF_MODEL, "protocol", "by_position", "dry_run", "replace", "replicates")
+_FACTS = ("licence", "parameters", "training", "link")
+_ABOUT = (*_OF_MODEL, "facts", *_FACTS)
+_OF_OUTCOMES = (*_ABOUT, "protocol", "by_position", "dry_run", "replace", "replicates")
 IMPORTS = {
-    "embeddings": (("images", "captions", "vectors"), (*_OF_MODEL, "replace", "storage", "by_position", "dry_run")),
+    "embeddings": (("images", "captions", "vectors"), (*_ABOUT, "replace", "storage", "by_position", "dry_run")),
     "outcomes": (("outcomes",), _OF_OUTCOMES),  # hit lists name their models
     "scores": (("scores",), _OF_OUTCOMES),
     "runs": (("run", "qrels"), _OF_OUTCOMES),
     "published figures": (("published",), ("note", "dry_run")),
+    "facts alone": ((), ("encoder", "facts", *_FACTS, "dry_run")),
 }
 """What can be imported -> the options that name it (one of them is needed), and others that it takes."""
 
@@ -557,6 +561,11 @@ def import_(
     run: Annotated[tuple[str, ...], "F"] = (),
     qrels: Annotated[str | None, "F"] = None,
     published: Annotated[str | None, "F"] = None,
+    facts: Annotated[str | None, "FILE.toml"] = None,
+    licence: Annotated[str | None, "L"] = None,
+    parameters: Annotated[float | None, "MILLIONS"] = None,
+    training: Annotated[str | None, "TEXT"] = None,
+    link: Annotated[str | None, "URL"] = None,
     protocol: Annotated[tuple[str, ...], "P,Q"] = (),
     by_position: bool = False,
     dry_run: bool = False,
@@ -573,7 +582,12 @@ def import_(
     Qrels and runs need neither texts nor images; they give trec_eval's figures under its names, and capim's beside
     them. Importing the same file again changes nothing.
 
+    What capim cannot know of such a model is said by --facts and its short forms, with the import or at any time later:
+    `capim list encoders` shows it, and `capim choose` can limit it.
+
     Example: capim import images.npz captions.npz --encoder theirs --corpus shapes
+
+    Example: capim import --encoder theirs --licence apache-2.0 --parameters 86
 
     Args:
         paths: files or folders; what they hold is recognised
@@ -592,6 +606,11 @@ def import_(
         qrels: what is relevant for the queries of runs: TREC's or BEIR's format, a table or JSON
         published: figures that others published, to be shown beside your own: CLIP_benchmark, MTEB, ViDoRe, or a CSV
             with the columns model, dataset, metric, value
+        facts: facts of the model (licence, parameters, dim, training, link), or of several, a table [NAME] for each
+        licence: licence of its weights, an SPDX name
+        parameters: number of its parameters, in millions
+        training: what it was trained on
+        link: URL of its page
         protocol: protocols of the outcomes, scores or run (default: all that the file allows)
         by_position: take rows in the order of the corpus, whatever their columns hold
         dry_run: only show what would be stored
@@ -604,7 +623,16 @@ def import_(
     if faults := [f"{path}: no such file; check --{name}" for name, path in named if not Path(path).exists()]:
         raise RequestError(faults)
     given |= _usual_corpus(kind, given, config)
+    known = _facts(given)
 
+    def add_facts() -> None:
+        from capim.tasks.imports import write_facts
+
+        say(*(write_facts(EmbeddingStore.open(config.store_uri), known) if known and not dry_run else ()))
+
+    if kind == "facts alone":
+        add_facts()
+        return
     from capim.flows.exchange import import_ as flow
     from capim.flows.exchange import import_outcomes
     from capim.flows.execution import start
@@ -618,6 +646,7 @@ def import_(
         of_row = {name: given[name] for name in columns if name in given}
         row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)
         say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=dry_run))
+        add_facts()
         return
     option = {"runs": "qrels" if "qrels" in given else "run", "published figures": "published"}.get(kind, kind)
     path, *more = [given[option]] if isinstance(given[option], str) else given[option]
@@ -629,6 +658,17 @@ def import_(
     identity = Identity(given.get("encoder"), revision, note, same_as)
     how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": dry_run}
     say(*start(import_outcomes, config, given.get("corpus"), source, **how))
+    add_facts()
+
+
+def _facts(given: Mapping[str, Any]) -> dict[str, Facts]:
+    """The facts that a file and the options say of each encoder."""
+    if not given.keys() & {"facts", *_FACTS}:
+        return {}
+    from capim.tasks.encoders.catalog import read_facts
+
+    options = {name: given[name] for name in _FACTS if name in given}
+    return read_facts(given.get("facts"), options, given.get("encoder") or given.get("same_as"))
 
 
 def _recognised(paths: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
@@ -678,6 +718,7 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
 def _check_import(given: set[str]) -> str:
     """What is imported; refuses options that name nothing, several, or that an import of this has no use for."""
     kinds = [kind for kind, (sources, _) in IMPORTS.items() if given & {*sources}]
+    kinds = kinds or ["facts alone"] * bool(given & {"facts", *_FACTS})
     if len(kinds) != 1:
         raise RequestError(
             "give one thing to import: a file or folder, or --images and --captions, --outcomes, --scores, "

@@ -215,19 +215,19 @@ def choose(
     form: Form,
     weights: Annotated[Texts, "A=70,B=30"],
     limits: Annotated[Texts | None, "bytes=1024,licence=free"] = None,
-) -> None:
+) -> int:
     """Rank encoders by a mean over tasks with your weights, within limits of cost and licence.
 
     The interval is that of the difference from the first, and holds for all pairs of a task together. Lines below the
     table say which limit rules an encoder out, and for which weights the first place stays the same. The page of a
-    report does the same under "Decide".
+    report does the same under "Decide". Exit code 1 if no encoder is left.
 
     Example: capim choose --weights shop-de:t2i/all=70,binding=30 --limits bytes=1024
 
     Args:
         weights: a corpus, or corpus:protocol of a headline task, and its weight; weights are scaled to sum to 1
-        limits: bytes is the most per image, dim the most components, rate the least images per second;
-            licence is free or commercial-use
+        limits: bytes is the most per image, dim the most components, parameters the most millions, rate the least
+            images per second; licence is free or commercial-use
     """
     from capim.reports.rows import choice
     from capim.reports.rows.reading import read_report_data
@@ -240,13 +240,15 @@ def choose(
         | {"is": "not separated" if each.state == "open" else each.state}
         for each in made.order
     ]
-    Rows(rows=rows, none=lambda: "no encoder keeps these limits, has all tasks and is above chance on one").print(form)
+    nobody = "no encoder keeps these limits, has all tasks and is above chance on one"
+    code = Rows(rows=rows, none=lambda: nobody).print(form)
     say(*data.states)
-    if form.table:
+    if form.table or code:
         say(*(f"not ranked: {name}: {why}" for name, why in made.out.items()))
         say(*not_counted([f"{task.corpus}, {task.title}" for task in made.uncounted]))
         for task, (low, high) in made.same.items():
             say(f"first stays first with {100 * low:.0f} to {100 * high:.0f} % of {task.corpus}, {task.title}")
+    return code
 
 
 def query(

@@ -197,6 +197,11 @@ class EmbeddingStore:
         row = Encoder(name=spec.name, fingerprint=spec.fingerprint, spec=spec.to_json(), written=now())
         register(self.connection, [row])
 
+    def describe_encoder(self, spec: EncoderSpec) -> None:
+        """Change the licence and the facts of a registered spec; what its name means stays."""
+        rows = self.encoders(name=spec.name, fingerprint=spec.fingerprint)
+        register(self.connection, [replace(row, spec=spec.to_json()) for row in rows])
+
     # --- corpora and their images -----------------------------------------------------------------------------
     def corpora(self) -> list[StoredCorpus]:
         """Return one row per stored corpus."""

@@ -85,15 +85,20 @@ def limits(data: ReportData) -> list[Limit]:
     """What is known of an encoder and can be limited; costs are those that the leaderboard shows."""
     rates = {name: speed.stages["forward"].mean for name, speed in image_rate(data).items()}
     sizes = bytes_per_image(data)
-    dims = {name: float(data.specs[name].dim) for name in sizes}
+    specs = data.specs.items()
+    dims = {name: float(spec.dim if name in sizes else spec.facts.get("dim", 0)) for name, spec in specs}
+    dims = {name: dim for name, dim in dims.items() if dim}
+    millions = {name: float(spec.facts["parameters"]) for name, spec in specs if "parameters" in spec.facts}
     texts = {name: show.size(size) for name, size in sizes.items()}
     counts = {name: show.number(dim, 0) for name, dim in dims.items()}
+    towers = {name: f"{show.significant(number)} million" for name, number in millions.items()}
     speeds = {name: f"{show.significant(rate)} images/s" for name, rate in rates.items()}
     licences = {name: spec.licence for name, spec in data.specs.items()}
     levels = {name: level for name, text in licences.items() if (level := licence_level(text)) is not None}
     found = [
         Limit(key="bytes", name="size of an image", unit="bytes", values=sizes, texts=texts),
         Limit(key="dim", name="components of a vector", unit="components", values=dims, texts=counts),
+        Limit(key="parameters", name="parameters", unit="million", values=millions, texts=towers),
         Limit(key="rate", name="speed", unit="images/s", values=rates, texts=speeds, at_least=True),
         Limit(key="licence", name="licence", unit="", values=levels, texts=licences, at_least=True, levels=LEVELS),
     ]
@@ -178,7 +183,7 @@ def choose(data: ReportData, weights: Mapping[Task, float], bounds: Mapping[str,
     total = math.fsum(weights[task] for task in kept)
     share, uncounted = {task: weights[task] / total for task in kept}, tuple(t for t in given if t not in kept)
     known = {task: {name: 100 * value for name, value in values(data, task).items()} for task in share}
-    out = {name: why for name in data.encoder_names() if (why := next(_out(data, known, bounds, name), ""))}
+    out = {name: why for name in data.encoder_names() if (why := "; ".join(_out(data, known, bounds, name)))}
     left = [name for name in data.encoder_names() if name not in out]
     mean = {name: math.fsum(weight * known[task][name] for task, weight in share.items()) for name in left}
     order = sorted(left, key=lambda name: (-mean[name], name))

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from capim.store import EmbeddingStore, EncoderSpec
-from capim.store.schema import Comparison, LedgerEntry, Outcome, Ranking, Result, Slice
+from capim.store.schema import Comparison, LedgerEntry, Outcome, Ranking, Result, Slice, texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command
@@ -102,3 +103,79 @@ def test_what_has_no_vectors_any_more_is_named_and_not_the_whole_store(tmp_path:
     command("store drop --encoder one --modality image --yes", tmp_path)
     said = command("evaluate --encoders one", tmp_path, code=2).err
     assert "no complete embeddings of the images of 'shapes' by 'one'; run `capim embed --corpora shapes" in said
+
+
+def vectors_file(folder: Path, corpus: Corpus, name: str, noise: float, seed: int = 0) -> str:
+    """Vectors of a corpus' images and captions, a caption's around its image's with so much noise."""
+    drawn = np.random.default_rng(seed)
+    images = np.random.default_rng(99).normal(size=(len(corpus.images), 16)).astype(np.float32)
+    ids = texts(corpus.images["id"])
+    near = images[[ids.index(of) for of in texts(corpus.captions["image_id"])]]
+    captions = near + np.float32(noise) * drawn.normal(size=near.shape).astype(np.float32)
+    file = folder / f"{name}.npz"
+    np.savez(file, images=images, image_ids=ids, captions=captions, caption_ids=texts(corpus.captions["id"]))
+    return str(file)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> tuple[Path, Corpus]:
+    """A workspace with a corpus of forty images."""
+    corpus = replace(read_shapes(n_scenes=40), name="shop")
+    EmbeddingStore.open(tmp_path / "w" / "store", create=True).write_corpus(corpus)
+    return tmp_path / "w", corpus
+
+
+def test_facts_of_imported_models_limit_a_choice_and_are_changed_without_an_import(
+    shop: tuple[Path, Corpus], tmp_path: Path
+) -> None:
+    """All imported models dropped out as "licence not known", with exit code 0, and nothing could state one."""
+    workspace, corpus = shop
+    for name, noise in (("ours", 1.0), ("theirs", 2.0)):
+        file = vectors_file(tmp_path, corpus, name, noise)
+        command(f"import {file} --encoder {name} --licence {'mit' if name == 'ours' else 'cc-by-nc-4.0'}", workspace)
+    command(f"evaluate {QUICK} --protocols t2i/all", workspace)
+    command(f"compare {TESTED}", workspace)
+    choose = "choose --weights shop:t2i/all=1 --format json --limits"
+    assert [row["encoder"] for row in command(f"{choose} licence=free", workspace).rows] == ["ours"]
+    said = command(f"{choose} licence=free,bytes=8", workspace, code=1)
+    assert said.rows == []
+    assert "not ranked: theirs: size of an image: 64 B; licence: cc-by-nc-4.0" in said.err
+
+    facts = tmp_path / "facts.toml"
+    facts.write_text('[theirs]\nlicence = "apache-2.0"\nparameters = 86\ntraining = "web"\n[ours]\nparameters = 900\n')
+    command(f"import --facts {facts} --dry-run", workspace)
+    assert "parameters 86" not in command("list encoders --format json", workspace).out
+    assert (
+        "theirs: licence apache-2.0, parameters 86, training web" in command(f"import --facts {facts}", workspace).err
+    )
+    command("import --encoder theirs --link https://example.org/theirs", workspace)
+    listed = {row["name"]: row for row in command("list encoders --format json", workspace).rows}
+    facts_of = ("licence", "millions", "training", "link", "dim", "needs")
+    assert [listed["theirs"][name] for name in facts_of] == [
+        *("apache-2.0", 86, "web", "https://example.org/theirs", 16, "in the store")
+    ]
+    assert [listed["ours"][name] for name in facts_of[:2]] == ["mit", 900]
+    assert [row["encoder"] for row in command(f"{choose} parameters=100", workspace).rows] == ["theirs"]
+    command(f"import {vectors_file(tmp_path, corpus, 'theirs', 2.0)} --encoder theirs", workspace)
+    assert EmbeddingStore.open(workspace / "store").encoder("theirs").facts["parameters"] == 86, "kept by an import"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "fault"),
+    [
+        ("licens = 'mit'", "--encoder ours", "field 'licens' is unknown; did you mean 'licence'?"),
+        ("parameters = 'many'", "--encoder ours", "parameters must be a number, of millions, got 'many'"),
+        ("licence = 'mit'", "", "say which model the facts are about"),
+        ("licence = 'mit'", "--encoder nobody", "encoder 'nobody' is not in the store"),
+        ("[loaded]\nlicence = 'mit'", "", "facts of 'loaded' come from the catalog, or from its [[encoder]] table"),
+        ("licence = ", "--encoder ours", "is not valid TOML"),
+    ],
+)
+def test_wrong_facts_are_refused_by_name(
+    shop: tuple[Path, Corpus], tmp_path: Path, text: str, words: str, fault: str
+) -> None:
+    workspace, _ = shop
+    store = EmbeddingStore.open(workspace / "store")
+    store.write_encoder(replace(SPECS[0], name="loaded"))
+    (tmp_path / "facts.toml").write_text(text)
+    assert fault in command(f"import --facts {tmp_path}/facts.toml {words}", workspace, code=2).err

@@ -168,6 +168,15 @@ SPECIAL = {
     "import same_as": Case(
         f"import --corpus {PAIRS} --images {{images}}", "--same-as nobody", without="--encoder ours", refused="nobody"
     ),
+    "import facts": Case(
+        "import --encoder earlier", "--facts {tmp}/none.toml", without="--licence mit", refused="none.toml"
+    ),
+    **{
+        f"import {name}": Case(
+            "import --encoder earlier", f"--{name} {value}", without=f"--{name} {value}0", writes=True
+        )
+        for name, value in {"licence": "mit", "parameters": "1", "training": "web", "link": "x"}.items()
+    },
     "import by_position": Case(BASES["import"], "--by-position", writes=True),
     "import dry_run": Case(BASES["import"], "--dry-run", writes=True),
     "import protocol": Case(f"{IMPORT} --scores {{scores}}", "--protocol t2i/all", writes=True),
