@@ -229,7 +229,7 @@ class Comparing(Analysing):
     """Options of comparisons.
 
     Args:
-        margin: points within which two encoders count as equivalent
+        margin: points within which a difference counts as none: two encoders as equivalent, a drop as no regression
     """
 
     margin: Annotated[float, Field(gt=0, lt=100), NoTruth, "POINTS"] = 1.0

@@ -503,7 +503,13 @@ def check_names(config: RunConfig, flow: str) -> None:
 
         with noted(faults):
             check_analyses(config.analyses)
-    if flow in ("benchmark", "embed", "watch"):  # others use what is stored
+    if flow == "watch":
+        encoded, stored = watched_parts(config)
+        if encoded:
+            _check_new(encoded, faults)
+        if stored:
+            _check_stored(stored, "evaluate", faults)
+    elif flow in ("benchmark", "embed"):  # others use what is stored
         _check_new(config, faults)
     else:
         _check_stored(config, flow, faults)
@@ -540,6 +546,24 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
     for what in config.corpora:
         with noted(faults):
             reader_call(corpus_to_read(what, register, sample=config.sample, seed=config.seed).what)
+
+
+def watched_parts(config: RunConfig) -> tuple[RunConfig | None, RunConfig | None]:
+    """Return a watch of the encoders that are loaded, and one of those that are judged by what is stored of them.
+
+    These are imported and combined ones; all where none is named.
+    """
+    from capim.tasks.encoders import catalog
+
+    if not config.encoders:
+        return None, config
+    names = set[str]()
+    with suppress(MissingStoreError):
+        rows = EmbeddingStore.open(config.store_uri).encoders()
+        names = {each for row in rows for each in (row.name, row.fingerprint)} - catalog().keys()
+    stored = tuple(each for each in config.encoders if isinstance(each, str) and each in names)
+    loaded = tuple(each for each in config.encoders if each not in stored)
+    return tuple(replace(config, encoders=some) if some else None for some in (loaded, stored))
 
 
 def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:

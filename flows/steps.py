@@ -427,7 +427,7 @@ def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Row
 
 
 def watch(
-    config: Annotated[RunConfig, Suite, Where, Watching], *, form: Form, quiet: bool, strict: bool = False
+    config: Annotated[RunConfig, Suite, Where, Watching, "margin"], *, form: Form, quiet: bool, strict: bool = False
 ) -> None:
     """Check for regressions since the pinned run; exit code 1 if there is one.
 
@@ -435,7 +435,12 @@ def watch(
     by query: at most a 3 % chance of a false alarm per year. The first watch pins itself; --baseline RUN pins another
     run, such as one whose changes are intended. Prints the findings, with changes of weights, libraries and data.
 
+    Of imported and combined models only the figures are tested. Without --encoders those of everything stored are, and
+    no model is loaded: a gate for CI (docs/production.md).
+
     Example: capim watch --corpora shapes --encoders tiny-clip
+
+    Example: capim watch --strict --format json
 
     Args:
         strict: also fail where there is nothing to compare with, and on a drop of a point or more where there are too
@@ -446,7 +451,8 @@ def watch(
 
     regression: Any = None
     try:
-        done: Any = _run("benchmark:watch", config, quiet=quiet, rule=WatchRule(strict=strict))
+        rule = WatchRule(strict=strict, fail_drop=config.margin / 100)
+        done: Any = _run("benchmark:watch", config, quiet=quiet, rule=rule)
     except WorkError as error:
         from capim.flows.benchmark import RegressionError
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.store.schema import Comparison, LedgerEntry, Outcome, Ranking, Result, Slice, texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.results.stored import read_outcomes
 from tests.command import command
+from tests.documents import ROOT, fenced_blocks
 from tests.random_store import OTHER, SPECS, random_store
 
 pytestmark = pytest.mark.slow
@@ -179,3 +187,81 @@ def test_wrong_facts_are_refused_by_name(
     store.write_encoder(replace(SPECS[0], name="loaded"))
     (tmp_path / "facts.toml").write_text(text)
     assert fault in command(f"import --facts {tmp_path}/facts.toml {words}", workspace, code=2).err
+
+
+def gate(workspace: Path, words: str = "", *, code: int = 0) -> Any:
+    return command(f"watch --format json {TESTED} --protocols t2i/all {words}", workspace, code=code)
+
+
+def test_a_gate_judges_whatever_is_stored_against_a_pinned_or_a_named_run(
+    shop: tuple[Path, Corpus], tmp_path: Path
+) -> None:
+    """`watch --encoders A` of imported vectors knew no encoder A; nothing ended with exit code 1."""
+    workspace, corpus = shop
+    store = EmbeddingStore.open(workspace / "store")
+    task = select_protocols(corpus, ["t2i/all"])
+
+    def imports(revision: str, noise: float) -> None:
+        file = vectors_file(tmp_path, corpus, revision, noise)
+        command(f"import {file} --encoder ours --revision {revision}", workspace)
+
+    imports("v1", 1.0)
+    [pinned] = gate(workspace, "--strict", code=1).rows
+    assert (pinned["verdict"], pinned["subject"]) == ("pinned", "ours on shop")
+    assert gate(workspace, "--strict").rows == [], "the same vectors"
+    first = min(store.counts("watched", "run"))
+
+    imports("v2", 4.0)
+    said = gate(workspace, "--strict --encoders ours", code=1)
+    [found] = [row for row in said.rows if row["verdict"] == "fail"]
+    fingerprints = {EncoderSpec.from_json(row.spec).revision: row.fingerprint for row in store.encoders()}
+    evaluations = [store.evaluated(encoder_fingerprint=fingerprints[each])[0].evaluation for each in ("v1", "v2")]
+    values = [read_outcomes(store, evaluation, task[0]).found for evaluation in evaluations]
+    assert [found["before"], found["now"]] == [pytest.approx(float(np.mean(each))) for each in values]
+    assert (found["metric"], found["protocol"]) == ("R@1", "t2i/all")
+    assert (found["n_queries"], found["n_images"]) == (200, 40)
+    assert found["test"].startswith("paired sign flips")
+    assert found["p_adjusted"] < found["level"]
+    assert "regression: [fail] ours on shop, t2i/all R@1: from " in said.err
+    assert "(sign flips of 40 images, 200 pairs of queries)" in said.err
+
+    gate(workspace, "--margin 99")
+    second = max(store.counts("watched", "run"))
+    assert gate(workspace, f"--baseline {second}").rows == [], "the drop is intended"
+    gate(workspace, f"--baseline {first}", code=1)
+
+
+def test_a_gate_judges_outcomes_without_vectors(shop: tuple[Path, Corpus], tmp_path: Path) -> None:
+    workspace, corpus = shop
+    for revision, rank in (("v1", 1), ("v2", 5)):
+        ranks = [f"{query},{rank}" for query in texts(corpus.captions["id"])]
+        (tmp_path / "ranks.csv").write_text("\n".join(["query,rank", *ranks]))
+        command(f"import --outcomes {tmp_path}/ranks.csv --encoder ranks --revision {revision} {QUICK}", workspace)
+        gate(workspace, "--encoders ranks", code=0 if revision == "v1" else 1)
+    assert "there is no store" in gate(tmp_path / "mistyped", code=2).err
+
+
+def test_the_ci_file_of_the_documents_passes_an_equal_revision_and_stops_a_worse_one(
+    shop: tuple[Path, Corpus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned, corpus = shop
+    command(f"import {vectors_file(tmp_path, corpus, 'first', 1.0)} --encoder ours --revision first", pinned)
+    gate(pinned)
+    [block] = [each for each in fenced_blocks(ROOT / "docs" / "production.md") if each.language == "yaml"]
+    job = yaml.safe_load(block.text)["jobs"]["gate"]
+    lines = [step["run"] for step in job["steps"] if "run" in step]
+    assert sum(line.startswith("capim ") for line in lines) == 2
+    program = "from capim.flows.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
+    for revision, noise, code in (("same", 1.0, 0), ("worse", 4.0, 1)):
+        folder = tmp_path / revision
+        folder.mkdir()
+        Path(vectors_file(tmp_path, corpus, revision, noise)).rename(folder / "vectors.npz")
+        script = "\n".join(line for line in lines if not line.startswith("pip "))
+        script = f'capim() {{ "{sys.executable}" -c "{program}" "$@"; }}\nset -e\n{script}\n'
+        environment = {**os.environ, **job["env"], "PINNED": str(pinned), "GITHUB_SHA": f"{revision}0000"}
+        environment["PYTHONPATH"] = str(ROOT)
+        words = ["bash", "-c", script]
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        found = [row["verdict"] for row in json.loads((folder / "gate.json").read_text())]
+        assert ("fail" in found) == bool(code)
