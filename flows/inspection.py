@@ -563,7 +563,8 @@ def watched_parts(config: RunConfig) -> tuple[RunConfig | None, RunConfig | None
         names = {each for row in rows for each in (row.name, row.fingerprint)} - catalog().keys()
     stored = tuple(each for each in config.encoders if isinstance(each, str) and each in names)
     loaded = tuple(each for each in config.encoders if each not in stored)
-    return tuple(replace(config, encoders=some) if some else None for some in (loaded, stored))
+    first, second = (replace(config, encoders=some) if some else None for some in (loaded, stored))
+    return first, second
 
 
 def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:

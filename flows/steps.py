@@ -27,6 +27,7 @@ from capim.flows.config import (
     Suite,
     Watching,
     Where,
+    listed,
     missing_names,
     run_config,
 )
@@ -35,7 +36,8 @@ from capim.flows.stored import in_order
 from capim.flows.terminal import TABLE, Form, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
-from capim.store.errors import RequestError, WorkError, plain
+from capim.store.errors import RequestError, WorkError, plain, unknown
+from capim.store.rows import matching
 from capim.store.schema import Comparison, Ranking, Result
 from capim.tasks.references import encoder_name, rows_of
 
@@ -286,6 +288,9 @@ def compare(
     quiet: bool,
     a: str | None = None,
     b: str | None = None,
+    slice: Sequence[str] | None = None,  # noqa: A002 - the name of the option
+    languages: Sequence[str] | None = None,
+    metrics: Sequence[str] | None = None,
     own_metric: str | Metric | Callable[..., object] | None = None,
 ) -> Rows:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
@@ -296,10 +301,15 @@ def compare(
     Over three corpora or more, the encoders are ranked by their macro mean, with the ranks that the data leave open.
     The ranking is printed after the pairs and stored (table rankings).
 
+    With --slice or --languages, the question is about some queries: is A better than B on shoes, in German? Each slice
+    in each language and direction is one look; intervals and p-values hold for all looks of the request together.
+
     With --own-metric, encoders are compared by a metric of your own; otherwise its stored comparisons stay as they are.
     Analyses run only if --analyses names them; `capim analyse` runs them alone.
 
     Example: capim compare --corpora shapes
+
+    Example: capim compare --encoders tiny-clip,tiny-clip-plain --corpora shapes --slice objects=circle
 
     Returns:
         From Python, a frame with one row per pair and figure, headline figures first. ``difference`` is ``encoder_a``
@@ -320,6 +330,12 @@ def compare(
         from capim.reports.rows.standing import PAIR_COLUMNS
 
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
+    from capim.tasks.metrics import METRICS
+    from capim.tasks.metrics.table import RSUM
+
+    wanted = _metrics_named(metrics, [*METRICS] if slice or languages else [*METRICS, RSUM.metric])
+    if slice or languages:
+        return _compare_slices(config, listed(slice) or (), listed(languages) or (), wanted, first=a)
     done: list[Derived] = _run("benchmark:compare", config, quiet=quiet)
     recomputed, *_, ranking = done
     from capim.reports.elements.words import settled
@@ -333,6 +349,8 @@ def compare(
     say(*summary(compared))
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
     pairs = pair_rows(compared, a)
+    if wanted:
+        return Rows(rows=[pair_columns(row) for row in pairs if row.metric in wanted], columns=PAIR_COLUMNS)
 
     def headlines(form: Form) -> bool:
         if form not in (Form(), Form(format="table")):
@@ -348,6 +366,45 @@ def compare(
         return True
 
     return Rows(rows=[*map(pair_columns, pairs)], columns=PAIR_COLUMNS, code=0, instead=headlines)
+
+
+def _metrics_named(metrics: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """Return those of some metrics that names or shell patterns mean.
+
+    Raises:
+        RequestError: A name that no metric has; a metric of the user's own is another option.
+    """
+    found = {name: matching(name, known) for name in listed(metrics) or ()}
+    hint = "a metric of your own is --own-metric FILE.py:NAME; "
+    faults = [f"{hint * (':' in name)}{unknown('metric', name, known)}" for name, meant in found.items() if not meant]
+    if faults:
+        raise RequestError(faults)
+    return list(dict.fromkeys(name for meant in found.values() for name in meant))
+
+
+def _compare_slices(
+    config: RunConfig, slices: Sequence[str], languages: Sequence[str], metrics: Sequence[str], *, first: str | None
+) -> Rows:
+    """The comparisons of some queries; how many looks share one budget follows on standard error."""
+    check_names(config, "compare")
+    from capim.reports.rows.standing import SLICED_COLUMNS, sliced_pairs
+    from capim.tasks.evaluate import find_evaluations
+    from capim.tasks.metrics import METRICS
+    from capim.tasks.references import by_corpus
+    from capim.tasks.results.sliced import sliced_comparisons
+
+    found = find_evaluations.fn(config.store_uri, **config.selection)
+    groups = [group for group in by_corpus(found) if len(group) > 1]
+    if not groups:
+        raise RequestError("no corpus has results of two of these encoders; run `capim evaluate` first")
+    asked = {"slices": slices, "languages": languages, "protocols": config.protocols}
+    how: dict[str, Any] = {**asked, "metrics": [METRICS[name] for name in metrics], "resampling": config.resampling}
+    store = EmbeddingStore.open(config.store_uri)
+    compared = [row for group in groups for row in sliced_comparisons(store, group, **how)]
+    rows, looks = sliced_pairs(compared, first)
+    of_some = "the interval and p-value hold" if looks == 1 else "intervals and p-values hold for all of them together,"
+    say(f"{looks} {'look' if looks == 1 else 'looks'}: {of_some} over all pairs; other requests are not counted")
+    return Rows(rows=rows, columns=SLICED_COLUMNS, code=0)
 
 
 LIKE_THESE = "corpora like these"

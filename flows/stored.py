@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import webbrowser
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isnan
@@ -76,7 +76,10 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
         wanted["corpus"] = [
             name if name in dropped or "*" in name else corpus_in(store, name).name for name in wanted["corpus"]
         ]
-    return names_with_rows(store, table, **wanted)
+    try:
+        return names_with_rows(store, table, **wanted)
+    except RequestError as error:
+        raise RequestError([*error.faults, *_not_made(wanted)]) from None
 
 
 def in_order(results: Iterable[Result]) -> list[ShownResult]:
@@ -107,9 +110,25 @@ def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str
         shown = ", ".join(found[:_SHOWN]) + (" …" if len(found) > _SHOWN else "")
         if found:
             lines.append(f"\n  - instead of {column} {', '.join(wanted[column])}: {shown}")
+    lines += [f"\n  - {reason}" for reason in _not_made(wanted)]
     if not lines:
         return f"no rows: {without_credentials(store.uri)} has none of this kind; run `capim run` first"
     return f"no rows have all of these{''.join(lines)}"
+
+
+def _not_made(wanted: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield why the wanted metrics are not computed under the wanted protocols, where that is a rule."""
+    from capim.tasks.metrics import METRICS
+    from capim.tasks.protocols import EVERY, Protocol
+    from capim.tasks.results.combined import SUMMARISED
+
+    metrics = [METRICS[name] for name in wanted.get("metric", ()) if name in METRICS]
+    of = [*map(Protocol.of, wanted.get("protocol", ()))]
+    for metric in metrics:
+        if metric.several and not (of and all(protocol.is_combined for protocol in of)):
+            yield f"{metric.name} is left out where every query has one right item: it says what MRR and R@k say"
+        if metric.name not in SUMMARISED and any(protocol.language == EVERY for protocol in of):
+            yield f"means over languages are made of {', '.join(SUMMARISED)}"
 
 
 def unknown_texts(store: EmbeddingStore, statement: str) -> str:
@@ -225,7 +244,8 @@ def choose(
     Example: capim choose --weights shop-de:t2i/all=70,binding=30 --limits bytes=1024
 
     Args:
-        weights: a corpus, or corpus:protocol of a headline task, and its weight; weights are scaled to sum to 1
+        weights: a corpus, corpus:protocol of a headline task, or corpus:t2i/de of a language, and its weight; weights
+            are scaled to sum to 1
         limits: bytes is the most per image, dim the most components, parameters the most millions, rate the least
             images per second; licence is free or commercial-use
     """

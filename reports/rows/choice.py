@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import ReportData, ends
+from capim.reports.rows.report_data import R1, ReportData, ends
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import Task, broken, claimed, counted_tasks, headline_tasks, values
 from capim.store.errors import RequestError, unknown
@@ -125,21 +125,36 @@ def tasks_to_weigh(data: ReportData) -> list[Task]:
 
 
 def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
-    """The weights that ``CORPUS=70`` or ``CORPUS:PROTOCOL=70`` mean; of a corpus, equal parts for its headline tasks.
+    """The weights that ``CORPUS=70``, ``CORPUS:PROTOCOL=70`` or ``CORPUS:t2i/de=70`` mean.
+
+    Of a corpus, equal parts for its headline tasks; of a language, equal parts for its translators.
 
     Raises:
         RequestError: A text that is no weight, an unknown name, or weights that are all 0.
     """
     tasks, found = tasks_to_weigh(data), dict[Task, float]()
-    names = [*dict.fromkeys(task.corpus for task in tasks), *(f"{task.corpus}:{task.protocol}" for task in tasks)]
+    named = {f"{task.corpus}:{task.protocol}": [task] for task in tasks} | _of_languages(data)
+    names = [*dict.fromkeys(task.corpus for task in tasks), *named]
     for text in texts:
         name, weight = _number(text, "weights", "shop-de=70 or shop-de:t2i/all=70")
-        same = [task for task in tasks if name in (task.corpus, f"{task.corpus}:{task.protocol}")]
+        same = named.get(name) or [task for task in tasks if name == task.corpus]
         if not same:
             raise RequestError(f"weights: {unknown('task', name, names)}")
         found |= {task: found.get(task, 0.0) + weight / len(same) for task in same}
     if not any(found.values()):
         raise RequestError(f"weights: expected at least one above 0, such as --weights {names[0]}=100")
+    return found
+
+
+def _of_languages(data: ReportData) -> dict[str, list[Task]]:
+    """``CORPUS:t2i/de`` -> R@1 of the captions of a language in one direction, by every translator."""
+    found: dict[str, list[Task]] = {}
+    for corpus in data.corpus_names():
+        for of in (data.protocol(corpus, id_) for id_ in data.protocols(corpus)):
+            if of.is_of_language and data.ranked(corpus, of.id, R1):
+                task = Task(corpus, of.id, R1, of.title)
+                found.setdefault(f"{corpus}:{of.direction}/{of.language}", []).append(task)
+                found[f"{corpus}:{of.id}"] = [task]
     return found
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 
+import capim
 from capim.store import EmbeddingStore, EncoderSpec
 from capim.store.schema import Comparison, LedgerEntry, Outcome, Ranking, Result, Slice, texts
 from capim.store.types import Corpus
@@ -265,3 +266,98 @@ def test_the_ci_file_of_the_documents_passes_an_equal_revision_and_stops_a_worse
         assert done.returncode == code, done.stderr
         found = [row["verdict"] for row in json.loads((folder / "gate.json").read_text())]
         assert ("fail" in found) == bool(code)
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, np.ndarray[Any, Any]]]]:
+    """A shop of own data in two languages with declared columns; and the hits of both models by numpy.
+
+    Returns:
+        The workspace; and for every model ``t2i`` and ``i2t``: the hits of German and of English, by item.
+    """
+    folder = tmp_path_factory.mktemp("catalogue")
+    lines, n = ["image,caption_id,caption,language,category,price"], 90
+    category = [("shoes", "bags", "hats")[i % 3] for i in range(n)]
+    for i in range(n):
+        for code in ("de", "en"):
+            lines.append(f"p{i},p{i}-{code},{code} item {i},{code},{category[i]},{'low' if i % 2 else 'high'}")
+    (folder / "catalogue.csv").write_text("\n".join(lines) + "\n")
+    (folder / "shop.toml").write_text(
+        'reader = "table"\nroot = "catalogue.csv"\nids_only = true\ncolumns = { objects = ["category", "price"] }\n'
+    )
+    drawn, found = np.random.default_rng(5), {}
+    for name, of_shoes in (("ours", 0.3), ("theirs", 1.2)):
+        images = drawn.normal(size=(n, 12))
+        noise = np.where(np.array(category) == "shoes", of_shoes, 0.9)[:, None]
+        captions = {code: images + noise * drawn.normal(size=images.shape) for code in ("de", "en")}
+        ids = [f"p{i}-{code}" for code in captions for i in range(n)]
+        stacked = np.concatenate([*captions.values()])
+        arrays = {"images": images, "image_ids": [f"p{i}" for i in range(n)], "captions": stacked, "caption_ids": ids}
+        np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type]
+        command(f"import {folder}/{name}.npz --encoder {name} --corpus {folder}/shop.toml --quiet", folder / "w")
+        unit = {key: each / np.linalg.norm(each, axis=1, keepdims=True) for key, each in captions.items()}
+        of_images = images / np.linalg.norm(images, axis=1, keepdims=True)
+        scores = {code: unit[code] @ of_images.T for code in unit}
+        found[name] = {
+            f"{direction}/{code}": (each if direction == "t2i" else each.T).argmax(axis=1) == np.arange(n)
+            for code, each in scores.items()
+            for direction in ("t2i", "i2t")
+        }
+    command(f"evaluate {QUICK}", folder / "w")
+    return folder / "w", found
+
+
+def test_a_question_about_a_slice_in_a_language_is_one_command(catalogue: tuple[Path, Any]) -> None:
+    workspace, hits = catalogue
+    asked = f"compare --encoders ours,theirs {TESTED} --format json"
+    said = command(f"{asked} --slice category=shoes --languages de", workspace)
+    assert "2 looks: intervals and p-values hold for all of them together" in said.err
+    by_protocol = {row["protocol"]: row for row in said.rows}
+    assert {*by_protocol} == {"t2i/de/human", "i2t/de/human"}
+    shoes = np.arange(90) % 3 == 0
+    for row in by_protocol.values():
+        a, b = (hits[name][row["protocol"].removesuffix("/human")][shoes] for name in ("ours", "theirs"))
+        assert row["value_a"] == pytest.approx(a.mean(), abs=1e-12)
+        assert row["difference"] == pytest.approx(a.mean() - b.mean(), abs=1e-12)
+        assert (row["n_queries"], row["n_clusters"], row["n_looks"], row["state"]) == (30, 30, 2, "better")
+        assert row["low"] < row["difference"] < row["high"]
+    one = command(f"{asked} --slice category=shoes --languages de --protocols t2i/de/human", workspace).rows
+    [alone] = one
+    both = by_protocol["t2i/de/human"]
+    assert (alone["difference"], alone["n_looks"]) == (both["difference"], 1)
+    assert alone["p_adjusted"] <= both["p_adjusted"], "two looks share a budget"
+    turned = command(f"{asked.replace('ours,theirs', 'theirs,ours')} --slice price=low,price=high", workspace)
+    assert "8 looks" in turned.err, "two prices, two languages, two directions"
+    assert "others are not" not in turned.err
+    in_python = capim.open(workspace, quiet=True).compare(
+        "theirs", "ours", slice="category=shoes", languages="de", replicates=100, permutations=1000
+    )
+    assert [*in_python.difference] == [-row["difference"] for row in said.rows]
+
+
+def test_wrong_slices_languages_and_metrics_name_what_there_is(catalogue: tuple[Path, Any]) -> None:
+    for words, fault in (
+        ("--slice category=shoe", "did you mean 'shoes'? "),
+        ("--slice colour=red", "expected COLUMN=VALUE of shop; its columns: category=bags, price=high"),
+        ("--slice shoes", "expected COLUMN=VALUE of shop"),
+        ("--languages fr", "language"),
+        ("--metrics R@11", "metric 'R@11' is unknown"),
+        ("--metrics own.py:hit", "a metric of your own is --own-metric FILE.py:NAME"),
+    ):
+        assert fault in command(f"compare {TESTED} {words}", catalogue[0], code=2).err, words
+
+
+def test_metrics_choose_the_pairs_and_languages_have_weights(catalogue: tuple[Path, Any]) -> None:
+    workspace, hits = catalogue
+    rows = command(f"compare {TESTED} --metrics R@10,MRR --format json", workspace).rows
+    assert {row["metric"] for row in rows} == {"R@10", "MRR"}
+    said = command("results --metrics nDCG@10 --protocols t2i/de/human", workspace, code=2).err
+    assert "nDCG@10 is left out where every query has one right item" in said
+    for words, keys in (("shop:t2i/de=70,shop:t2i/en=30", ("t2i/de", "t2i/en")), ("shop:i2t/de=1", ("i2t/de",))):
+        weights = (0.7, 0.3) if len(keys) > 1 else (1.0,)
+        made = {
+            row["encoder"]: row["mean"] for row in command(f"choose --weights {words} --format json", workspace).rows
+        }
+        for name, of in hits.items():
+            mean = sum(100 * w * of[key].mean() for w, key in zip(weights, keys, strict=True))
+            assert made[name] == pytest.approx(mean, abs=1e-9)

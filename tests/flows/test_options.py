@@ -147,6 +147,8 @@ SPECIAL = {
     "choose weights": Case("choose", f"--weights {PAIRS}=1", without=f"--weights {SHAPES}=1"),
     "choose limits": Case(BASES["choose"], "--limits dim=1"),
     "evaluate wide": Case(BASES["evaluate"], "--wide"),
+    "compare slice": Case(f"compare {STORED}", "--slice objects=circle"),
+    "compare languages": Case(f"compare {STORED}", "--languages en"),
     "compare wide": Case(BASES["compare"], "--wide", without="--format json"),
     "import corpus": Case(
         "import --encoder theirs --images {images}", f"--corpus {SHAPES}", without=f"--corpus {PAIRS}", writes=True
