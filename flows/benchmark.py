@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Literal, NamedTuple, get_args
@@ -231,7 +232,13 @@ def publish(config: RunConfig, everything: bool = False) -> str:
         samples = {row.name for row in EmbeddingStore.open(config.store_uri).corpora() if row.sample}
         whole = tuple(name for name in corpora if name not in samples)
         corpora = whole if whole and whole != corpora and not everything else ()
-    encoders = tuple(encoder_name(encoder) for encoder in config.encoders)
+    encoders = tuple(map(EmbeddingStore.open(config.store_uri).fingerprint_of, map(encoder_name, config.encoders)))
+    several = [pair for pair, n in Counter((each.sets.encoder, each.sets.corpus) for each in found).items() if n > 1]
+    if several:
+        raise RequestError(
+            f"{' on '.join(several[0])}: a report shows one revision of an encoder and one state of a corpus; name one, "
+            "or see them together by `capim compare` and `capim results`"
+        )
     with recorded_run(config, "report") as run:
         return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=tuple(config.protocols))
 

@@ -583,7 +583,7 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     names = [encoder_name(each) for each in config.encoders]
     if flow != "evaluate":
         with noted(faults):
-            by_name = [name for name in names if not is_fingerprint(name)]
+            by_name = [name for name in map(store.fingerprint_of, names) if not is_fingerprint(name)]
             wanted_rows(store, "results", encoder=by_name, protocol=config.protocols)
         return
     for name in names:

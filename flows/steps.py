@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from capim.tasks.references import EmbedRef, EvaluationRef
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Comparison)
 
 
 def demo(*, workspace: str | None, quiet: bool) -> None:
@@ -309,6 +310,10 @@ def compare(
 
     Example: capim compare --corpora shapes
 
+    Two revisions of one model are NAME@REVISION: did the second help, and where?
+
+    Example: capim compare --encoders theirs@v1,theirs@v2
+
     Example: capim compare --encoders tiny-clip,tiny-clip-plain --corpora shapes --slice objects=circle
 
     Returns:
@@ -348,7 +353,7 @@ def compare(
     compared = rows_of(store, Comparison, done)
     say(*summary(compared))
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
-    pairs = pair_rows(compared, a)
+    pairs = [*map(_with_revisions(store), pair_rows(compared, a))]
     if wanted:
         return Rows(rows=[pair_columns(row) for row in pairs if row.metric in wanted], columns=PAIR_COLUMNS)
 
@@ -366,6 +371,18 @@ def compare(
         return True
 
     return Rows(rows=[*map(pair_columns, pairs)], columns=PAIR_COLUMNS, code=0, instead=headlines)
+
+
+def _with_revisions(store: EmbeddingStore) -> Callable[[P], P]:
+    """Return a function that names two revisions of one encoder in a comparison as ``NAME@REVISION``."""
+
+    def named(row: P) -> P:
+        if row.encoder_a != row.encoder_b:
+            return row
+        a, b = (f"{row.encoder_a}@{store.encoder(each).revision}" for each in (row.fingerprint_a, row.fingerprint_b))
+        return replace(row, encoder_a=a, encoder_b=b)
+
+    return named
 
 
 def _metrics_named(metrics: Sequence[str] | None, known: Sequence[str]) -> list[str]:
@@ -400,7 +417,7 @@ def _compare_slices(
     asked = {"slices": slices, "languages": languages, "protocols": config.protocols}
     how: dict[str, Any] = {**asked, "metrics": [METRICS[name] for name in metrics], "resampling": config.resampling}
     store = EmbeddingStore.open(config.store_uri)
-    compared = [row for group in groups for row in sliced_comparisons(store, group, **how)]
+    compared = [_with_revisions(store)(row) for group in groups for row in sliced_comparisons(store, group, **how)]
     rows, looks = sliced_pairs(compared, first)
     of_some = "the interval and p-value hold" if looks == 1 else "intervals and p-values hold for all of them together,"
     say(f"{looks} {'look' if looks == 1 else 'looks'}: {of_some} over all pairs; other requests are not counted")

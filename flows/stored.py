@@ -64,6 +64,9 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
         RequestError: A name that no row has, with the nearest one that some row has.
     """
     wanted = {column: list(listed(names) or ()) for column, names in given.items() if names}
+    if any("@" in name for name in wanted.get("encoder", ())):
+        current = store.states().encoders
+        wanted["encoder"] = [current.get(name, store.fingerprint_of(name)) for name in wanted["encoder"]]
     for column in ("encoder", "corpus"):
         names = wanted.get(column, [])
         fingerprints = [name for name in names if is_fingerprint(name)]
@@ -183,8 +186,8 @@ def results(
 ) -> Rows:
     """Print current results: one row per encoder, corpus, protocol and metric.
 
-    Of a name, the state with the newest result is shown; earlier revisions and states are named by their fingerprints
-    (`capim query "SELECT name, fingerprint FROM encoders"`).
+    Of a name, the state with the newest result is shown; NAME@REVISION is another revision of an encoder. States of a
+    corpus are named by their fingerprints (`capim store info --format json`).
 
     The table shows the main columns; --format json and csv print all of them, among them the interval method, seed,
     replicates and sealed embedding sets of every figure.
@@ -212,6 +215,9 @@ def results(
         rows = [{**vars(row), "matched": said(row)} for row in in_order(store.current(Result, True, **wanted))]
         states = [name for name in wanted if name.endswith("_fingerprint")]
         say(*[] if states else behind(store.all(Result, **wanted), store.states()))
+        if "encoder_fingerprint" in states:
+            rows = [{**row, "revision": store.encoder(row["encoder_fingerprint"]).revision} for row in rows]
+            states.insert(0, "revision")
         columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
     from capim.tasks.published import PublishedBeside, beside

@@ -144,7 +144,8 @@ def drop(
 def _encoders_named(store: EmbeddingStore, encoder: str) -> set[str]:
     """Return the fingerprints of all revisions of a name; or the fingerprint that is given."""
     spec = store.encoder(encoder)
-    return {spec.fingerprint} if is_fingerprint(encoder) else {row.fingerprint for row in store.encoders(name=encoder)}
+    one = is_fingerprint(encoder) or "@" in encoder
+    return {spec.fingerprint} if one else {row.fingerprint for row in store.encoders(name=encoder)}
 
 
 def _states_named(store: EmbeddingStore, corpus: str) -> set[str]:

@@ -361,3 +361,85 @@ def test_metrics_choose_the_pairs_and_languages_have_weights(catalogue: tuple[Pa
         for name, of in hits.items():
             mean = sum(100 * w * of[key].mean() for w, key in zip(weights, keys, strict=True))
             assert made[name] == pytest.approx(mean, abs=1e-9)
+
+
+def hits(file: str, corpus: Corpus) -> np.ndarray[Any, Any]:
+    """The captions that find their image first, by numpy."""
+    made = np.load(file)
+    unit = {name: made[name] / np.linalg.norm(made[name], axis=1, keepdims=True) for name in ("images", "captions")}
+    right = [[*made["image_ids"]].index(image) for image in texts(corpus.captions["image_id"])]
+    found: np.ndarray[Any, Any] = (unit["captions"] @ unit["images"].T).argmax(axis=1) == right
+    return found
+
+
+def test_two_revisions_stand_beside_one_another_where_asked_for_and_the_newest_does_otherwise(
+    shop: tuple[Path, Corpus], tmp_path: Path
+) -> None:
+    """Two rows "C" with no revision; no command compared them."""
+    workspace, corpus = shop
+    found = {}
+    for name, noise in (("v1", 3.0), ("v2", 1.0), ("other", 2.0)):
+        file = vectors_file(tmp_path, corpus, name, noise)
+        encoder = "theirs" if name == "other" else f"ours --revision {name}"
+        command(f"import {file} --encoder {encoder}", workspace)
+        command(f"evaluate {QUICK} --protocols t2i/all", workspace)
+        found[name] = hits(file, corpus)
+
+    shown = "results --protocols t2i/all --metrics R@1 --format json"
+    assert {row["encoder"]: row["value"] for row in command(shown, workspace).rows} == {
+        "ours": pytest.approx(found["v2"].mean()),
+        "theirs": pytest.approx(found["other"].mean()),
+    }
+    both = command(f"{shown} --encoders ours@v1,ours@v2,theirs", workspace).rows
+    assert {row["revision"]: row["value"] for row in both} == {
+        "v1": pytest.approx(found["v1"].mean()),
+        "v2": pytest.approx(found["v2"].mean()),
+        "unversioned": pytest.approx(found["other"].mean()),
+    }
+    assert "revision" in command("results --encoders ours@v1,ours@v2", workspace).out.splitlines()[0]
+
+    words = f"compare --encoders ours@v1,ours@v2 {TESTED} --metrics R@1"
+    [row] = command(f"{words} --format json", workspace).rows
+    assert (row["encoder_a"], row["encoder_b"], row["state"]) == ("ours@v1", "ours@v2", "worse")
+    assert row["difference"] == pytest.approx(found["v1"].mean() - found["v2"].mean(), abs=1e-12)
+    circles = np.array(["circle" in each for each in corpus.images["objects"].to_pylist()]).repeat(5)
+    [row] = command(f"{words} --format json --slice objects=circle", workspace).rows
+    difference = found["v1"][circles].mean() - found["v2"][circles].mean()
+    assert row["difference"] == pytest.approx(difference, abs=1e-12)
+    assert (row["encoder_a"], row["n_queries"]) == ("ours@v1", circles.sum())
+
+    said = command("results --encoders ours@v9", workspace, code=2).err
+    assert "encoder 'ours@v9': no revisions begin with 'v9'; it has v1, v2" in said
+    assert (
+        "a report shows one revision of an encoder"
+        in command("report --encoders ours@v1,ours@v2 --quiet", workspace, code=2).err
+    )
+    command(f"compare {TESTED}", workspace)
+    pairs = EmbeddingStore.open(workspace / "store").current(Comparison)
+    assert {(row.encoder_a, row.encoder_b) for row in pairs} == {("ours", "theirs")}, "a request changes nothing shown"
+    command("store drop --encoder ours@v2 --results --yes", workspace)
+    [row, _] = command(shown, workspace).rows
+    assert row["value"] == pytest.approx(max(found["v1"].mean(), found["other"].mean()))
+
+
+def test_an_older_state_of_a_corpus_is_said_with_the_command_that_brings_it_up_to_date(
+    shop: tuple[Path, Corpus], tmp_path: Path
+) -> None:
+    """After one model was imported again for changed photographs, the report was of that one alone, without a word."""
+    workspace, corpus = shop
+    changed = replace(read_shapes(n_scenes=40, seed=1), name="shop")
+    for name, of in (("ours", corpus), ("theirs", corpus), ("ours", changed)):
+        EmbeddingStore.open(workspace / "store").write_corpus(of)
+        command(f"import {vectors_file(tmp_path, of, name, 2.0)} --encoder {name}", workspace)
+        command(f"evaluate {QUICK} --protocols t2i/all --corpora {of.fingerprint}", workspace)
+    said = command("results --metrics R@1", workspace)
+    assert "theirs: results on another state of shop only" in said.err
+    assert "by `capim run --corpora shop --encoders theirs`" in said.err
+    named = f"results --metrics R@1 --corpora {corpus.fingerprint},{changed.fingerprint} --format json"
+    states = {(row["encoder"], row["corpus_fingerprint"]) for row in command(named, workspace).rows}
+    assert states == {
+        ("ours", corpus.fingerprint), ("theirs", corpus.fingerprint), ("ours", changed.fingerprint),
+    }  # fmt: skip
+    rows = command(f"compare {TESTED} --corpora {corpus.fingerprint} --metrics R@1 --format json", workspace).rows
+    assert [(row["encoder_a"], row["encoder_b"]) for row in rows] == [("ours", "theirs")]
+    assert "theirs" in command("report --quiet", workspace).err
