@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -29,7 +31,7 @@ from capim.flows.execution import (
     run_flow,
     task_settings,
 )
-from capim.flows.inspection import device_faults
+from capim.flows.inspection import device_faults, watched_parts
 from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, without_credentials
@@ -230,7 +232,13 @@ def publish(config: RunConfig, everything: bool = False) -> str:
         samples = {row.name for row in EmbeddingStore.open(config.store_uri).corpora() if row.sample}
         whole = tuple(name for name in corpora if name not in samples)
         corpora = whole if whole and whole != corpora and not everything else ()
-    encoders = tuple(encoder_name(encoder) for encoder in config.encoders)
+    encoders = tuple(map(EmbeddingStore.open(config.store_uri).fingerprint_of, map(encoder_name, config.encoders)))
+    several = [pair for pair, n in Counter((each.sets.encoder, each.sets.corpus) for each in found).items() if n > 1]
+    if several:
+        raise RequestError(
+            f"{' on '.join(several[0])}: a report shows one revision of an encoder and one state of a corpus; name "
+            "one, or see them together by `capim compare` and `capim results`"
+        )
     with recorded_run(config, "report") as run:
         return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=tuple(config.protocols))
 
@@ -328,6 +336,13 @@ class RegressionError(WorkError):
         return (type(self), (self.findings, self.summary))
 
 
+def _complete_sets(config: RunConfig) -> tuple[SetsRef, ...]:
+    """Return the stored embedding sets of a watch; none where the encoders have outcomes alone."""
+    with suppress(RequestError):
+        return call(scoring.find_sets, config.store_uri, **config.selection)
+    return ()
+
+
 @run_flow("watch", hours=24)
 def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchedFigures:  # noqa: B008 - frozen; the form shows it
     """Compare with the pinned run.
@@ -345,13 +360,16 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchedFigures:  
     opened = OpenCorpora()
     encoders = tuple(encoder_name(entry) for entry in config.encoders)
     faults = call(check_baseline, config.baseline, store_uri=config.store_uri, encoders=encoders)
-    request = check_request(config, opened, known=faults)
+    loaded, stored = watched_parts(config)
+    request = check_request(loaded, opened, known=faults) if loaded else None
+    if faults and request is None:
+        raise RequestError(faults)
     with recorded_run(config, "watch") as run:
-        encoded, missing = embed_step(config, run, request, opened)
+        encoded, missing = embed_step(loaded, run, request, opened) if loaded and request else ((), ())
         embedded = paired(encoded)
         corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
         findings = [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
-        for spec in request.encoders:
+        for spec in request.encoders if request else ():
             of_spec = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
             vectors = call(
                 watch_vectors,
@@ -366,7 +384,11 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchedFigures:  
                 run=run,
             )
             findings += vectors
-        evaluated, unscored = evaluate_step(config, run, tuple(reference.sets for reference in embedded))
+        sets = tuple(reference.sets for reference in embedded)
+        evaluated, unscored = evaluate_step(config, run, (*sets, *(_complete_sets(stored) if stored else ())))
+        if stored:
+            own = {each.sets for each in evaluated}
+            evaluated += tuple(each for each in evaluations_of(stored) if each.sets not in own)
         findings += [WatchFinding("fail", each.subject, each.reason) for each in (*missing, *unscored)]
         figures = call(watch_metrics, evaluated, baseline=config.baseline, rule=rule, **task_settings(config, run))
         libraries = call(watch_libraries, figures.baselines, store_uri=config.store_uri)

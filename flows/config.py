@@ -229,7 +229,7 @@ class Comparing(Analysing):
     """Options of comparisons.
 
     Args:
-        margin: points within which two encoders count as equivalent
+        margin: points within which a difference counts as none: two encoders as equivalent, a drop as no regression
     """
 
     margin: Annotated[float, Field(gt=0, lt=100), NoTruth, "POINTS"] = 1.0
@@ -409,10 +409,17 @@ class CompareOptions(Comparing, Where):
     """Options of `compare`; from Python, its first arguments are two encoders. Analyses run only if named.
 
     Args:
+        slice: compare on these queries only, and store nothing: COLUMN=VALUE of what the corpus declares
+            (docs/own_data.md)
+        languages: compare on captions of these languages only, and store nothing
+        metrics: only these metrics (or shell patterns); of slices and languages the main one unless given
         analyses: also run these analyses (default: none)
         own_metric: compare by a metric of your own instead, and slice it (docs/own_metric.md)
     """
 
+    slice: Annotated[Texts, "C=V"] = ()
+    languages: Annotated[Texts, "de,fr"] = ()
+    metrics: Annotated[Texts, "M,N"] = ()
     a: str | None = field(default=None, kw_only=False)
     b: str | None = field(default=None, kw_only=False)
     own_metric: Annotated[AnyMetric | None, "FILE.py:NAME"] = None

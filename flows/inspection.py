@@ -15,10 +15,18 @@ from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store, wanted_rows
 from capim.flows.terminal import Form, Row, Rows, refuse_unused, say
 from capim.store import EmbeddingStore
-from capim.store.errors import MissingStoreError, RequestError, did_you_mean, noted, plain, without_credentials
+from capim.store.errors import (
+    MissingStoreError,
+    RequestError,
+    WorkError,
+    did_you_mean,
+    noted,
+    plain,
+    without_credentials,
+)
 from capim.store.forms import given_columns
 from capim.store.schema import StoredCorpus
-from capim.store.types import Modality, is_fingerprint
+from capim.store.types import OF_OUTCOMES, EncoderSpec, Modality, is_fingerprint
 from capim.tasks.references import encoder_name
 
 SHOWN_FIRST = {
@@ -31,32 +39,42 @@ SHOWN_FIRST = {
 Items: TypeAlias = Literal["image", "caption", "pair", "quadruple"]
 
 
-def _encoders() -> Iterator[Row]:
+def _encoders(workspace: str | None) -> Iterator[Row]:
+    """Yield the models of the catalog, and after them others that the store has."""
     from capim.tasks.encoders import ADAPTERS, catalog
     from capim.tasks.reference.published import headline, published
 
-    references = published()
-    for name, entry in catalog().items():
-        spec = entry.spec
-        roles = ADAPTERS[spec.adapter].roles
+    references, needs = published(), {name: entry.needs for name, entry in catalog().items()}
+    specs = [entry.spec for entry in catalog().values()]
+    with suppress(RequestError, WorkError):  # there is no store
+        stored = {
+            row.name: EncoderSpec.from_json(row.spec)
+            for row in sorted(open_store(workspace).encoders(), key=lambda row: row.written)
+        }
+        specs += [spec for name, spec in sorted(stored.items()) if name not in needs]
+    for spec in specs:
+        adapter = ADAPTERS.get(spec.adapter)
+        roles = adapter.roles if adapter else ()
         known = headline(spec.checkpoint, references)
         yield {
-            "name": name,
+            "name": spec.name,
             "adapter": spec.adapter,
             "checkpoint": spec.checkpoint,
             "vectors": spec.vectors,
-            "dim": spec.dim,
+            "dim": spec.facts.get("dim") if spec.adapter == OF_OUTCOMES else spec.dim,
             "precision": spec.precision,
             "storage": spec.storage,
             "roles": "query, document" if roles else "",
             "prompt": spec.options.get("caption_template", "the checkpoint's own" if roles else ""),
-            "millions": entry.parameters,
-            "licence": entry.licence,
-            "extra": ADAPTERS[spec.adapter].extra,
+            "millions": spec.facts.get("parameters"),
+            "licence": spec.licence,
+            "training": spec.facts.get("training"),
+            "link": spec.facts.get("link"),
+            "extra": adapter.extra if adapter else "",
             "published": known and f"{known.dataset} {known.protocol} {known.metric} {100 * known.value:.1f}",
             "source": known and known.source,
-            "needs": entry.needs,
-            "package": ADAPTERS.package(spec.adapter),
+            "needs": needs.get(spec.name, "in the store"),
+            "package": ADAPTERS.package(spec.adapter) if adapter else "",
         }
 
 
@@ -121,7 +139,6 @@ def _analyses() -> Iterator[Row]:
 
 
 LISTS: dict[str, Callable[[], Iterator[Row]]] = {
-    "encoders": _encoders,
     "corpora": _corpora,
     "protocols": _protocols,
     "metrics": _metrics,
@@ -145,6 +162,7 @@ def list_known(
     Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
     With --to, also write a suite file in which the revision of every encoder is the current commit of its branch.
     Encoders are listed with a published figure.
+    Models of the store that the catalog does not have, such as imported ones, follow with their facts.
     With --all, list the models of mteb that take images instead, with memory, licence and what they need that is not
     installed here; a suite uses one by a table with adapter = "mteb" and checkpoint = NAME.
 
@@ -184,7 +202,8 @@ def list_known(
         Path(to).write_text(identity.pinned_toml(pins), encoding="utf-8")
         n_pinned = sum(not isinstance(each, str) for each in pins.values())
         say(f"{n_pinned} of {len(pins)} encoders pinned in {to}; the others are comments that say why they are not")
-    return Rows(rows=LISTS[what](), keep=SHOWN_FIRST.get(what, ()), code=0)
+    rows = _encoders(workspace) if what == "encoders" else LISTS[what]()
+    return Rows(rows=rows, keep=SHOWN_FIRST.get(what, ()), code=0)
 
 
 def _ids(name: str, workspace: str | None, modality: Items, *, quiet: bool) -> Rows:
@@ -432,30 +451,47 @@ def drop(
     encoder: str | None = None,
     corpus: str | None = None,
     modality: Modality | None = None,
+    results: bool = False,
     yes: bool = False,
 ) -> None:
     """List the embedding sets of an encoder, of a corpus, or of both, and with --yes drop them; results are kept.
 
-    With only --corpus, the corpus is dropped too; with only --encoder, its registration.
+    With only --corpus, the corpus is dropped too; with only --encoder, its registration. A name means all of its
+    revisions or states, a fingerprint one of them.
 
-    Example: capim store drop --encoder tiny-clip-plain --yes
+    With --results, outcomes, results and everything that was derived from them go, too: no test, ranking or page
+    counts them any more. Comparisons and rankings of other encoders that they took part in are made again by the next
+    run. Reports that were written stay as they are.
+
+    Example: capim store drop --encoder tiny-clip-plain --results --yes
 
     Args:
         encoder: drop sets of this encoder (name or fingerprint)
         corpus: drop sets of this corpus (name, path or fingerprint)
         modality: drop only sets of images or of captions
+        results: drop results, and what was derived from them, too
         yes: drop them; without it, only list what would be dropped
     """
     from capim.store.upkeep import removal
 
     store = open_store(workspace)
-    fingerprint = corpus_in(store, corpus).fingerprint if corpus else None
-    plan = removal.drop(store, encoder=encoder, corpus=fingerprint, modality=modality, dry_run=not yes)
+    if corpus and corpus not in store.counts("results", "corpus"):  # of a corpus that was dropped, results may be left
+        row = corpus_in(store, corpus)
+        corpus = row.fingerprint if is_fingerprint(corpus) else row.name
+    plan = removal.drop(store, encoder=encoder, corpus=corpus, modality=modality, results=results, dry_run=not yes)
     for table in plan.tables:
         sys.stdout.write(f"{table}\n")
     verb = "dropped" if yes else "would drop"
     hint = "" if yes else "; nothing was changed: add --yes to drop them"
-    sys.stderr.write(f"{verb} {len(plan.tables)} tables, {plan.n_rows:,} rows, {plan.n_bytes / 1e6:,.1f} MB{hint}\n")
+    rows = ", ".join(f"{n:,} {table}" for table, n in plan.rows.items())
+    going = f", and with its results {rows}" if results and rows else ""
+    say(f"{verb} {len(plan.tables)} tables, {plan.n_rows:,} rows, {plan.n_bytes / 1e6:,.1f} MB{going}{hint}")
+    if rows and plan.combined:
+        say(f"these are results of {', '.join(plan.combined)}, too, combined from it")
+    if rows and not results:
+        say(f"{rows} stay: results, tests and reports go on counting them; --results drops them too")
+    elif rows and yes:
+        say("run `capim evaluate`, `capim compare` or the same `capim run` for the tests and ranks of what is left")
 
 
 # --- The names of a run, checked before what runs it is imported: Prefect alone takes a second or more. The flows check
@@ -474,7 +510,13 @@ def check_names(config: RunConfig, flow: str) -> None:
 
         with noted(faults):
             check_analyses(config.analyses)
-    if flow in ("benchmark", "embed", "watch"):  # others use what is stored
+    if flow == "watch":
+        encoded, stored = watched_parts(config)
+        if encoded:
+            _check_new(encoded, faults)
+        if stored:
+            _check_stored(stored, "evaluate", faults)
+    elif flow in ("benchmark", "embed"):  # others use what is stored
         _check_new(config, faults)
     else:
         _check_stored(config, flow, faults)
@@ -516,6 +558,25 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
             reader_call(corpus_to_read(what, register, sample=config.sample, seed=config.seed).what)
 
 
+def watched_parts(config: RunConfig) -> tuple[RunConfig | None, RunConfig | None]:
+    """Return a watch of the encoders that are loaded, and one of those that are judged by what is stored of them.
+
+    These are imported and combined ones; all where none is named.
+    """
+    from capim.tasks.encoders import catalog
+
+    if not config.encoders:
+        return None, config
+    names = set[str]()
+    with suppress(MissingStoreError):
+        rows = EmbeddingStore.open(config.store_uri).encoders()
+        names = {each for row in rows for each in (row.name, row.fingerprint)} - catalog().keys()
+    stored = tuple(each for each in config.encoders if isinstance(each, str) and each in names)
+    loaded = tuple(each for each in config.encoders if each not in stored)
+    first, second = (replace(config, encoders=some) if some else None for some in (loaded, stored))
+    return first, second
+
+
 def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     """Check that encoders and corpora are stored; unless they are evaluated now, that they have results."""
     from capim.tasks.corpora.naming import CorpusToRead, stored_corpora
@@ -532,7 +593,7 @@ def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
     names = [encoder_name(each) for each in config.encoders]
     if flow != "evaluate":
         with noted(faults):
-            by_name = [name for name in names if not is_fingerprint(name)]
+            by_name = [name for name in map(store.fingerprint_of, names) if not is_fingerprint(name)]
             wanted_rows(store, "results", encoder=by_name, protocol=config.protocols)
         return
     for name in names:

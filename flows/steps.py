@@ -27,6 +27,7 @@ from capim.flows.config import (
     Suite,
     Watching,
     Where,
+    listed,
     missing_names,
     run_config,
 )
@@ -35,8 +36,9 @@ from capim.flows.stored import in_order
 from capim.flows.terminal import TABLE, Form, Rows, say
 from capim.store import EmbeddingStore
 from capim.store.connection import one_connection
-from capim.store.errors import RequestError, WorkError, plain
+from capim.store.errors import RequestError, WorkError, plain, unknown
 from capim.store.forms import Columns, given_columns
+from capim.store.rows import matching
 from capim.store.schema import Comparison, Ranking, Result
 from capim.tasks.references import encoder_name, rows_of
 
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
     from capim.reports.rows.report_data import ShownResult
     from capim.reports.rows.standing import AgainstBest
     from capim.tasks.derive import Derived
+    from capim.tasks.encoders.catalog import Facts
     from capim.tasks.metrics import Metric
     from capim.tasks.references import EmbedRef, EvaluationRef
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Comparison)
 
 
 def demo(*, workspace: str | None, quiet: bool) -> None:
@@ -286,6 +290,9 @@ def compare(
     quiet: bool,
     a: str | None = None,
     b: str | None = None,
+    slice: Sequence[str] | None = None,  # noqa: A002 - the name of the option
+    languages: Sequence[str] | None = None,
+    metrics: Sequence[str] | None = None,
     own_metric: str | Metric | Callable[..., object] | None = None,
 ) -> Rows:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
@@ -296,10 +303,19 @@ def compare(
     Over three corpora or more, the encoders are ranked by their macro mean, with the ranks that the data leave open.
     The ranking is printed after the pairs and stored (table rankings).
 
+    With --slice or --languages, the question is about some queries: is A better than B on shoes, in German? Each slice
+    in each language and direction is one look; intervals and p-values hold for all looks of the request together.
+
     With --own-metric, encoders are compared by a metric of your own; otherwise its stored comparisons stay as they are.
     Analyses run only if --analyses names them; `capim analyse` runs them alone.
 
     Example: capim compare --corpora shapes
+
+    Two revisions of one model are NAME@REVISION: did the second help, and where?
+
+    Example: capim compare --encoders theirs@v1,theirs@v2
+
+    Example: capim compare --encoders tiny-clip,tiny-clip-plain --corpora shapes --slice objects=circle
 
     Returns:
         From Python, a frame with one row per pair and figure, headline figures first. ``difference`` is ``encoder_a``
@@ -320,6 +336,12 @@ def compare(
         from capim.reports.rows.standing import PAIR_COLUMNS
 
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
+    from capim.tasks.metrics import METRICS
+    from capim.tasks.metrics.table import RSUM
+
+    wanted = _metrics_named(metrics, [*METRICS] if slice or languages else [*METRICS, RSUM.metric])
+    if slice or languages:
+        return _compare_slices(config, listed(slice) or (), listed(languages) or (), wanted, first=a)
     done: list[Derived] = _run("benchmark:compare", config, quiet=quiet)
     recomputed, *_, ranking = done
     from capim.reports.elements.words import settled
@@ -332,7 +354,9 @@ def compare(
     compared = rows_of(store, Comparison, done)
     say(*summary(compared))
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
-    pairs = pair_rows(compared, a)
+    pairs = [*map(_with_revisions(store), pair_rows(compared, a))]
+    if wanted:
+        return Rows(rows=[pair_columns(row) for row in pairs if row.metric in wanted], columns=PAIR_COLUMNS)
 
     def headlines(form: Form) -> bool:
         if form not in (Form(), Form(format="table")):
@@ -348,6 +372,57 @@ def compare(
         return True
 
     return Rows(rows=[*map(pair_columns, pairs)], columns=PAIR_COLUMNS, code=0, instead=headlines)
+
+
+def _with_revisions(store: EmbeddingStore) -> Callable[[P], P]:
+    """Return a function that names two revisions of one encoder in a comparison as ``NAME@REVISION``."""
+
+    def named(row: P) -> P:
+        if row.encoder_a != row.encoder_b:
+            return row
+        a, b = (f"{row.encoder_a}@{store.encoder(each).revision}" for each in (row.fingerprint_a, row.fingerprint_b))
+        return replace(row, encoder_a=a, encoder_b=b)
+
+    return named
+
+
+def _metrics_named(metrics: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """Return those of some metrics that names or shell patterns mean.
+
+    Raises:
+        RequestError: A name that no metric has; a metric of the user's own is another option.
+    """
+    found = {name: matching(name, known) for name in listed(metrics) or ()}
+    hint = "a metric of your own is --own-metric FILE.py:NAME; "
+    faults = [f"{hint * (':' in name)}{unknown('metric', name, known)}" for name, meant in found.items() if not meant]
+    if faults:
+        raise RequestError(faults)
+    return list(dict.fromkeys(name for meant in found.values() for name in meant))
+
+
+def _compare_slices(
+    config: RunConfig, slices: Sequence[str], languages: Sequence[str], metrics: Sequence[str], *, first: str | None
+) -> Rows:
+    """The comparisons of some queries; how many looks share one budget follows on standard error."""
+    check_names(config, "compare")
+    from capim.reports.rows.standing import SLICED_COLUMNS, sliced_pairs
+    from capim.tasks.evaluate import find_evaluations
+    from capim.tasks.metrics import METRICS
+    from capim.tasks.references import by_corpus
+    from capim.tasks.results.sliced import sliced_comparisons
+
+    found = find_evaluations.fn(config.store_uri, **config.selection)
+    groups = [group for group in by_corpus(found) if len(group) > 1]
+    if not groups:
+        raise RequestError("no corpus has results of two of these encoders; run `capim evaluate` first")
+    asked = {"slices": slices, "languages": languages, "protocols": config.protocols}
+    how: dict[str, Any] = {**asked, "metrics": [METRICS[name] for name in metrics], "resampling": config.resampling}
+    store = EmbeddingStore.open(config.store_uri)
+    compared = [_with_revisions(store)(row) for group in groups for row in sliced_comparisons(store, group, **how)]
+    rows, looks = sliced_pairs(compared, first)
+    of_some = "the interval and p-value hold" if looks == 1 else "intervals and p-values hold for all of them together,"
+    say(f"{looks} {'look' if looks == 1 else 'looks'}: {of_some} over all pairs; other requests are not counted")
+    return Rows(rows=rows, columns=SLICED_COLUMNS, code=0)
 
 
 LIKE_THESE = "corpora like these"
@@ -427,7 +502,7 @@ def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Row
 
 
 def watch(
-    config: Annotated[RunConfig, Suite, Where, Watching], *, form: Form, quiet: bool, strict: bool = False
+    config: Annotated[RunConfig, Suite, Where, Watching, "margin"], *, form: Form, quiet: bool, strict: bool = False
 ) -> None:
     """Check for regressions since the pinned run; exit code 1 if there is one.
 
@@ -435,7 +510,12 @@ def watch(
     by query: at most a 3 % chance of a false alarm per year. The first watch pins itself; --baseline RUN pins another
     run, such as one whose changes are intended. Prints the findings, with changes of weights, libraries and data.
 
+    Of imported and combined models only the figures are tested. Without --encoders those of everything stored are, and
+    no model is loaded: a gate for CI (docs/production.md).
+
     Example: capim watch --corpora shapes --encoders tiny-clip
+
+    Example: capim watch --strict --format json
 
     Args:
         strict: also fail where there is nothing to compare with, and on a drop of a point or more where there are too
@@ -446,7 +526,8 @@ def watch(
 
     regression: Any = None
     try:
-        done: Any = _run("benchmark:watch", config, quiet=quiet, rule=WatchRule(strict=strict))
+        rule = WatchRule(strict=strict, fail_drop=config.margin / 100)
+        done: Any = _run("benchmark:watch", config, quiet=quiet, rule=rule)
     except WorkError as error:
         from capim.flows.benchmark import RegressionError
 
@@ -530,13 +611,16 @@ def _run(
 # --- `import`: embeddings, and outcomes of models without embeddings, that another program computed.
 
 _OF_MODEL = ("corpus", "encoder", "revision", "note", "same_as")
-_OF_OUTCOMES = (*_OF_MODEL, "protocol", "by_position", "dry_run", "replace", "replicates")
+_FACTS = ("licence", "parameters", "training", "link")
+_ABOUT = (*_OF_MODEL, "facts", *_FACTS)
+_OF_OUTCOMES = (*_ABOUT, "protocol", "by_position", "dry_run", "replace", "replicates")
 IMPORTS = {
-    "embeddings": (("images", "captions", "vectors"), (*_OF_MODEL, "replace", "storage", "by_position", "dry_run")),
+    "embeddings": (("images", "captions", "vectors"), (*_ABOUT, "replace", "storage", "by_position", "dry_run")),
     "outcomes": (("outcomes",), _OF_OUTCOMES),  # hit lists name their models
     "scores": (("scores",), _OF_OUTCOMES),
     "runs": (("run", "qrels"), _OF_OUTCOMES),
     "published figures": (("published",), ("note", "dry_run")),
+    "facts alone": ((), ("encoder", "facts", *_FACTS, "dry_run")),
 }
 """What can be imported -> the options that name it (one of them is needed), and others that it takes."""
 
@@ -558,6 +642,11 @@ def import_(
     run: Annotated[tuple[str, ...], "F"] = (),
     qrels: Annotated[str | None, "F"] = None,
     published: Annotated[str | None, "F"] = None,
+    facts: Annotated[str | None, "FILE.toml"] = None,
+    licence: Annotated[str | None, "L"] = None,
+    parameters: Annotated[float | None, "MILLIONS"] = None,
+    training: Annotated[str | None, "TEXT"] = None,
+    link: Annotated[str | None, "URL"] = None,
     protocol: Annotated[tuple[str, ...], "P,Q"] = (),
     by_position: bool = False,
     dry_run: bool = False,
@@ -576,7 +665,12 @@ def import_(
     Qrels and runs need neither texts nor images; they give trec_eval's figures under its names, and capim's beside
     them. Importing the same file again changes nothing.
 
+    What capim cannot know of such a model is said by --facts and its short forms, with the import or at any time later:
+    `capim list encoders` shows it, and `capim choose` can limit it.
+
     Example: capim import images.npz captions.npz --encoder theirs --corpus shapes
+
+    Example: capim import --encoder theirs --licence apache-2.0 --parameters 86
 
     Args:
         paths: files or folders; what they hold is recognised
@@ -595,6 +689,11 @@ def import_(
         qrels: what is relevant for the queries of runs: TREC's or BEIR's format, a table or JSON
         published: figures that others published, to be shown beside your own: CLIP_benchmark, MTEB, ViDoRe, or a CSV
             with the columns model, dataset, metric, value
+        facts: facts of the model (licence, parameters, dim, training, link), or of several, a table [NAME] for each
+        licence: licence of its weights, an SPDX name
+        parameters: number of its parameters, in millions
+        training: what it was trained on
+        link: URL of its page
         protocol: protocols of the outcomes, scores or run (default: all that the file allows)
         by_position: take rows in the order of the corpus, whatever their columns hold
         dry_run: only show what would be stored
@@ -612,7 +711,16 @@ def import_(
     if faults := [f"{path}: no such file; check --{name}" for name, path in named if not Path(path).exists()]:
         raise RequestError(faults)
     given |= _usual_corpus(kind, given, config)
+    known = _facts(given)
 
+    def add_facts() -> None:
+        from capim.tasks.imports import write_facts
+
+        say(*(write_facts(EmbeddingStore.open(config.store_uri), known) if known and not dry_run else ()))
+
+    if kind == "facts alone":
+        add_facts()
+        return
     from capim.flows.exchange import import_ as flow
     from capim.flows.exchange import import_outcomes
     from capim.flows.execution import start
@@ -628,6 +736,7 @@ def import_(
         of_row |= {"columns": one, "skip_bad_rows": skip_bad_rows}
         row = ImportRow(encoder=given.get("encoder") or given.get("same_as", ""), **of_row)
         say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=dry_run))
+        add_facts()
         return
     option = {"runs": "qrels" if "qrels" in given else "run", "published figures": "published"}.get(kind, kind)
     path, *more = [given[option]] if isinstance(given[option], str) else given[option]
@@ -639,6 +748,17 @@ def import_(
     identity = Identity(given.get("encoder"), revision, note, same_as)
     how: dict[str, Any] = {"identity": identity, "replace": replace, "plan": dry_run}
     say(*start(import_outcomes, config, given.get("corpus"), source, **how))
+    add_facts()
+
+
+def _facts(given: Mapping[str, Any]) -> dict[str, Facts]:
+    """The facts that a file and the options say of each encoder."""
+    if not given.keys() & {"facts", *_FACTS}:
+        return {}
+    from capim.tasks.encoders.catalog import read_facts
+
+    options = {name: given[name] for name in _FACTS if name in given}
+    return read_facts(given.get("facts"), options, given.get("encoder") or given.get("same_as"))
 
 
 def _recognised(paths: Sequence[str], given: dict[str, Any], columns: Columns) -> dict[str, Any]:
@@ -688,6 +808,7 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
 def _check_import(given: set[str]) -> str:
     """What is imported; refuses options that name nothing, several, or that an import of this has no use for."""
     kinds = [kind for kind, (sources, _) in IMPORTS.items() if given & {*sources}]
+    kinds = kinds or ["facts alone"] * bool(given & {"facts", *_FACTS})
     if len(kinds) != 1:
         raise RequestError(
             "give one thing to import: a file or folder, or --images and --captions, --outcomes, --scores, "

@@ -9,7 +9,7 @@ import json
 import re
 import sys
 import webbrowser
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import isnan
@@ -67,6 +67,9 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
     wanted = {column: list(listed(names) or ()) for column, names in given.items() if names}
     if "encoder" in wanted:
         wanted["encoder"] = [*map(encoder_name, wanted["encoder"])]
+    if any("@" in name for name in wanted.get("encoder", ())):
+        current = store.states().encoders
+        wanted["encoder"] = [current.get(name, store.fingerprint_of(name)) for name in wanted["encoder"]]
     for column in ("encoder", "corpus"):
         names = wanted.get(column, [])
         fingerprints = [name for name in names if is_fingerprint(name)]
@@ -79,7 +82,10 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
         wanted["corpus"] = [
             name if name in dropped or "*" in name else corpus_in(store, name).name for name in wanted["corpus"]
         ]
-    return names_with_rows(store, table, **wanted)
+    try:
+        return names_with_rows(store, table, **wanted)
+    except RequestError as error:
+        raise RequestError([*error.faults, *_not_made(wanted)]) from None
 
 
 def in_order(results: Iterable[Result]) -> list[ShownResult]:
@@ -110,9 +116,25 @@ def no_rows(store: EmbeddingStore, table: str, wanted: Mapping[str, Sequence[str
         shown = ", ".join(found[:_SHOWN]) + (" …" if len(found) > _SHOWN else "")
         if found:
             lines.append(f"\n  - instead of {column} {', '.join(wanted[column])}: {shown}")
+    lines += [f"\n  - {reason}" for reason in _not_made(wanted)]
     if not lines:
         return f"no rows: {without_credentials(store.uri)} has none of this kind; run `capim run` first"
     return f"no rows have all of these{''.join(lines)}"
+
+
+def _not_made(wanted: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield why the wanted metrics are not computed under the wanted protocols, where that is a rule."""
+    from capim.tasks.metrics import METRICS
+    from capim.tasks.protocols import EVERY, Protocol
+    from capim.tasks.results.combined import SUMMARISED
+
+    metrics = [METRICS[name] for name in wanted.get("metric", ()) if name in METRICS]
+    of = [*map(Protocol.of, wanted.get("protocol", ()))]
+    for metric in metrics:
+        if metric.several and not (of and all(protocol.is_combined for protocol in of)):
+            yield f"{metric.name} is left out where every query has one right item: it says what MRR and R@k say"
+        if metric.name not in SUMMARISED and any(protocol.language == EVERY for protocol in of):
+            yield f"means over languages are made of {', '.join(SUMMARISED)}"
 
 
 def unknown_texts(store: EmbeddingStore, statement: str) -> str:
@@ -167,8 +189,8 @@ def results(
 ) -> Rows:
     """Print current results: one row per encoder, corpus, protocol and metric.
 
-    Of a name, the state with the newest result is shown; earlier revisions and states are named by their fingerprints
-    (`capim query "SELECT name, fingerprint FROM encoders"`).
+    Of a name, the state with the newest result is shown; NAME@REVISION is another revision of an encoder. States of a
+    corpus are named by their fingerprints (`capim store info --format json`).
 
     The table shows the main columns; --format json and csv print all of them, among them the interval method, seed,
     replicates and sealed embedding sets of every figure.
@@ -196,6 +218,9 @@ def results(
         rows = [{**vars(row), "matched": said(row)} for row in in_order(store.current(Result, True, **wanted))]
         states = [name for name in wanted if name.endswith("_fingerprint")]
         say(*[] if states else behind(store.all(Result, **wanted), store.states()))
+        if "encoder_fingerprint" in states:
+            rows = [{**row, "revision": store.encoder(row["encoder_fingerprint"]).revision} for row in rows]
+            states.insert(0, "revision")
         columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
     from capim.tasks.published import PublishedBeside, beside
@@ -218,19 +243,20 @@ def choose(
     form: Form,
     weights: Annotated[Texts, "A=70,B=30"],
     limits: Annotated[Texts | None, "bytes=1024,licence=free"] = None,
-) -> None:
+) -> int:
     """Rank encoders by a mean over tasks with your weights, within limits of cost and licence.
 
     The interval is that of the difference from the first, and holds for all pairs of a task together. Lines below the
     table say which limit rules an encoder out, and for which weights the first place stays the same. The page of a
-    report does the same under "Decide".
+    report does the same under "Decide". Exit code 1 if no encoder is left.
 
     Example: capim choose --weights shop-de:t2i/all=70,binding=30 --limits bytes=1024
 
     Args:
-        weights: a corpus, or corpus:protocol of a headline task, and its weight; weights are scaled to sum to 1
-        limits: bytes is the most per image, dim the most components, rate the least images per second;
-            licence is free or commercial-use
+        weights: a corpus, corpus:protocol of a headline task, or corpus:t2i/de of a language, and its weight; weights
+            are scaled to sum to 1
+        limits: bytes is the most per image, dim the most components, parameters the most millions, rate the least
+            images per second; licence is free or commercial-use
     """
     from capim.reports.rows import choice
     from capim.reports.rows.reading import read_report_data
@@ -243,13 +269,15 @@ def choose(
         | {"is": "not separated" if each.state == "open" else each.state}
         for each in made.order
     ]
-    Rows(rows=rows, none=lambda: "no encoder keeps these limits, has all tasks and is above chance on one").print(form)
+    nobody = "no encoder keeps these limits, has all tasks and is above chance on one"
+    code = Rows(rows=rows, none=lambda: nobody).print(form)
     say(*data.states)
-    if form.table:
+    if form.table or code:
         say(*(f"not ranked: {name}: {why}" for name, why in made.out.items()))
         say(*not_counted([f"{task.corpus}, {task.title}" for task in made.uncounted]))
         for task, (low, high) in made.same.items():
             say(f"first stays first with {100 * low:.0f} to {100 * high:.0f} % of {task.corpus}, {task.title}")
+    return code
 
 
 def query(

@@ -170,8 +170,29 @@ class EmbeddingStore:
                 )
         return rows
 
+    def fingerprint_of(self, what: str) -> str:
+        """Return the fingerprint that ``NAME@REVISION`` means; another name or a fingerprint as it is.
+
+        A revision may be shortened as long as it is the only one that begins so. Of several models of one revision, the
+        last registered one is meant.
+
+        Raises:
+            RequestError: The encoder has no such revision, or several; names those that it has.
+        """
+        name, at, revision = what.partition("@")
+        if not at:
+            return what
+        rows = sorted(self.encoders(name=name), key=lambda row: row.written)
+        known = {EncoderSpec.from_json(row.spec).revision: row.fingerprint for row in rows}
+        meant = [revision] if revision in known else [each for each in known if revision and each.startswith(revision)]
+        if len(meant) != 1:
+            has = f"it has {', '.join(known)}" if known else "the store has no encoder of this name"
+            raise RequestError(f"encoder {what!r}: {len(meant) or 'no'} revisions begin with {revision!r}; {has}")
+        return known[meant[0]]
+
     def encoder(self, name_or_fingerprint: str) -> EncoderSpec:
-        """Return the spec with a fingerprint, or the one last registered under a name."""
+        """Return the spec with a fingerprint, the one last registered under a name, or that of ``NAME@REVISION``."""
+        name_or_fingerprint = self.fingerprint_of(name_or_fingerprint)
         column = "fingerprint" if is_fingerprint(name_or_fingerprint) else "name"
         rows = self.encoders(**{column: name_or_fingerprint})
         if not rows:
@@ -197,6 +218,11 @@ class EmbeddingStore:
             )
         row = Encoder(name=spec.name, fingerprint=spec.fingerprint, spec=spec.to_json(), written=now())
         register(self.connection, [row])
+
+    def describe_encoder(self, spec: EncoderSpec) -> None:
+        """Change the licence and the facts of a registered spec; what its name means stays."""
+        rows = self.encoders(name=spec.name, fingerprint=spec.fingerprint)
+        register(self.connection, [replace(row, spec=spec.to_json()) for row in rows])
 
     # --- corpora and their images -----------------------------------------------------------------------------
     def corpora(self) -> list[StoredCorpus]:

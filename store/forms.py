@@ -69,7 +69,7 @@ class Form(NamedTuple):
         where: object,
         first: Mapping[str, Any] | None = None,
         table: str = "",
-        several: str = "",
+        several: tuple[str, ...] = (),
         waived: Collection[str] = (),
         faults: Iterable[str] = (),
     ) -> dict[str, tuple[str, ...]]:
@@ -81,7 +81,7 @@ class Form(NamedTuple):
             where: File or data set, for messages.
             first: The first row, which messages show.
             table: Name of the table in a corpus of several, which stands before its roles: ``queries.query``.
-            several: The role that may have several columns.
+            several: The roles that may have several columns.
             waived: Roles that need no column here.
             faults: What else is wrong with the columns.
 
@@ -104,7 +104,7 @@ class Form(NamedTuple):
                 for name in names
                 if name not in available
             ]
-            if len(names) != 1 and role != several:
+            if len(names) != 1 and role not in several:
                 lines.append(f"columns.{role} must name one column, got {', '.join(names) or 'none'}")
         found |= named
         used = {name for names in found.values() for name in names}

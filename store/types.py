@@ -107,6 +107,8 @@ class EncoderSpec:
             ``ACCESS_OPTIONS``, which do not.
         adapter_version: Increased by an adapter whenever its vectors change.
         licence: Licence of the weights: SPDX name or one sentence; ``unknown`` if unknown. It changes no vector.
+        facts: Other facts that change no vector: ``parameters`` in millions, ``training``, ``link``; of a model without
+            vectors ``dim``.
     """
 
     name: str
@@ -120,6 +122,7 @@ class EncoderSpec:
     options: Mapping[str, Option] = field(default_factory=dict)
     adapter_version: int = 1
     licence: str = "unknown"
+    facts: Mapping[str, Option] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if vars(self)["storage"] is None:
@@ -151,9 +154,9 @@ class EncoderSpec:
         return self.revision not in _BRANCHES
 
     def identity(self) -> dict[str, object]:
-        """Return everything that changes a vector, as plain values; name and licence are not part of it."""
+        """Return everything that changes a vector, as plain values; name, licence and facts are not part of it."""
         values: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
-        del values["name"], values["licence"]
+        del values["name"], values["licence"], values["facts"]
         options = {name: value for name, value in self.options.items() if name not in ACCESS_OPTIONS}
         return {**values, "options": options}
 
@@ -173,7 +176,9 @@ class EncoderSpec:
 
     def to_json(self) -> str:
         """Return the spec as canonical JSON."""
-        return canonical_json({**asdict(self), "options": dict(self.options)})
+        facts = {"facts": dict(self.facts)} if self.facts else {}
+        values = {name: value for name, value in asdict(self).items() if name != "facts"}
+        return canonical_json({**values, "options": dict(self.options), **facts})
 
     @classmethod
     def from_json(cls, text: str) -> EncoderSpec:

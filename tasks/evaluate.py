@@ -177,7 +177,7 @@ def find_sets(
     """
     store = EmbeddingStore.open(store_uri)
     sealed = {(s.key.encoder_fingerprint, s.key.corpus_fingerprint, s.key.modality) for s in store.sealed_sets()}
-    encoder_names = [encoder_name(e) for e in encoders] or sorted({row.name for row in store.encoders()})
+    encoder_names = _named(store, encoders) or sorted({row.name for row in store.encoders()})
     register = store.corpora()
     rows = stored_corpora(corpora, register, sample=sample, seed=seed, uri=store.uri)
     states = [row.fingerprint for row in rows] or sorted({row.name for row in register})
@@ -193,7 +193,7 @@ def find_sets(
             lacking = [modality for modality in ("image", "caption") if (*pair, modality) not in sealed]
             if not lacking:
                 found.append(SetsRef.of(key))
-            elif (encoders and corpora) or len(lacking) == 1:
+            elif encoders or len(lacking) == 1:
                 (faults if encoders and corpora else parts).append(missing_sets(store, key, lacking))
     if not found and not faults and (parts or encoded == encoder_names):
         first = "run `capim run`, `capim embed`, or `capim import` for embeddings made elsewhere"
@@ -201,6 +201,11 @@ def find_sets(
     if faults:
         raise RequestError(faults)
     return tuple(found)
+
+
+def _named(store: EmbeddingStore, encoders: Sequence[Named]) -> list[str]:
+    """Return the names of encoders; of ``NAME@REVISION`` the fingerprint."""
+    return [store.fingerprint_of(encoder_name(each)) for each in encoders]
 
 
 @task("find-evaluations")
@@ -223,13 +228,13 @@ def find_evaluations(
     store = EmbeddingStore.open(store_uri)
     rows = stored_corpora(corpora, store.corpora(), sample=sample, seed=seed, uri=store.uri)
     states = {row.fingerprint: row.name for row in store.encoders()}
-    named = [encoder_name(e) for e in encoders]
-    names = [states.get(name, name) for name in named]
+    named = _named(store, encoders)
+    names = list(dict.fromkeys(states.get(name, name) for name in named))
     of_corpora = [row.name for row in rows]
     chosen = names_with_rows(store, "results", corpus=of_corpora, encoder=names, protocol=protocols)
     present = [row.fingerprint for row in store.corpora()]  # others were dropped
     found = States.asked(evaluated_rows(store, **chosen, corpus_fingerprint=present), [*corpora, *named])
-    newest = newest_evaluations(found, corpus=of_corpora, encoder=names)
+    newest = newest_evaluations(found, corpus=[*of_corpora, *map(str, corpora)], encoder=[*names, *named])
     if not newest:
         raise RequestError(
             f"the store {store.uri} has no results of these encoders and corpora; run `capim evaluate` first"
@@ -253,20 +258,25 @@ class OfEvaluation(OfProtocol):
 def newest_evaluations(
     results: Iterable[Result | OfEvaluation], *, corpus: Sequence[str], encoder: Sequence[str]
 ) -> tuple[EvaluationRef, ...]:
-    """The newest evaluations in results, oldest first, in the order of these names, else sorted by name."""
-    newest: dict[tuple[str, str], EvaluationRef] = {}
+    """The newest evaluations in results, oldest first, in the order of these names, else sorted by name.
+
+    Names may be fingerprints: each of these states has its own.
+    """
+    newest: dict[tuple[str, ...], EvaluationRef] = {}
+    places = [{name: place for place, name in enumerate(names)} for names in (corpus, encoder)]
     for row in results:
         if Protocol.of(row.protocol).is_combined:
             continue
         sets = SetsRef.of(row)
-        known = newest.get((sets.encoder, sets.corpus))
+        pairs = (sets.corpus, sets.corpus_fingerprint), (sets.encoder, sets.encoder_fingerprint)
+        key = tuple(state if state in of else name for (name, state), of in zip(pairs, places, strict=True))
+        known = newest.get(key)
         earlier = known.evaluations if known is not None and known.sets == sets else {}
         evaluations = {**earlier, row.protocol: row.evaluation}
-        newest[sets.encoder, sets.corpus] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
-    places = [{name: place for place, name in enumerate(names)} for names in (corpus, encoder)]
+        newest[key] = EvaluationRef(sets=sets, evaluations=evaluations, n_scored=0)
 
-    def order(names: tuple[str, str]) -> tuple[tuple[int, str], ...]:
-        return tuple((place.get(name, 0), name) for place, name in zip(places, reversed(names), strict=True))
+    def order(names: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
+        return tuple((place.get(name, 0), name) for place, name in zip(places, names, strict=True))
 
     return tuple(newest[names] for names in sorted(newest, key=order))
 
@@ -281,7 +291,7 @@ def find_outcomes(
         RequestError: A named encoder of this kind has no results on these corpora.
     """
     store = EmbeddingStore.open(store_uri)
-    named = [encoder_name(e) for e in encoders]
+    named = _named(store, encoders)
     kind = outcome_encoders(store)
     names = (
         [name for name in named if name in kind] if named else sorted(kind & store.counts("results", "encoder").keys())

@@ -17,13 +17,14 @@ from capim.store.lists import QRELS, RUN
 from capim.store.schema import Import, Result, texts
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
 from capim.store.tables import skipping_bad_rows, uncompressed
-from capim.store.types import Corpus, EncoderSpec, Storage
+from capim.store.types import IMPORTED, OF_OUTCOMES, Corpus, EncoderSpec, Storage
 from capim.store.upkeep.removal import drop_evaluations
 from capim.store.vectors import rounding_text
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.opened import corpus_for_import
 from capim.tasks.derive import Derived
 from capim.tasks.encoders import catalog
+from capim.tasks.encoders.catalog import Facts
 from capim.tasks.metrics import metrics_of
 from capim.tasks.prefects.task import task
 from capim.tasks.protocols import Protocol
@@ -107,6 +108,28 @@ def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str
     known = {(row.imported, row.matched, row.source) for row in store.all(Import)}
     new = [row for row in rows if (row.imported, row.matched, row.source) not in known]
     store.write(new, replace="imported")
+
+
+def write_facts(store: EmbeddingStore, facts: Mapping[str, Facts]) -> list[str]:
+    """Change what is known of imported models, by name or fingerprint; return a line about each.
+
+    Raises:
+        RequestError: A model is not stored, or capim loads it: its facts are those of the catalog, or of its table.
+    """
+    specs, faults = [], list[str]()
+    for name, given in facts.items():
+        with noted(faults):
+            specs.append(given.of(store.encoder(name)))
+            if specs[-1].adapter not in (IMPORTED, OF_OUTCOMES):
+                faults.append(
+                    f"facts of {name!r} come from the catalog, or from its [[encoder]] table: give them there"
+                )
+    if faults:
+        raise RequestError(faults)
+    for spec in specs:
+        store.describe_encoder(spec)
+    said = ({"licence": spec.licence, **spec.facts} for spec in specs)
+    return [f"{s.name}: {', '.join(f'{k} {v}' for k, v in of.items())}" for s, of in zip(specs, said, strict=True)]
 
 
 def catalog_faults(names: Iterable[str]) -> list[str]:

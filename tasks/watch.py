@@ -67,6 +67,7 @@ def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) 
         return []
     if (store := store_at(store_uri)) is None:
         return [f"run {run!r} cannot be pinned, there is no store at {store_uri} yet; leave --baseline out"]
+    encoders = encoders or sorted(store.counts("results", "encoder"))
     found = {encoder for encoder, *_ in evaluations_of_run(store, run)}
     if not found.isdisjoint(encoders):
         return []
@@ -335,6 +336,7 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Fall
             basis="paired test",
             lower_is_better=not metric.higher_is_better,
             n_units=int(clusters.only(known).n_effective),
+            n_queries=int(known.sum()),
         )
         groups[figure.row.corpus_fingerprint, figure.protocol.kind == "quadruples"].append(
             (change, earlier - later if metric.higher_is_better else later - earlier)

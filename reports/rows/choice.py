@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from capim.reports import format as show
-from capim.reports.rows.report_data import ReportData, ends
+from capim.reports.rows.report_data import R1, ReportData, ends
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import Task, broken, claimed, counted_tasks, headline_tasks, values
 from capim.store.errors import RequestError, unknown
@@ -85,15 +85,20 @@ def limits(data: ReportData) -> list[Limit]:
     """What is known of an encoder and can be limited; costs are those that the leaderboard shows."""
     rates = {name: speed.stages["forward"].mean for name, speed in image_rate(data).items()}
     sizes = bytes_per_image(data)
-    dims = {name: float(data.specs[name].dim) for name in sizes}
+    specs = data.specs.items()
+    dims = {name: float(spec.dim if name in sizes else spec.facts.get("dim", 0)) for name, spec in specs}
+    dims = {name: dim for name, dim in dims.items() if dim}
+    millions = {name: float(spec.facts["parameters"]) for name, spec in specs if "parameters" in spec.facts}
     texts = {name: show.size(size) for name, size in sizes.items()}
     counts = {name: show.number(dim, 0) for name, dim in dims.items()}
+    towers = {name: f"{show.significant(number)} million" for name, number in millions.items()}
     speeds = {name: f"{show.significant(rate)} images/s" for name, rate in rates.items()}
     licences = {name: spec.licence for name, spec in data.specs.items()}
     levels = {name: level for name, text in licences.items() if (level := licence_level(text)) is not None}
     found = [
         Limit(key="bytes", name="size of an image", unit="bytes", values=sizes, texts=texts),
         Limit(key="dim", name="components of a vector", unit="components", values=dims, texts=counts),
+        Limit(key="parameters", name="parameters", unit="million", values=millions, texts=towers),
         Limit(key="rate", name="speed", unit="images/s", values=rates, texts=speeds, at_least=True),
         Limit(key="licence", name="licence", unit="", values=levels, texts=licences, at_least=True, levels=LEVELS),
     ]
@@ -120,21 +125,36 @@ def tasks_to_weigh(data: ReportData) -> list[Task]:
 
 
 def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
-    """The weights that ``CORPUS=70`` or ``CORPUS:PROTOCOL=70`` mean; of a corpus, equal parts for its headline tasks.
+    """The weights that ``CORPUS=70``, ``CORPUS:PROTOCOL=70`` or ``CORPUS:t2i/de=70`` mean.
+
+    Of a corpus, equal parts for its headline tasks; of a language, equal parts for its translators.
 
     Raises:
         RequestError: A text that is no weight, an unknown name, or weights that are all 0.
     """
     tasks, found = tasks_to_weigh(data), dict[Task, float]()
-    names = [*dict.fromkeys(task.corpus for task in tasks), *(f"{task.corpus}:{task.protocol}" for task in tasks)]
+    named = {f"{task.corpus}:{task.protocol}": [task] for task in tasks} | _of_languages(data)
+    names = [*dict.fromkeys(task.corpus for task in tasks), *named]
     for text in texts:
         name, weight = _number(text, "weights", "shop-de=70 or shop-de:t2i/all=70")
-        same = [task for task in tasks if name in (task.corpus, f"{task.corpus}:{task.protocol}")]
+        same = named.get(name) or [task for task in tasks if name == task.corpus]
         if not same:
             raise RequestError(f"weights: {unknown('task', name, names)}")
         found |= {task: found.get(task, 0.0) + weight / len(same) for task in same}
     if not any(found.values()):
         raise RequestError(f"weights: expected at least one above 0, such as --weights {names[0]}=100")
+    return found
+
+
+def _of_languages(data: ReportData) -> dict[str, list[Task]]:
+    """``CORPUS:t2i/de`` -> R@1 of the captions of a language in one direction, by every translator."""
+    found: dict[str, list[Task]] = {}
+    for corpus in data.corpus_names():
+        for of in (data.protocol(corpus, id_) for id_ in data.protocols(corpus)):
+            if of.is_of_language and data.ranked(corpus, of.id, R1):
+                task = Task(corpus, of.id, R1, of.title)
+                found.setdefault(f"{corpus}:{of.direction}/{of.language}", []).append(task)
+                found[f"{corpus}:{of.id}"] = [task]
     return found
 
 
@@ -178,7 +198,7 @@ def choose(data: ReportData, weights: Mapping[Task, float], bounds: Mapping[str,
     total = math.fsum(weights[task] for task in kept)
     share, uncounted = {task: weights[task] / total for task in kept}, tuple(t for t in given if t not in kept)
     known = {task: {name: 100 * value for name, value in values(data, task).items()} for task in share}
-    out = {name: why for name in data.encoder_names() if (why := next(_out(data, known, bounds, name), ""))}
+    out = {name: why for name in data.encoder_names() if (why := "; ".join(_out(data, known, bounds, name)))}
     left = [name for name in data.encoder_names() if name not in out]
     mean = {name: math.fsum(weight * known[task][name] for task, weight in share.items()) for name in left}
     order = sorted(left, key=lambda name: (-mean[name], name))

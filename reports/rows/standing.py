@@ -16,6 +16,7 @@ from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure, beside_chance, headline_of, planned_figures
 from capim.tasks.protocols import EVERY, Protocol, language_name, mean_weights
+from capim.tasks.results.sliced import SlicedComparison
 from capim.tasks.statistics.decision import (
     FEW,
     BesideChance,
@@ -304,6 +305,31 @@ def pair_rows(comparisons: Iterable[Comparison], first: str | None = None) -> li
 def pair_columns(row: TestedPair) -> dict[str, object]:
     """The columns of a pair as they are printed: without those of :data:`SHARED`."""
     return {name: value for name, value in vars(row).items() if name not in SHARED}
+
+
+SLICED_COLUMNS = (
+    "slice", "protocol", "metric", "encoder_a", "encoder_b", "state", "difference", "low", "high", "p_adjusted",
+    "value_a", "value_b", "n_queries", "n_clusters", "n_looks", "corpus",
+)  # fmt: skip
+
+
+def sliced_pairs(compared: Sequence[SlicedComparison], first: str | None = None) -> tuple[list[dict[str, object]], int]:
+    """Comparisons on parts of the queries as they are printed, and the number of looks that share their budget.
+
+    ``low`` and ``high`` are the interval that the state is read from. A look is one slice under one protocol by one
+    metric, of all pairs.
+    """
+    looks = len({_figure(row) for row in compared})
+    rows = []
+    for row, tested in zip(compared, with_one_budget(compared), strict=True):
+        turned = first in (row.encoder_b, row.fingerprint_b)
+        of = claimed(reversed_comparison(tested) if turned else tested)
+        values = (row.value_b, row.value_a) if turned else (row.value_a, row.value_b)
+        shown = {**vars(of), "slice": row.slice, "protocol": row.protocol.removesuffix(f" {row.slice}")}
+        shown |= {"low": of.ci_low, "high": of.ci_high, "value_a": values[0], "value_b": values[1]}
+        shown |= {"state": _state(of), "n_looks": looks}
+        rows.append({name: shown[name] for name in (*SLICED_COLUMNS, "p_sign_flip", "reason")})
+    return rows, looks
 
 
 def headline_pairs(pairs: Iterable[TestedPair]) -> list[dict[str, object]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -46,7 +47,7 @@ from capim.store.schema import (
     texts,
 )
 from capim.store.sets.seal import drop_repeats
-from capim.store.types import SET_PREFIXES, EncoderSpec, Modality, SetKey
+from capim.store.types import SET_PREFIXES, EncoderSpec, Modality, SetKey, is_fingerprint
 from capim.store.upkeep.inventory import disk_bytes, stored_sets
 
 R = TypeVar("R")
@@ -54,17 +55,23 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """The tables that a drop removes.
+    """What a drop removes, and what it leaves.
 
     Attributes:
-        tables: Names, in the order of their removal.
-        n_rows: Sum over the tables.
+        tables: Names of embedding sets and parts of corpora, in the order of their removal.
+        n_rows: Sum over these tables.
         n_bytes: Of their current versions.
+        rows: Table -> number of rows about what is dropped, and of rows that were derived from it.
+        combined: Fused and re-ranked encoders that these rows are about, too.
+        results: True if these rows go; False if they stay.
     """
 
     tables: tuple[str, ...]
     n_rows: int
     n_bytes: int
+    rows: Mapping[str, int]
+    combined: tuple[str, ...]
+    results: bool
 
 
 def drop(
@@ -73,52 +80,117 @@ def drop(
     encoder: str | None = None,
     corpus: str | None = None,
     modality: Modality | None = None,
+    results: bool = False,
     dry_run: bool = True,
 ) -> Removal:
     """Drops the embedding sets of an encoder, of a corpus, or of both; by default only plans it.
 
     With only a corpus given, the corpus is dropped too; with only an encoder, its registration, unless it has results.
-    Results are kept: they name the sets that they were computed from. Encoder and corpus are names or fingerprints.
+    Results are kept unless ``results``: then outcomes, results and all that was derived from them go, too. A name means
+    all of its revisions or states, a fingerprint one of them.
 
     Raises:
         RequestError: The encoder or corpus is not in the store, or neither was given.
     """
     if encoder is None and corpus is None:
         raise RequestError("give what to drop: an encoder, a corpus or both (--encoder, --corpus)")
+    if results and modality is not None:
+        raise RequestError("results are of images and captions together: give --results without --modality")
     connection = store.connection
-    encoder_fingerprint = None if encoder is None else store.encoder(encoder).fingerprint
-    row = None if corpus is None else store.corpus_row(corpus)
-    corpus_fingerprint = None if row is None else row.fingerprint
+    encoders = None if encoder is None else _encoders_named(store, encoder)
+    states = None if corpus is None else _states_named(store, corpus)
     sets = [
         name
         for name, key in sorted(stored_sets(store).items())
-        if encoder_fingerprint in (None, key.encoder_fingerprint)
-        and corpus_fingerprint in (None, key.corpus_fingerprint)
+        if (encoders is None or key.encoder_fingerprint in encoders)
+        and (states is None or key.corpus_fingerprint in states)
         and modality in (None, key.modality)
     ]
     tables, n_rows, n_bytes = [*sets], 0, 0
-    dropped = row if encoder is None and modality is None else None
-    if dropped is not None:
-        parts = {corpus_table(part, dropped.name, dropped.fingerprint) for part in CORPUS_PARTS}
-        tables += sorted(parts.intersection(connection.names()))
+    corpora = [row for row in store.corpora() if states and row.fingerprint in states and not (encoders or modality)]
+    parts = {corpus_table(part, row.name, row.fingerprint) for row in corpora for part in CORPUS_PARTS}
+    tables += sorted(parts.intersection(connection.names()))
     for name in tables:
         with suppress(WorkError):  # a damaged table has no size that is known
             if (table := connection.find(name)) is not None:
                 n_rows, n_bytes = n_rows + table.count_rows(), n_bytes + data_bytes(table)
+    plan, combined = ({}, {}) if modality else _about(store, encoders, states)
     if not dry_run:
+        if results:
+            for name, (column, counted) in plan.items():
+                delete(connection, name, column, sorted(counted))
+            delete(connection, "batches", "set_name", sets)
         # Metadata first: after a crash `capim store verify` lists a table without a row, never a row without a table.
         delete(connection, "sets", "set_name", sets)
-        if dropped is not None:
-            delete(connection, "corpora", "fingerprint", [dropped.fingerprint])
-        named = store.counts("results", "encoder_fingerprint")  # reports and comparisons need to know the encoder
-        if encoder_fingerprint is not None and corpus is None and modality is None:
+        delete(connection, "corpora", "fingerprint", [row.fingerprint for row in corpora])
+        if encoders is not None and corpus is None and modality is None:
+            named = store.counts("results", "encoder_fingerprint")  # reports and comparisons need to know the encoder
+            unused = [each for each in (*encoders, *combined) if each not in named]
+            delete(connection, "encoders", "fingerprint", unused)
             for name in ("probes", "weights"):  # of vectors that are gone
-                delete(connection, name, "encoder_fingerprint", [encoder_fingerprint])
-            if encoder_fingerprint not in named:
-                delete(connection, "encoders", "fingerprint", [encoder_fingerprint])
+                delete(connection, name, "encoder_fingerprint", sorted(encoders))
         for name in tables:
             connection.drop(name)
-    return Removal(tables=tuple(tables), n_rows=n_rows, n_bytes=n_bytes)
+    return Removal(
+        tables=tuple(tables),
+        n_rows=n_rows,
+        n_bytes=n_bytes,
+        rows={name: counted.total() for name, (_, counted) in plan.items() if name != "derived" and counted},
+        combined=tuple(sorted(combined.values())),
+        results=results,
+    )
+
+
+def _encoders_named(store: EmbeddingStore, encoder: str) -> set[str]:
+    """Return the fingerprints of all revisions of a name; or the fingerprint that is given."""
+    spec = store.encoder(encoder)
+    one = is_fingerprint(encoder) or "@" in encoder
+    return {spec.fingerprint} if one else {row.fingerprint for row in store.encoders(name=encoder)}
+
+
+def _states_named(store: EmbeddingStore, corpus: str) -> set[str]:
+    """Return the fingerprints of all states of a name, dropped ones with results too; or the one that is given."""
+    column = "corpus_fingerprint" if is_fingerprint(corpus) else "corpus"
+    having = {*store.counts("results", "corpus_fingerprint", **{column: corpus})}
+    if not having:
+        store.corpus_row(corpus)  # raises if there is none
+    return having | {row.fingerprint for row in store.corpora() if corpus in (row.name, row.fingerprint)}
+
+
+_HEXADECIMAL = re.compile(r"[0-9a-f]{16}")
+
+
+def _about(
+    store: EmbeddingStore, encoders: Collection[str] | None, states: Collection[str] | None
+) -> tuple[dict[str, tuple[str, Counter[str]]], dict[str, str]]:
+    """Return the rows about some encoders and states of corpora (None: all), and those derived from their outcomes.
+
+    Comparisons and rankings of others go as well where these took part in them: p-values and ranks are those of all.
+
+    Returns:
+        Table -> the column that rows are chosen by, and its values with their numbers of rows, what depends on other
+        rows first; and fingerprint -> name of the encoders that were combined from these.
+    """
+    of: dict[str, Sequence[str]] = {} if states is None else {"corpus_fingerprint": sorted(states)}
+    combined: dict[str, str] = {}
+    if encoders is not None:
+        known = {row.fingerprint: row.name for row in store.encoders()}
+        names = {name for fingerprint, name in known.items() if fingerprint in encoders}
+        combined = {each: known[each] for each in _combined_from(store, names)}
+        of["encoder_fingerprint"] = sorted({*encoders, *combined})
+    evaluations = {*store.counts("outcomes", "evaluation", **of), *store.counts("results", "evaluation", **of)}
+    entries = [row for row in store.all(LedgerEntry) if evaluations.intersection(_HEXADECIMAL.findall(row.identity))]
+    keys = sorted(row.key for row in entries)
+    slices = {row.slice for row in (*store.all(Slice, derived=keys), *store.all(Slice, **of))}
+    plan = {
+        "rankings": ("ranking", Counter(row.ranking for row in store.all(Ranking, derived=keys))),
+        "comparisons": ("comparison", Counter(row.comparison for row in store.all(Comparison, derived=keys))),
+        "slices": ("slice", Counter(slices)),
+        "imports": ("imported", Counter(store.counts("imports", "imported", **of))),
+    }
+    for table in ("watched", "replicates", "outcomes", "results"):
+        plan[table] = ("evaluation", Counter(store.counts(table, "evaluation", **of)))
+    return plan | {"derived": ("key", Counter([*keys, *evaluations]))}, combined
 
 
 def drop_set(store: EmbeddingStore, key: SetKey) -> None:

@@ -6,6 +6,7 @@ import logging
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from capim.store.errors import RequestError, unknown
+from capim.store.files import existing_file
 from capim.store.types import EncoderSpec, Option, Precision, Storage, VectorKind
 from capim.tasks.encoders import of_mteb
 from capim.tasks.encoders.adapters import (
@@ -34,7 +36,7 @@ _EXPECTED = {
     "dim": _COUNT,
     "image_batch": _COUNT,
     "caption_batch": _COUNT,
-    "parameters": "a number",
+    "parameters": "a number, of millions",
     "options": "text, a number, true or false for each option",
     "files": 'a list of file names, files = ["weights.pt"]',
     "remote_code": "true or false",
@@ -54,6 +56,7 @@ class CatalogEntry(BaseModel):
         caption_batch: Captions per forward pass.
         parameters: Parameters of both towers, in millions, approximately; None if unknown.
         training: The training data, in particular whether COCO was part of it.
+        link: The page of the model.
         needs: Requirements in addition to the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
         remote_code: True if the checkpoint contains Python code that must be run: in the catalog a fact, in a suite
@@ -79,6 +82,7 @@ class CatalogEntry(BaseModel):
     parameters: int | float | None = None
     licence: str = "unknown"
     training: str = "unknown"
+    link: str = ""
     needs: str = ""
     languages: str = "en"
     remote_code: bool = False
@@ -88,10 +92,12 @@ class CatalogEntry(BaseModel):
     def spec(self) -> EncoderSpec:
         """The model itself; not resolved unless the row names a commit."""
         fields = ("name", "adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage", "licence")
+        facts = {"parameters": self.parameters, "training": self.training, "link": self.link}
         return EncoderSpec(
             **{name: getattr(self, name) for name in fields},
             options={**self.options, **{PIN + file: "main" for file in self.files}},
             adapter_version=adapter_named(self.adapter).version,
+            facts={name: fact for name, fact in facts.items() if fact not in (None, "", "unknown")},
         )
 
 
@@ -171,9 +177,8 @@ def entry_of(encoder: str | Mapping[str, Any]) -> CatalogEntry:
     rows = _own_rows() if encoder in _own_rows() else catalog()  # without a look at the packages where none is needed
     if encoder not in rows:
         if Path(encoder).is_dir():
-            raise RequestError(
-                f"encoder {encoder!r}: for the model in this folder write ./{encoder}; a folder of images is a corpus: --corpora {encoder}"
-            )
+            model = f"encoder {encoder!r}: for the model in this folder write ./{encoder}"
+            raise RequestError(f"{model}; a folder of images is a corpus: --corpora {encoder}")
         raise RequestError(f"{unknown('encoder', encoder, rows)} (capim list encoders)")
     return rows[encoder]
 
@@ -225,13 +230,57 @@ def spec_of(name: str) -> EncoderSpec:
     return entry_of(name).spec
 
 
-def _plain(error: ValidationError) -> Iterator[str]:
+class Facts(BaseModel):
+    """Facts about a model that capim does not load, under the names of :class:`CatalogEntry`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    licence: str | None = None
+    parameters: int | float | None = Field(default=None, gt=0)
+    dim: PositiveInt | None = None
+    training: str | None = None
+    link: str | None = None
+
+    def of(self, spec: EncoderSpec) -> EncoderSpec:
+        """Return the spec with these facts; those that are not given stay."""
+        facts = {**spec.facts, **self.model_dump(exclude_none=True, exclude={"licence"})}
+        return replace(spec, licence=self.licence or spec.licence, facts=facts)
+
+
+def read_facts(file: str | None, given: Mapping[str, object], encoder: str | None) -> dict[str, Facts]:
+    """Return the facts of a TOML file and of options, by encoder: a file has those of one, or a table for each.
+
+    Raises:
+        RequestError: Lists all faults of the file and the options; or nothing names the model.
+    """
+    try:
+        read = tomllib.loads(existing_file(Path(file)).read_text(encoding="utf-8")) if file else {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RequestError(f"{file} is not valid TOML: {error}") from error
+    tables = read if read and all(isinstance(each, Mapping) for each in read.values()) else {encoder or "": read}
+    if given:
+        tables = {**tables, encoder or "": {**tables.get(encoder or "", {}), **given}}
+    found, faults = {}, []
+    for name, table in tables.items():
+        try:
+            found[name] = Facts.model_validate(table)
+        except ValidationError as error:
+            where = f"{file}: {name}: " if table is read.get(name) else f"{file or 'facts'}: "
+            faults += [where + fault for fault in _plain(error, Facts)]
+    if "" in found:
+        faults.append("say which model the facts are about: --encoder NAME, or a table for each model, [NAME]")
+    if faults:
+        raise RequestError(faults)
+    return found
+
+
+def _plain(error: ValidationError, form: type[BaseModel] = CatalogEntry) -> Iterator[str]:
     """Yield one line for each field with an error."""
     for field, fault in {fault["loc"][0]: fault for fault in error.errors()}.items():
         if fault["type"] == "missing":
             yield f"{field!r} is missing"
         elif fault["type"] == "extra_forbidden":
-            yield unknown("field", str(field), sorted(CatalogEntry.model_fields.keys() - {"name"}))
+            yield unknown("field", str(field), sorted(form.model_fields.keys() - {"name"}))
         else:
             expected = _EXPECTED.get(str(field), fault["msg"].removeprefix("Input should be "))
             yield f"{field} must be {expected}, got {fault['input']!r}"

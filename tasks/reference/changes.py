@@ -43,6 +43,7 @@ class FigureChange:
             results of different code of the metric, which cannot be tested.
         p_adjusted: The p-value after Holm's correction over all results of one :func:`adjust`.
         n_units: Number of images (or queries) that the test flips; 0 without such a test.
+        n_queries: Number of pairs of an old and a new value in the difference; 0 if it is of no such pairs.
     """
 
     key: FigureKey
@@ -55,6 +56,7 @@ class FigureChange:
     lower_is_better: bool = False
     p_adjusted: float | None = None
     n_units: int = 0
+    n_queries: int = 0
 
     @property
     def significant(self) -> bool:
@@ -178,11 +180,23 @@ Verdict = Literal["fail", "pinned", "warn", "note"]
 
 
 class WatchFinding(NamedTuple):
-    """One finding: ``fail`` and ``warn`` by rule, ``note`` for a possible cause, ``pinned`` for nothing to compare."""
+    """One finding: ``fail`` and ``warn`` by rule, ``note`` for a possible cause, ``pinned`` for nothing to compare.
+
+    Of a drop, the values, the test and the number of its pairs are columns of their own.
+    """
 
     verdict: Verdict
     subject: str
     message: str
+    protocol: str | None = None
+    metric: str | None = None
+    before: float | None = None
+    now: float | None = None
+    test: str | None = None
+    p_adjusted: float | None = None
+    level: float | None = None
+    n_queries: int | None = None
+    n_images: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,7 +345,9 @@ def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float
         corpus, protocol, metric, encoder = change.key
         subject, verdict = f"{encoder} on {corpus}", judge_change(change, rule, level)
         if verdict and change.is_significant(level):
-            findings.append(WatchFinding(verdict, f"{subject}, {protocol} {metric}", _drop(change, "<", level)))
+            findings.append(
+                _of_drop(verdict, f"{subject}, {protocol} {metric}", _drop(change, "<", level), change, level)
+            )
         elif verdict:
             unclear.setdefault(subject, []).append((verdict, change))
     for subject, drops in unclear.items():
@@ -343,15 +359,26 @@ def judge_figures(changes: Iterable[FigureChange], rule: WatchRule, level: float
             more = f"{len(drops) - 1} more drop{'s' if len(drops) > 2 else ''}"
             message += f"; the same holds for {more} of {rule.least_drop} or more"
         verdict = "fail" if any(verdict == "fail" for verdict, _ in drops) else "warn"
-        findings.append(WatchFinding(verdict, subject, message))
+        findings.append(_of_drop(verdict, subject, message, largest, level))
     return findings
 
 
+TEST = "paired sign flips of images, one-sided, step-down max-T"
+
+
+def _of_drop(verdict: Verdict, subject: str, message: str, change: FigureChange, level: float) -> WatchFinding:
+    return WatchFinding(
+        verdict, subject, message, change.key[1], change.key[2], change.old, change.new,
+        TEST, change.p_adjusted, level, change.n_queries, change.n_units,
+    )  # fmt: skip
+
+
 def _drop(change: FigureChange, sign: str, level: float) -> str:
-    """Return ``from 60.0 to 57.5 (-2.5 points) since …, adjusted p = 0.0004 < 0.00096``."""
+    """Return ``from 60.0 to 57.5 (-2.5 points) since …, adjusted p = 0.0004 < 0.00096 (sign flips of 200 images …)``."""
     old, new = (100 * (value or 0.0) for value in (change.old, change.new))
     p = "no test" if change.p_adjusted is None else f"adjusted p = {change.p_adjusted:.2g} {sign} {level:.2g}"
-    return f"from {old:.1f} to {new:.1f} ({new - old:+.1f} points) since {change.since}, {p}"
+    pairs = f" (sign flips of {change.n_units} images, {change.n_queries} pairs of queries)" if change.n_queries else ""
+    return f"from {old:.1f} to {new:.1f} ({new - old:+.1f} points) since {change.since}, {p}{pairs}"
 
 
 def judge_settings(changes: Iterable[SettingChange]) -> list[WatchFinding]:

@@ -117,7 +117,7 @@ VALUES = {
     "modality": "caption", "note": "'a remark'", "only": "images", "open": "", "parts": "2", "permutations": "2000",
     "bits": "30",
     "port": "1", "precision": "bfloat16", "protocol": "t2i/all", "protocols": "t2i/all", "recompute": "",
-    "replicates": "200", "strict": "",
+    "replicates": "200", "results": "", "strict": "",
     "revision": "r2", "sample": "8", "seed": "1", "shards": "2", "storage": "float16", "suite": "{suite}",
     "to": "{tmp}/f.json", "trust_remote_code": "", "weights": "tiny-clip=1,tiny-colpali=2", "yes": "",
 }  # fmt: skip
@@ -147,6 +147,8 @@ SPECIAL = {
     "choose weights": Case("choose", f"--weights {PAIRS}=1", without=f"--weights {SHAPES}=1"),
     "choose limits": Case(BASES["choose"], "--limits dim=1"),
     "evaluate wide": Case(BASES["evaluate"], "--wide"),
+    "compare slice": Case(f"compare {STORED}", "--slice objects=circle"),
+    "compare languages": Case(f"compare {STORED}", "--languages en"),
     "compare wide": Case(BASES["compare"], "--wide", without="--format json"),
     "import corpus": Case(
         "import --encoder theirs --images {images}", f"--corpus {SHAPES}", without=f"--corpus {PAIRS}", writes=True
@@ -168,6 +170,15 @@ SPECIAL = {
     "import same_as": Case(
         f"import --corpus {PAIRS} --images {{images}}", "--same-as nobody", without="--encoder ours", refused="nobody"
     ),
+    "import facts": Case(
+        "import --encoder earlier", "--facts {tmp}/none.toml", without="--licence mit", refused="none.toml"
+    ),
+    **{
+        f"import {name}": Case(
+            "import --encoder earlier", f"--{name} {value}", without=f"--{name} {value}0", writes=True
+        )
+        for name, value in {"licence": "mit", "parameters": "1", "training": "web", "link": "x"}.items()
+    },
     "import by_position": Case(BASES["import"], "--by-position", writes=True),
     "import columns": Case(BASES["import"], "--columns id=nothing", refused="no column 'nothing' for role 'id'"),
     "import skip_bad_rows": Case(f"{IMPORT} --outcomes {{tmp}}/none.csv", "--skip-bad-rows", refused="none.csv"),

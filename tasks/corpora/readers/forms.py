@@ -100,7 +100,9 @@ def columns_of_roles(
             faults, waived = [f"captions may be in {ways}; {option('caption', *found[0])}"], ["caption"]
     if options.ids_only and ("caption_id" in given or form.find("caption_id", available)):
         waived = ["caption"]
-    return form.columns(available, given, where=where, first=first, several="caption", waived=waived, faults=faults)
+    return form.columns(
+        available, given, where=where, first=first, several=("caption", "objects"), waived=waived, faults=faults
+    )
 
 
 def form_of(stem: str, available: Sequence[str], columns: Columns = NO_COLUMNS) -> str | None:
@@ -355,11 +357,18 @@ class _Rows:
             self.faults.add(what, f"{self.at} ({type(key).__name__})")
             return ""
         name = str(key if identifier is None else identifier)
-        objects = _words(self.cells["objects"][0]) if "objects" in self.cells else None
-        first = self.images.setdefault(name, ImageRow(name, str(key), objects=objects))
+        first = self.images.setdefault(name, ImageRow(name, str(key), objects=self._objects()))
         if first.key != str(key):
             self.faults.add("image ids with several files", f"{name!r} ({first.key!r} and {str(key)!r})")
         return name
+
+    def _objects(self) -> list[str] | None:
+        """What the image shows: words, or of columns in a list ``column=word``; None where no cell has any."""
+        words = [_words(cell) for cell in self.cells.get("objects", ())]
+        if isinstance(self.options.columns.get("objects", ""), str) or not any(words):
+            return words[0] if words else None
+        named = zip(self.column_of["objects"], words, strict=True)
+        return [f"{column}={word}" for column, of_column in named for word in of_column or ()]
 
     def _texts(self, role: str) -> Sequence[str | None]:
         cells = [cell for cell in self.cells[role] if cell is not None]

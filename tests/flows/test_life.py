@@ -1,0 +1,445 @@
+"""A model's life in a store that a team shares: it comes with its facts, is gated, has revisions, and goes again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import capim
+from capim.store import EmbeddingStore, EncoderSpec
+from capim.store.schema import Comparison, LedgerEntry, Outcome, Ranking, Result, Slice, texts
+from capim.store.types import Corpus
+from capim.tasks.corpora.readers.shapes import read_shapes
+from capim.tasks.ranking.protocols import select_protocols
+from capim.tasks.results.stored import read_outcomes
+from tests.command import command
+from tests.documents import ROOT, fenced_blocks
+from tests.random_store import OTHER, SPECS, random_store
+
+pytestmark = pytest.mark.slow
+
+PAIR = (SPECS[0], EncoderSpec(name="two", adapter="hf_dual", checkpoint="me/two", revision="a1", dim=16))
+QUICK = "--replicates 100 --quiet"
+TESTED = f"{QUICK} --permutations 1000"
+
+
+def three_corpora() -> list[Corpus]:
+    """Enough of them for a ranking."""
+    return [replace(read_shapes(n_scenes=24, seed=seed), name=f"photos-{seed}") for seed in range(3)]
+
+
+def computed(workspace: Path, specs: tuple[EncoderSpec, ...]) -> EmbeddingStore:
+    """Three corpora by these encoders, evaluated, compared and analysed."""
+    for corpus in three_corpora():
+        random_store(workspace / "store", corpus, specs, signal=2.0)
+    command(f"evaluate {QUICK} --device cpu --protocols t2i/all,i2t/any", workspace)
+    return compared(workspace)
+
+
+def compared(workspace: Path) -> EmbeddingStore:
+    command(f"compare {TESTED}", workspace)
+    command(f"analyse {TESTED} --analyses ambiguous,hubs", workspace)
+    return EmbeddingStore.open(workspace / "store")
+
+
+def derived(store: EmbeddingStore) -> dict[str, list[dict[str, Any]]]:
+    """All rows that were computed, without what differs from run to run."""
+    without = {"run", "created", "seconds_per_query"}
+    kinds: tuple[type[Any], ...] = (Outcome, Result, Comparison, Ranking, Slice)
+    return {
+        kind.__name__: sorted(
+            ({name: value for name, value in vars(row).items() if name not in without} for row in store.all(kind)),
+            key=repr,
+        )
+        for kind in kinds
+    }
+
+
+def test_a_dropped_encoder_with_its_results_leaves_what_a_store_without_it_has(tmp_path: Path) -> None:
+    """A dropped one stayed in results, tests and rankings; nothing could remove it."""
+    without, workspace = computed(tmp_path / "without", PAIR), tmp_path / "with"
+    store = computed(workspace, (*PAIR, OTHER))
+    before = derived(store)
+    assert before["Ranking"]
+
+    said = command("store drop --encoder other", workspace)
+    assert len(said.out.split()) == 6, "the sets"
+    assert "stay: results, tests and reports go on counting them; --results drops them too" in said.err
+    assert derived(store) == before
+
+    planned = command("store drop --encoder other --results", workspace).err
+    assert "nothing was changed" in planned
+    assert derived(store) == before
+    command("store drop --encoder other --results --yes", workspace)
+    left = derived(EmbeddingStore.open(store.uri))
+    assert "other" not in repr(left)
+    assert OTHER.fingerprint not in repr(left)
+    assert left["Result"] == derived(without)["Result"], "what is not about it stays"
+    assert not left["Ranking"], "ranks are those of all together"
+    assert derived(compared(workspace)) == derived(without), "made again without it"
+    assert [row.name for row in store.encoders()] == ["one", "two"]
+    assert not [row for row in store.all(LedgerEntry) if OTHER.fingerprint in row.identity]
+    command("store verify", workspace)
+    assert "not in the store" in command("store drop --encoder other --results --yes", workspace, code=2).err
+
+
+def test_results_of_a_dropped_corpus_can_follow_it(tmp_path: Path) -> None:
+    for corpus in three_corpora()[:2]:
+        store = random_store(tmp_path / "store", corpus, PAIR[:1])
+    command(f"evaluate {QUICK} --device cpu --protocols t2i/all", tmp_path)
+    command("store drop --corpus photos-0 --yes", tmp_path)
+    assert store.counts("results", "corpus")["photos-0"]
+    assert (
+        "images and captions together"
+        in command("store drop --corpus photos-1 --modality image --results", tmp_path, code=2).err
+    )
+    command("store drop --corpus photos-0 --results --yes", tmp_path)
+    assert {*EmbeddingStore.open(store.uri).counts("results", "corpus")} == {"photos-1"}
+
+
+def test_what_has_no_vectors_any_more_is_named_and_not_the_whole_store(tmp_path: Path) -> None:
+    """The message was "the store has no complete embedding sets", of a store with three."""
+    random_store(tmp_path / "store", read_shapes(n_scenes=4), SPECS)
+    command("store drop --encoder one --modality image --yes", tmp_path)
+    said = command("evaluate --encoders one", tmp_path, code=2).err
+    assert "no complete embeddings of the images of 'shapes' by 'one'; run `capim embed --corpora shapes" in said
+
+
+def vectors_file(folder: Path, corpus: Corpus, name: str, noise: float, seed: int = 0) -> str:
+    """Vectors of a corpus' images and captions, a caption's around its image's with so much noise."""
+    drawn = np.random.default_rng(seed)
+    images = np.random.default_rng(99).normal(size=(len(corpus.images), 16)).astype(np.float32)
+    ids = texts(corpus.images["id"])
+    near = images[[ids.index(of) for of in texts(corpus.captions["image_id"])]]
+    captions = near + np.float32(noise) * drawn.normal(size=near.shape).astype(np.float32)
+    file = folder / f"{name}.npz"
+    np.savez(file, images=images, image_ids=ids, captions=captions, caption_ids=texts(corpus.captions["id"]))
+    return str(file)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> tuple[Path, Corpus]:
+    """A workspace with a corpus of forty images."""
+    corpus = replace(read_shapes(n_scenes=40), name="shop")
+    EmbeddingStore.open(tmp_path / "w" / "store", create=True).write_corpus(corpus)
+    return tmp_path / "w", corpus
+
+
+def test_facts_of_imported_models_limit_a_choice_and_are_changed_without_an_import(
+    shop: tuple[Path, Corpus], tmp_path: Path
+) -> None:
+    """All imported models dropped out as "licence not known", with exit code 0, and nothing could state one."""
+    workspace, corpus = shop
+    for name, noise in (("ours", 1.0), ("theirs", 2.0)):
+        file = vectors_file(tmp_path, corpus, name, noise)
+        command(f"import {file} --encoder {name} --licence {'mit' if name == 'ours' else 'cc-by-nc-4.0'}", workspace)
+    command(f"evaluate {QUICK} --protocols t2i/all", workspace)
+    command(f"compare {TESTED}", workspace)
+    choose = "choose --weights shop:t2i/all=1 --format json --limits"
+    assert [row["encoder"] for row in command(f"{choose} licence=free", workspace).rows] == ["ours"]
+    said = command(f"{choose} licence=free,bytes=8", workspace, code=1)
+    assert said.rows == []
+    assert "not ranked: theirs: size of an image: 64 B; licence: cc-by-nc-4.0" in said.err
+
+    facts = tmp_path / "facts.toml"
+    facts.write_text('[theirs]\nlicence = "apache-2.0"\nparameters = 86\ntraining = "web"\n[ours]\nparameters = 900\n')
+    command(f"import --facts {facts} --dry-run", workspace)
+    assert "parameters 86" not in command("list encoders --format json", workspace).out
+    assert (
+        "theirs: licence apache-2.0, parameters 86, training web" in command(f"import --facts {facts}", workspace).err
+    )
+    command("import --encoder theirs --link https://example.org/theirs", workspace)
+    listed = {row["name"]: row for row in command("list encoders --format json", workspace).rows}
+    facts_of = ("licence", "millions", "training", "link", "dim", "needs")
+    assert [listed["theirs"][name] for name in facts_of] == [
+        *("apache-2.0", 86, "web", "https://example.org/theirs", 16, "in the store")
+    ]
+    assert [listed["ours"][name] for name in facts_of[:2]] == ["mit", 900]
+    assert [row["encoder"] for row in command(f"{choose} parameters=100", workspace).rows] == ["theirs"]
+    command(f"import {vectors_file(tmp_path, corpus, 'theirs', 2.0)} --encoder theirs", workspace)
+    assert EmbeddingStore.open(workspace / "store").encoder("theirs").facts["parameters"] == 86, "kept by an import"
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "fault"),
+    [
+        ("licens = 'mit'", "--encoder ours", "field 'licens' is unknown; did you mean 'licence'?"),
+        ("parameters = 'many'", "--encoder ours", "parameters must be a number, of millions, got 'many'"),
+        ("licence = 'mit'", "", "say which model the facts are about"),
+        ("licence = 'mit'", "--encoder nobody", "encoder 'nobody' is not in the store"),
+        ("[loaded]\nlicence = 'mit'", "", "facts of 'loaded' come from the catalog, or from its [[encoder]] table"),
+        ("licence = ", "--encoder ours", "is not valid TOML"),
+    ],
+)
+def test_wrong_facts_are_refused_by_name(
+    shop: tuple[Path, Corpus], tmp_path: Path, text: str, words: str, fault: str
+) -> None:
+    workspace, _ = shop
+    store = EmbeddingStore.open(workspace / "store")
+    store.write_encoder(replace(SPECS[0], name="loaded"))
+    (tmp_path / "facts.toml").write_text(text)
+    assert fault in command(f"import --facts {tmp_path}/facts.toml {words}", workspace, code=2).err
+
+
+def gate(workspace: Path, words: str = "", *, code: int = 0) -> Any:
+    return command(f"watch --format json {TESTED} --protocols t2i/all {words}", workspace, code=code)
+
+
+def test_a_gate_judges_whatever_is_stored_against_a_pinned_or_a_named_run(
+    shop: tuple[Path, Corpus], tmp_path: Path
+) -> None:
+    """`watch --encoders A` of imported vectors knew no encoder A; nothing ended with exit code 1."""
+    workspace, corpus = shop
+    store = EmbeddingStore.open(workspace / "store")
+    task = select_protocols(corpus, ["t2i/all"])
+
+    def imports(revision: str, noise: float) -> None:
+        file = vectors_file(tmp_path, corpus, revision, noise)
+        command(f"import {file} --encoder ours --revision {revision}", workspace)
+
+    imports("v1", 1.0)
+    [pinned] = gate(workspace, "--strict", code=1).rows
+    assert (pinned["verdict"], pinned["subject"]) == ("pinned", "ours on shop")
+    assert gate(workspace, "--strict").rows == [], "the same vectors"
+    first = min(store.counts("watched", "run"))
+
+    imports("v2", 4.0)
+    said = gate(workspace, "--strict --encoders ours", code=1)
+    [found] = [row for row in said.rows if row["verdict"] == "fail"]
+    fingerprints = {EncoderSpec.from_json(row.spec).revision: row.fingerprint for row in store.encoders()}
+    evaluations = [store.evaluated(encoder_fingerprint=fingerprints[each])[0].evaluation for each in ("v1", "v2")]
+    values = [read_outcomes(store, evaluation, task[0]).found for evaluation in evaluations]
+    assert [found["before"], found["now"]] == [pytest.approx(float(np.mean(each))) for each in values]
+    assert (found["metric"], found["protocol"]) == ("R@1", "t2i/all")
+    assert (found["n_queries"], found["n_images"]) == (200, 40)
+    assert found["test"].startswith("paired sign flips")
+    assert found["p_adjusted"] < found["level"]
+    assert "regression: [fail] ours on shop, t2i/all R@1: from " in said.err
+    assert "(sign flips of 40 images, 200 pairs of queries)" in said.err
+
+    gate(workspace, "--margin 99")
+    second = max(store.counts("watched", "run"))
+    assert gate(workspace, f"--baseline {second}").rows == [], "the drop is intended"
+    gate(workspace, f"--baseline {first}", code=1)
+
+
+def test_a_gate_judges_outcomes_without_vectors(shop: tuple[Path, Corpus], tmp_path: Path) -> None:
+    workspace, corpus = shop
+    for revision, rank in (("v1", 1), ("v2", 5)):
+        ranks = [f"{query},{rank}" for query in texts(corpus.captions["id"])]
+        (tmp_path / "ranks.csv").write_text("\n".join(["query,rank", *ranks]))
+        command(f"import --outcomes {tmp_path}/ranks.csv --encoder ranks --revision {revision} {QUICK}", workspace)
+        gate(workspace, "--encoders ranks", code=0 if revision == "v1" else 1)
+    assert "there is no store" in gate(tmp_path / "mistyped", code=2).err
+
+
+def test_the_ci_file_of_the_documents_passes_an_equal_revision_and_stops_a_worse_one(
+    shop: tuple[Path, Corpus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned, corpus = shop
+    command(f"import {vectors_file(tmp_path, corpus, 'first', 1.0)} --encoder ours --revision first", pinned)
+    gate(pinned)
+    [block] = [each for each in fenced_blocks(ROOT / "docs" / "production.md") if each.language == "yaml"]
+    job = yaml.safe_load(block.text)["jobs"]["gate"]
+    lines = [step["run"] for step in job["steps"] if "run" in step]
+    assert sum(line.startswith("capim ") for line in lines) == 2
+    program = "from capim.flows.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
+    for revision, noise, code in (("same", 1.0, 0), ("worse", 4.0, 1)):
+        folder = tmp_path / revision
+        folder.mkdir()
+        Path(vectors_file(tmp_path, corpus, revision, noise)).rename(folder / "vectors.npz")
+        script = "\n".join(line for line in lines if not line.startswith("pip "))
+        script = f'capim() {{ "{sys.executable}" -c "{program}" "$@"; }}\nset -e\n{script}\n'
+        environment = {**os.environ, **job["env"], "PINNED": str(pinned), "GITHUB_SHA": f"{revision}0000"}
+        environment["PYTHONPATH"] = str(ROOT)
+        words = ["bash", "-c", script]
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        found = [row["verdict"] for row in json.loads((folder / "gate.json").read_text())]
+        assert ("fail" in found) == bool(code)
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, np.ndarray[Any, Any]]]]:
+    """A shop of own data in two languages with declared columns; and the hits of both models by numpy.
+
+    Returns:
+        The workspace; and for every model ``t2i`` and ``i2t``: the hits of German and of English, by item.
+    """
+    folder = tmp_path_factory.mktemp("catalogue")
+    lines, n = ["image,caption_id,caption,language,category,price"], 90
+    category = [("shoes", "bags", "hats")[i % 3] for i in range(n)]
+    for i in range(n):
+        for code in ("de", "en"):
+            lines.append(f"p{i},p{i}-{code},{code} item {i},{code},{category[i]},{'low' if i % 2 else 'high'}")
+    (folder / "catalogue.csv").write_text("\n".join(lines) + "\n")
+    (folder / "shop.toml").write_text(
+        'reader = "table"\nroot = "catalogue.csv"\nids_only = true\ncolumns = { objects = ["category", "price"] }\n'
+    )
+    drawn, found = np.random.default_rng(5), {}
+    for name, of_shoes in (("ours", 0.3), ("theirs", 1.2)):
+        images = drawn.normal(size=(n, 12))
+        noise = np.where(np.array(category) == "shoes", of_shoes, 0.9)[:, None]
+        captions = {code: images + noise * drawn.normal(size=images.shape) for code in ("de", "en")}
+        ids = [f"p{i}-{code}" for code in captions for i in range(n)]
+        stacked = np.concatenate([*captions.values()])
+        arrays = {"images": images, "image_ids": [f"p{i}" for i in range(n)], "captions": stacked, "caption_ids": ids}
+        np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type]
+        command(f"import {folder}/{name}.npz --encoder {name} --corpus {folder}/shop.toml --quiet", folder / "w")
+        unit = {key: each / np.linalg.norm(each, axis=1, keepdims=True) for key, each in captions.items()}
+        of_images = images / np.linalg.norm(images, axis=1, keepdims=True)
+        scores = {code: unit[code] @ of_images.T for code in unit}
+        found[name] = {
+            f"{direction}/{code}": (each if direction == "t2i" else each.T).argmax(axis=1) == np.arange(n)
+            for code, each in scores.items()
+            for direction in ("t2i", "i2t")
+        }
+    command(f"evaluate {QUICK}", folder / "w")
+    return folder / "w", found
+
+
+def test_a_question_about_a_slice_in_a_language_is_one_command(catalogue: tuple[Path, Any]) -> None:
+    workspace, hits = catalogue
+    asked = f"compare --encoders ours,theirs {TESTED} --format json"
+    said = command(f"{asked} --slice category=shoes --languages de", workspace)
+    assert "2 looks: intervals and p-values hold for all of them together" in said.err
+    by_protocol = {row["protocol"]: row for row in said.rows}
+    assert {*by_protocol} == {"t2i/de/human", "i2t/de/human"}
+    shoes = np.arange(90) % 3 == 0
+    for row in by_protocol.values():
+        a, b = (hits[name][row["protocol"].removesuffix("/human")][shoes] for name in ("ours", "theirs"))
+        assert row["value_a"] == pytest.approx(a.mean(), abs=1e-12)
+        assert row["difference"] == pytest.approx(a.mean() - b.mean(), abs=1e-12)
+        assert (row["n_queries"], row["n_clusters"], row["n_looks"], row["state"]) == (30, 30, 2, "better")
+        assert row["low"] < row["difference"] < row["high"]
+    one = command(f"{asked} --slice category=shoes --languages de --protocols t2i/de/human", workspace).rows
+    [alone] = one
+    both = by_protocol["t2i/de/human"]
+    assert (alone["difference"], alone["n_looks"]) == (both["difference"], 1)
+    assert alone["p_adjusted"] <= both["p_adjusted"], "two looks share a budget"
+    turned = command(f"{asked.replace('ours,theirs', 'theirs,ours')} --slice price=low,price=high", workspace)
+    assert "8 looks" in turned.err, "two prices, two languages, two directions"
+    assert "others are not" not in turned.err
+    in_python = capim.open(workspace, quiet=True).compare(
+        "theirs", "ours", slice="category=shoes", languages="de", replicates=100, permutations=1000
+    )
+    assert [*in_python.difference] == [-row["difference"] for row in said.rows]
+
+
+def test_wrong_slices_languages_and_metrics_name_what_there_is(catalogue: tuple[Path, Any]) -> None:
+    for words, fault in (
+        ("--slice category=shoe", "did you mean 'shoes'? "),
+        ("--slice colour=red", "expected COLUMN=VALUE of shop; its columns: category=bags, price=high"),
+        ("--slice shoes", "expected COLUMN=VALUE of shop"),
+        ("--languages fr", "language"),
+        ("--metrics R@11", "metric 'R@11' is unknown"),
+        ("--metrics own.py:hit", "a metric of your own is --own-metric FILE.py:NAME"),
+    ):
+        assert fault in command(f"compare {TESTED} {words}", catalogue[0], code=2).err, words
+
+
+def test_metrics_choose_the_pairs_and_languages_have_weights(catalogue: tuple[Path, Any]) -> None:
+    workspace, hits = catalogue
+    rows = command(f"compare {TESTED} --metrics R@10,MRR --format json", workspace).rows
+    assert {row["metric"] for row in rows} == {"R@10", "MRR"}
+    said = command("results --metrics nDCG@10 --protocols t2i/de/human", workspace, code=2).err
+    assert "nDCG@10 is left out where every query has one right item" in said
+    for words, keys in (("shop:t2i/de=70,shop:t2i/en=30", ("t2i/de", "t2i/en")), ("shop:i2t/de=1", ("i2t/de",))):
+        weights = (0.7, 0.3) if len(keys) > 1 else (1.0,)
+        made = {
+            row["encoder"]: row["mean"] for row in command(f"choose --weights {words} --format json", workspace).rows
+        }
+        for name, of in hits.items():
+            mean = sum(100 * w * of[key].mean() for w, key in zip(weights, keys, strict=True))
+            assert made[name] == pytest.approx(mean, abs=1e-9)
+
+
+def hits(file: str, corpus: Corpus) -> np.ndarray[Any, Any]:
+    """The captions that find their image first, by numpy."""
+    made = np.load(file)
+    unit = {name: made[name] / np.linalg.norm(made[name], axis=1, keepdims=True) for name in ("images", "captions")}
+    right = [[*made["image_ids"]].index(image) for image in texts(corpus.captions["image_id"])]
+    found: np.ndarray[Any, Any] = (unit["captions"] @ unit["images"].T).argmax(axis=1) == right
+    return found
+
+
+def test_two_revisions_stand_beside_one_another_where_asked_for_and_the_newest_does_otherwise(
+    shop: tuple[Path, Corpus], tmp_path: Path
+) -> None:
+    """Two rows "C" with no revision; no command compared them."""
+    workspace, corpus = shop
+    found = {}
+    for name, noise in (("v1", 3.0), ("v2", 1.0), ("other", 2.0)):
+        file = vectors_file(tmp_path, corpus, name, noise)
+        encoder = "theirs" if name == "other" else f"ours --revision {name}"
+        command(f"import {file} --encoder {encoder}", workspace)
+        command(f"evaluate {QUICK} --protocols t2i/all", workspace)
+        found[name] = hits(file, corpus)
+
+    shown = "results --protocols t2i/all --metrics R@1 --format json"
+    assert {row["encoder"]: row["value"] for row in command(shown, workspace).rows} == {
+        "ours": pytest.approx(found["v2"].mean()),
+        "theirs": pytest.approx(found["other"].mean()),
+    }
+    both = command(f"{shown} --encoders ours@v1,ours@v2,theirs", workspace).rows
+    assert {row["revision"]: row["value"] for row in both} == {
+        "v1": pytest.approx(found["v1"].mean()),
+        "v2": pytest.approx(found["v2"].mean()),
+        "unversioned": pytest.approx(found["other"].mean()),
+    }
+    assert "revision" in command("results --encoders ours@v1,ours@v2", workspace).out.splitlines()[0]
+
+    words = f"compare --encoders ours@v1,ours@v2 {TESTED} --metrics R@1"
+    [row] = command(f"{words} --format json", workspace).rows
+    assert (row["encoder_a"], row["encoder_b"], row["state"]) == ("ours@v1", "ours@v2", "worse")
+    assert row["difference"] == pytest.approx(found["v1"].mean() - found["v2"].mean(), abs=1e-12)
+    circles = np.array(["circle" in (each or ()) for each in corpus.images["objects"].to_pylist()]).repeat(5)
+    [row] = command(f"{words} --format json --slice objects=circle", workspace).rows
+    difference = found["v1"][circles].mean() - found["v2"][circles].mean()
+    assert row["difference"] == pytest.approx(difference, abs=1e-12)
+    assert (row["encoder_a"], row["n_queries"]) == ("ours@v1", circles.sum())
+
+    said = command("results --encoders ours@v9", workspace, code=2).err
+    assert "encoder 'ours@v9': no revisions begin with 'v9'; it has v1, v2" in said
+    assert (
+        "a report shows one revision of an encoder"
+        in command("report --encoders ours@v1,ours@v2 --quiet", workspace, code=2).err
+    )
+    command(f"compare {TESTED}", workspace)
+    pairs = EmbeddingStore.open(workspace / "store").current(Comparison)
+    assert {(row.encoder_a, row.encoder_b) for row in pairs} == {("ours", "theirs")}, "a request changes nothing shown"
+    command("store drop --encoder ours@v2 --results --yes", workspace)
+    [row, _] = command(shown, workspace).rows
+    assert row["value"] == pytest.approx(max(found["v1"].mean(), found["other"].mean()))
+
+
+def test_an_older_state_of_a_corpus_is_said_with_the_command_that_brings_it_up_to_date(
+    shop: tuple[Path, Corpus], tmp_path: Path
+) -> None:
+    """After one model was imported again for changed photographs, the report was of that one alone, without a word."""
+    workspace, corpus = shop
+    changed = replace(read_shapes(n_scenes=40, seed=1), name="shop")
+    for name, of in (("ours", corpus), ("theirs", corpus), ("ours", changed)):
+        EmbeddingStore.open(workspace / "store").write_corpus(of)
+        command(f"import {vectors_file(tmp_path, of, name, 2.0)} --encoder {name}", workspace)
+        command(f"evaluate {QUICK} --protocols t2i/all --corpora {of.fingerprint}", workspace)
+    said = command("results --metrics R@1", workspace)
+    assert "theirs: results on another state of shop only" in said.err
+    assert "by `capim run --corpora shop --encoders theirs`" in said.err
+    named = f"results --metrics R@1 --corpora {corpus.fingerprint},{changed.fingerprint} --format json"
+    states = {(row["encoder"], row["corpus_fingerprint"]) for row in command(named, workspace).rows}
+    assert states == {
+        ("ours", corpus.fingerprint), ("theirs", corpus.fingerprint), ("ours", changed.fingerprint),
+    }  # fmt: skip
+    rows = command(f"compare {TESTED} --corpora {corpus.fingerprint} --metrics R@1 --format json", workspace).rows
+    assert [(row["encoder_a"], row["encoder_b"]) for row in rows] == [("ours", "theirs")]
+    assert "theirs" in command("report --quiet", workspace).err
