@@ -374,7 +374,7 @@ def _of_drop(verdict: Verdict, subject: str, message: str, change: FigureChange,
 
 
 def _drop(change: FigureChange, sign: str, level: float) -> str:
-    """Return ``from 60.0 to 57.5 (-2.5 points) since …, adjusted p = 0.0004 < 0.00096 (sign flips of 200 images …)``."""
+    """Return ``from 60.0 to 57.5 (-2.5 points) since …, adjusted p = 0.0004 < 0.00096 (sign flips of 200 images)``."""
     old, new = (100 * (value or 0.0) for value in (change.old, change.new))
     p = "no test" if change.p_adjusted is None else f"adjusted p = {change.p_adjusted:.2g} {sign} {level:.2g}"
     pairs = f" (sign flips of {change.n_units} images, {change.n_queries} pairs of queries)" if change.n_queries else ""
