@@ -20,7 +20,8 @@ from typing import Any
 
 from capim.store.errors import RequestError, unknown
 from capim.store.types import EncoderSpec
-from capim.tasks.encoders.adapters import PIN, ReadJson, adapter_named, pins_of, require_libraries
+from capim.tasks.encoders.adapters import PIN, adapter_named, pins_of, require_libraries
+from capim.tasks.encoders.adapters.recognition import ReadJson
 from capim.tasks.hub import folder_at, to_download
 
 PACKAGE = Path(__file__).parent

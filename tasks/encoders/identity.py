@@ -22,8 +22,9 @@ from typing import Any
 from capim.store.errors import RequestError, WorkError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import of_mteb
-from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, ReadJson, adapter_named, is_own_code, pins_of
+from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, adapter_named, is_own_code, pins_of
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
+from capim.tasks.encoders.adapters.recognition import ReadJson
 from capim.tasks.encoders.catalog import catalog, spec_of
 from capim.tasks.encoders.checkpoint import (
     digest_of,

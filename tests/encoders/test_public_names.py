@@ -59,7 +59,7 @@ CLIP = {"model_type": "clip", "architectures": ["CLIPModel"], "projection_dim": 
     ("files", "message"),
     [
         ({"config": CLIP, "open_clip_config": {"model_cfg": {"embed_dim": 8}}},
-         r"fits openclip \(by open_clip_config.json\) and hf_dual \(by model type 'clip' .* rows into a suite file"),
+         r"fits hf_dual \(by model type 'clip' .*\) and openclip \(by open_clip_config.json\); .* rows into"),
         ({"config": {"model_type": "bert"}}, "no adapter recognises its files"),
         ({"modules": [{"path": "", "type": "x"}]}, "modules.json gives no dimension; write a row with it"),
         ({"config": {"model_type": "paligemma", "architectures": ["PaliGemmaModel"]}}, "no adapter recognises"),

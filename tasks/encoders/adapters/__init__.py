@@ -19,8 +19,9 @@ from typing import Any, Literal
 from capim.store.errors import RequestError, unknown
 from capim.store.plugins import OWN, Plugin, PluginTable, loaded_module
 from capim.store.types import EncoderSpec
+from capim.tasks.encoders.adapters import recognition
+from capim.tasks.encoders.adapters.recognition import Fit, Other, ReadJson
 
-ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 PIN = "revision:"
 """Prefix of an option that names the commit, version or digest of a requirement of a checkpoint."""
 UNUSED_WEIGHTS = "unused_weights"
@@ -30,7 +31,7 @@ _LANGUAGE_HEADS = ("*lm_head.*", "projection_head.*")  # the second of ModernVBE
 _OWN_WEIGHTS = "a module loads its own weights, from files that capim cannot know"
 OWN_FILE = "module"
 """The adapter of a suite's row that names a Python file."""
-MTEB = "mteb"
+MTEB, OPEN_CLIP = "mteb", "openclip"
 OWN_CODE_FORM = "my_model.py, my_adapter.py:load or my_package:load"
 _OWN_CODE = re.compile(r"(?P<where>.+\.py|[\w.]+):(?P<function>\w+)", re.ASCII)
 
@@ -62,6 +63,7 @@ class Adapter:
             ``ARCHITECTURE@FILE``.
         lora: True if the checkpoint may be a LoRA adapter over the weights of another repository.
         related: Function that names the other repositories that a checkpoint needs, from its JSON files.
+        fits: Tells from the files of a repository, and of others, if the adapter loads it; None: it cannot tell.
         prompts: Source of the roles and prompts of captions and images: the files that sentence-transformers saves, or
             the table of late-interaction families; empty: none.
         resize: How images are resized if the checkpoint's files do not say.
@@ -88,6 +90,7 @@ class Adapter:
     open_clip: bool = False
     lora: bool = False
     related: Callable[[ReadJson], Iterable[str | None]] = lambda read: ()
+    fits: Callable[[ReadJson, Other], Fit | None] | None = None
     prompts: Literal["", "saved", "family"] = ""
     resize: Literal["crop", "squash"] | None = None
     unverified: str = ""
@@ -136,6 +139,7 @@ _OWN: dict[str, Adapter] = {
     "hf_dual": Adapter(
         title="transformers dual encoders: CLIP, MetaCLIP 1 and 2, SigLIP 1 and 2, AltCLIP, Chinese-CLIP, TIPSv2",
         weights=_HF_WEIGHTS,
+        fits=recognition.of_transformers,
         unused=("text_model.*pooler.*",),  # CLIP's projection reads the first token itself
     ),
     "colvision": Adapter(
@@ -145,16 +149,18 @@ _OWN: dict[str, Adapter] = {
         unused=_LANGUAGE_HEADS,
         roles=True,
         lora=True,
+        fits=recognition.of_colpali_engine,
         prompts="family",
         requires=("colpali_engine",),
         extra="colpali",
     ),
-    "openclip": Adapter(
+    OPEN_CLIP: Adapter(
         title="open_clip: DFN, LAION, xlm-roberta, nllb-clip, MobileCLIP2, PE-Core, SigLIP",
         options=("caption_template", "max_length", "language"),
         weights=("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin"),
         open_clip=True,
         related=_related_to_open_clip,
+        fits=recognition.of_open_clip,
         requires=("open_clip",),
         extra="openclip",
     ),
@@ -163,6 +169,7 @@ _OWN: dict[str, Adapter] = {
         options=("caption_template", "max_length", "truncate_dim"),
         weights=("model.safetensors", "pytorch_model.bin"),
         related=_related_to_jina,
+        fits=recognition.of_jina,
         requires=("einops", "timm"),
         extra="jina",
     ),
@@ -171,6 +178,7 @@ _OWN: dict[str, Adapter] = {
         title="unum-cloud/uform, versions 2 and 3",
         options=("caption_template",),
         weights=("*_encoder.safetensors", "*_encoder.pt", "torch_weight.pt"),
+        fits=recognition.of_uform,
         resize="crop",
         requires=("uform", "torchvision"),
         extra="uform",
@@ -186,6 +194,7 @@ _OWN: dict[str, Adapter] = {
         title="sentence-transformers for images and text, MultiVectorEncoder too, each item in its role",
         options=("caption_template", "caption_role", "caption_prompt", "image_role", "image_prompt"),
         roles=True,
+        fits=recognition.saved_by_sentence_transformers,
         prompts="saved",
         weights=("model*.safetensors", "*/model*.safetensors", "pytorch_model*.bin", "*/pytorch_model*.bin"),
         unused=(*_LANGUAGE_HEADS, "cls.*", "*pooler.*", "vocab_*", "*predictions.*", "classifier.*", "decoder.bias"),

@@ -1,0 +1,112 @@
+"""What the files of a repository say about the adapter that loads it: one function for each form, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from capim.store.types import VectorKind
+from capim.tasks.encoders.adapters.dual_families import FAMILIES as DUAL
+
+ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
+Other: TypeAlias = Callable[[str], ReadJson]  # another repository, such as a base model -> what reads its files
+_MULTI = ("MultiVectorEncoder", "ColBERT")  # what sentence-transformers calls models with many vectors
+_FOR_RETRIEVAL = "ForRetrieval"  # end of the architectures of transformers with many vectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A checkpoint that an adapter can load.
+
+    Attributes:
+        by: The file, class or type that says so.
+        dim: Components of a vector; None: the files do not say.
+        vectors: One per item, or many.
+    """
+
+    by: str
+    dim: int | None
+    vectors: VectorKind = "single"
+
+
+def saved_by_sentence_transformers(read: ReadJson, other: Other) -> Fit | None:
+    """Recognise a folder of sentence-transformers, or a late-interaction model of transformers."""
+    modules: Any = read("modules.json")
+    [architecture, *_] = read("config.json").get("architectures") or [""]
+    if not modules and not architecture.endswith(_FOR_RETRIEVAL):
+        return None
+    many = read("config_sentence_transformers.json").get("model_type") in _MULTI
+    if not modules:
+        dim = read("config.json").get("embedding_dim")
+        return Fit(by=f"architecture {architecture}", dim=dim, vectors="multi")
+    dim = None
+    for module in modules:
+        path = f"{module['path']}/" if module["path"] else ""
+        config = read(f"{path}config.json")
+        pooled = config.get("embedding_dimension") or config.get("word_embedding_dimension")
+        dim = config.get("out_features") or config.get("projection_dim") or pooled or dim
+    return Fit(by="modules.json", dim=dim, vectors="multi" if many else "single")
+
+
+def of_open_clip(read: ReadJson, other: Other) -> Fit | None:
+    """Recognise a repository of open_clip."""
+    model = read("open_clip_config.json").get("model_cfg")
+    return model and Fit(by="open_clip_config.json", dim=model.get("embed_dim"))
+
+
+def of_colpali_engine(read: ReadJson, other: Other) -> Fit | None:
+    """Recognise a model of colpali_engine, complete or LoRA, by its class."""
+    from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS  # numpy
+
+    lora, config = read("adapter_config.json"), read("config.json")
+    base = lora.get("base_model_name_or_path")
+    declared = [*(config.get("architectures") or []), (lora.get("auto_mapping") or {}).get("base_model_class")]
+    found = [
+        (name, kind) for name in filter(None, declared) for kind, prefix in KINDS.items() if name.startswith(prefix)
+    ]
+    if not found:
+        return None
+    described = other(base)("config.json") if base else config
+    family = FAMILIES.get(str(described.get("model_type")))
+    if family is None:
+        return None
+    [(name, kind), *_] = found
+    text = _with_defaults(described).get_text_config()
+    dim = described.get("dim") or family.dim if kind == "multi" else text.hidden_size
+    by = f"class {name} in {'adapter_config.json' if base else 'config.json'}"
+    return Fit(by=by, dim=dim, vectors=kind)
+
+
+def of_transformers(read: ReadJson, other: Other) -> Fit | None:
+    """Recognise a dual encoder of transformers by its model type."""
+    config = read("config.json")
+    if config.get("model_type") not in DUAL:
+        return None
+    full = _with_defaults(config)
+    dim = getattr(full, "projection_dim", None) or full.vision_config.hidden_size
+    return Fit(by=f"model type {config['model_type']!r} in config.json", dim=dim)
+
+
+def of_jina(read: ReadJson, other: Other) -> Fit | None:
+    """Recognise jina-clip by its model type."""
+    config = read("config.json")
+    if config.get("model_type") != "jina_clip":
+        return None
+    return Fit(by="model type 'jina_clip' in config.json", dim=config.get("projection_dim"))
+
+
+def of_uform(read: ReadJson, other: Other) -> Fit | None:
+    """Recognise UForm by the towers of its configuration."""
+    config = read("torch_config.json") or read("config.json")
+    if not {"image_encoder", "text_encoder"} <= config.keys():
+        return None
+    by = "image_encoder and text_encoder in its configuration"
+    return Fit(by=by, dim=config["image_encoder"].get("embedding_dim"))
+
+
+def _with_defaults(config: Mapping[str, Any]) -> Any:
+    """Return the configuration of transformers, with the values that a file may leave out."""
+    from transformers import AutoConfig
+
+    return AutoConfig.for_model(**config)
