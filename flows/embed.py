@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -27,9 +26,8 @@ from capim.flows.execution import (
     refuse_all,
     run_flow,
 )
-from capim.flows.inspection import device_faults
+from capim.flows.inspection import device_faults, entry_for
 from capim.flows.terminal import say
-from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, noted
 from capim.store.sets.columns_read import told
 from capim.store.types import MODALITIES, EncoderSpec, Modality
@@ -38,7 +36,6 @@ from capim.tasks.analyses.table import check_analyses
 from capim.tasks.corpora.check import import_advice
 from capim.tasks.corpora.opened import OpenCorpora
 from capim.tasks.embed import Encoded, EncodeSettings, EncodeWork
-from capim.tasks.encoders import CatalogEntry, entry_of, entry_of_spec
 from capim.tasks.evaluate import find_evaluations
 from capim.tasks.prefects.names import PREFECT_API_URL, ObjectNotFound, run_deployment
 from capim.tasks.references import EmbedRef, EvaluationRef, Missing, encoder_name
@@ -124,21 +121,6 @@ def _resolved(config: RunConfig) -> tuple[tuple[EncoderSpec, ...], dict[str, Wor
         if count > 1:
             faults.append(f"{count} different encoders have the name {name!r}; give each its own name")
     return tuple(found), unanswered, faults
-
-
-def entry_for(entry: str | Mapping[str, Any], config: RunConfig) -> CatalogEntry:
-    """Return the entry of an encoder of a run; a name that nothing describes may be that of a model in the store.
-
-    Raises:
-        RequestError: As of ``entry_of``, and the store has no such model either, or one without a model to run.
-    """
-    try:
-        return entry_of(entry)
-    except RequestError:
-        with suppress(RequestError, WorkError):
-            if isinstance(entry, str) and "/" not in entry:
-                return entry_of_spec(EmbeddingStore.open(config.store_uri).encoder(entry))
-        raise
 
 
 def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:

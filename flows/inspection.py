@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
 from capim.flows.config import RunConfig, run_config
 from capim.flows.stored import corpus_in, open_store, wanted_rows
@@ -28,6 +28,9 @@ from capim.store.forms import given_columns
 from capim.store.schema import StoredCorpus
 from capim.store.types import OF_OUTCOMES, EncoderSpec, Modality, is_fingerprint
 from capim.tasks.references import encoder_name
+
+if TYPE_CHECKING:
+    from capim.tasks.encoders import CatalogEntry
 
 SHOWN_FIRST = {
     "encoders": ("name", "licence", "millions", "published", "needs"),
@@ -539,7 +542,6 @@ def device_faults(config: RunConfig) -> list[str]:
 
 def _check_new(config: RunConfig, faults: list[str]) -> None:
     """Check that encoders are in the catalog or a table, and that corpora are known, stored, or a folder or file."""
-    from capim.flows.embed import entry_for
     from capim.tasks.corpora.description import reader_call
     from capim.tasks.corpora.naming import corpus_to_read
     from capim.tasks.encoders.catalog import recognised
@@ -575,6 +577,23 @@ def watched_parts(config: RunConfig) -> tuple[RunConfig | None, RunConfig | None
     loaded = tuple(each for each in config.encoders if each not in stored)
     first, second = (replace(config, encoders=some) if some else None for some in (loaded, stored))
     return first, second
+
+
+def entry_for(entry: str | Mapping[str, Any], config: RunConfig) -> CatalogEntry:
+    """Return the entry of an encoder of a run; a name that nothing describes may be that of a model in the store.
+
+    Raises:
+        RequestError: As of ``entry_of``, and the store has no such model either, or one without a model to run.
+    """
+    from capim.tasks.encoders.catalog import entry_of, entry_of_spec
+
+    try:
+        return entry_of(entry)
+    except RequestError:
+        with suppress(RequestError, WorkError):
+            if isinstance(entry, str) and "/" not in entry:
+                return entry_of_spec(EmbeddingStore.open(config.store_uri).encoder(entry))
+        raise
 
 
 def _check_stored(config: RunConfig, flow: str, faults: list[str]) -> None:
