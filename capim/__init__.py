@@ -31,6 +31,10 @@ if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
 
     _default = Workspace()
     analyse = _default.analyse
+    check = _default.check
+    choose = _default.choose
+    drop = _default.drop
+    import_ = _default.import_
     compare = _default.compare
     embed = _default.embed
     evaluate = _default.evaluate
@@ -47,9 +51,9 @@ if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
     why = _default.why
 
 __all__ = [
-    "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "analyse", "compare", "embed",
-    "evaluate", "multivectors", "open", "outcomes", "relevance", "report", "results", "run", "search", "show", "sql",
-    "vectors", "why",
+    "CapimError", "Encoder", "Metric", "RequestError", "WorkError", "Workspace", "analyse", "check", "choose",
+    "compare", "drop", "embed", "evaluate", "import_", "multivectors", "open", "outcomes", "relevance", "report",
+    "results", "run", "search", "show", "sql", "vectors", "why",
 ]  # fmt: skip
 CapimError = (RequestError, WorkError)
 

@@ -236,8 +236,8 @@ def publish(config: RunConfig, everything: bool = False) -> str:
     several = [pair for pair, n in Counter((each.sets.encoder, each.sets.corpus) for each in found).items() if n > 1]
     if several:
         raise RequestError(
-            f"{' on '.join(several[0])}: a report shows one revision of an encoder and one state of a corpus; name "
-            "one, or see them together by `capim compare` and `capim results`"
+            f"{' on '.join(several[0])}: a report shows one revision of an encoder and one state of a corpus; "
+            "name one, or see them together by `capim compare` and `capim results`"
         )
     with recorded_run(config, "report") as run:
         return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=tuple(config.protocols))

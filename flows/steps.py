@@ -323,14 +323,7 @@ def compare(
         pairs that are compared here, of headline figures over those of all of them; ``state`` is what the tests say of
         ``encoder_a``: better, worse, equivalent or undecided.
     """
-    if pair := tuple(name for name in (a, b) if name is not None):
-        if a == b:
-            raise RequestError(f"compare takes two encoders, got {a} twice")
-        if config.encoders or len(pair) == 1:
-            raise RequestError(
-                f"compare takes two encoders, or encoders=[…]; got {', '.join(pair)} and {config.encoders or None}"
-            )
-        config = replace(config, encoders=pair)
+    config = _of_pair(config, a, b)
     if own_metric is not None:
         rows = _evaluate_metric(config, own_metric, quiet=quiet, results=False, first=a)
         from capim.reports.rows.standing import PAIR_COLUMNS
@@ -338,10 +331,13 @@ def compare(
         return Rows(rows=rows, columns=PAIR_COLUMNS, code=0)
     from capim.tasks.metrics import METRICS
     from capim.tasks.metrics.table import RSUM
+    from capim.tasks.protocols import Protocol
 
     wanted = _metrics_named(metrics, [*METRICS] if slice or languages else [*METRICS, RSUM.metric])
     if slice or languages:
         return _compare_slices(config, listed(slice) or (), listed(languages) or (), wanted, first=a)
+    asked = [each for each in config.protocols if Protocol.of(each).is_combined]  # made of several, which are needed
+    config, given = (replace(config, protocols=()), config.protocols) if asked else (config, ())
     done: list[Derived] = _run("benchmark:compare", config, quiet=quiet)
     recomputed, *_, ranking = done
     from capim.reports.elements.words import settled
@@ -352,6 +348,9 @@ def compare(
     of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
     store = EmbeddingStore.open(config.store_uri)
     compared = rows_of(store, Comparison, done)
+    known = sorted({row.protocol for row in compared})
+    chosen = {each for name in given or known for each in matching(name, known)}
+    compared = [row for row in compared if row.protocol in chosen]
     say(*summary(compared))
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
     pairs = [*map(_with_revisions(store), pair_rows(compared, a))]
@@ -384,6 +383,22 @@ def _with_revisions(store: EmbeddingStore) -> Callable[[P], P]:
         return replace(row, encoder_a=a, encoder_b=b)
 
     return named
+
+
+def _of_pair(config: RunConfig, a: str | None, b: str | None) -> RunConfig:
+    """Return the run with the two encoders that were given first, if any were.
+
+    Raises:
+        RequestError: They are one, or others are named too.
+    """
+    pair = tuple(name for name in (a, b) if name is not None)
+    if pair and a == b:
+        raise RequestError(f"compare takes two encoders, got {a} twice")
+    if pair and (config.encoders or len(pair) == 1):
+        raise RequestError(
+            f"compare takes two encoders, or encoders=[…]; got {', '.join(pair)} and {config.encoders or None}"
+        )
+    return replace(config, encoders=pair) if pair else config
 
 
 def _metrics_named(metrics: Sequence[str] | None, known: Sequence[str]) -> list[str]:

@@ -240,14 +240,13 @@ def results(
 def choose(
     *,
     workspace: str | None,
-    form: Form,
     weights: Annotated[Texts, "A=70,B=30"],
     limits: Annotated[Texts | None, "bytes=1024,licence=free"] = None,
-) -> int:
+) -> Rows:
     """Rank encoders by a mean over tasks with your weights, within limits of cost and licence.
 
-    The interval is that of the difference from the first, and holds for all pairs of a task together. Lines below the
-    table say which limit rules an encoder out, and for which weights the first place stays the same. The page of a
+    The interval is that of the difference from the first, and holds for all pairs of a task together. Standard error
+    says which limits rule an encoder out, and for which weights the first place stays the same. The page of a
     report does the same under "Decide". Exit code 1 if no encoder is left.
 
     Example: capim choose --weights shop-de:t2i/all=70,binding=30 --limits bytes=1024
@@ -263,21 +262,19 @@ def choose(
     from capim.reports.rows.standing import not_counted
 
     data = read_report_data(open_store(workspace), gallery=False)
-    made = choice.choose(data, choice.weights_of(data, weights), choice.bounds_of(data, limits or ()))
+    wanted = choice.weights_of(data, listed(weights) or ()), choice.bounds_of(data, listed(limits) or ())
+    made = choice.choose(data, *wanted)
     rows = [
         {"encoder": each.encoder, "mean": each.value, "difference": each.difference, "low": each.low, "high": each.high}
         | {"is": "not separated" if each.state == "open" else each.state}
         for each in made.order
     ]
+    say(*data.states, *(f"not ranked: {name}: {why}" for name, why in made.out.items()))
+    say(*not_counted([f"{task.corpus}, {task.title}" for task in made.uncounted]))
+    for task, (low, high) in made.same.items():
+        say(f"first stays first with {100 * low:.0f} to {100 * high:.0f} % of {task.corpus}, {task.title}")
     nobody = "no encoder keeps these limits, has all tasks and is above chance on one"
-    code = Rows(rows=rows, none=lambda: nobody).print(form)
-    say(*data.states)
-    if form.table or code:
-        say(*(f"not ranked: {name}: {why}" for name, why in made.out.items()))
-        say(*not_counted([f"{task.corpus}, {task.title}" for task in made.uncounted]))
-        for task, (low, high) in made.same.items():
-            say(f"first stays first with {100 * low:.0f} to {100 * high:.0f} % of {task.corpus}, {task.title}")
-    return code
+    return Rows(rows=rows, columns=choice.COLUMNS, none=lambda: nobody)
 
 
 def query(

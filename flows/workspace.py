@@ -5,13 +5,16 @@ Rows are pandas frames, which keep their digits and are shown as the command lin
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import fields
 from functools import wraps
 from html import escape
 from inspect import Parameter, signature
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -19,9 +22,11 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from capim.flows import steps, stored
+from capim.flows import inspection, steps, stored
 from capim.flows.config import (
     FIELDS,
+    OTHER_NUMBER,
+    PLURALS,
     AnalyseOptions,
     CompareOptions,
     EmbedOptions,
@@ -30,10 +35,12 @@ from capim.flows.config import (
     RunOptions,
     Texts,
     default_workspace,
+    listed,
+    run_config,
     step_config,
 )
 from capim.flows.searching import FOUND_COLUMNS, StoreServices, find
-from capim.flows.terminal import Row, Rows, cell, say
+from capim.flows.terminal import TABLE, Row, Rows, cell, say
 from capim.store import EmbeddingStore, Modality, Vectors
 from capim.store.errors import RequestError, WorkError
 from capim.store.schema import texts
@@ -134,6 +141,9 @@ def _checked(method: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(method)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        renamed = renamed_keywords(kwargs, taken.parameters)
+        kwargs.clear()
+        kwargs.update(renamed)
         try:
             taken.bind(*args, **kwargs)
         except TypeError as error:
@@ -146,6 +156,24 @@ def _checked(method: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return checked
+
+
+def renamed_keywords(given: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    """Return keywords under the names that are taken: ``encoder`` for ``encoders``, and the other way round.
+
+    Examples:
+        >>> renamed_keywords({"corpora": ["a"], "encoder": "b"}, {"corpus", "encoders"})
+        {'corpus': 'a', 'encoders': 'b'}
+    """
+    found = {}
+    for name, value in given.items():
+        other = OTHER_NUMBER.get(name, name)
+        if name in taken or other not in taken:
+            found[name] = value
+        else:
+            one = listed(value) or () if other in PLURALS else ()
+            found[other] = one[0] if len(one) == 1 else value
+    return found
 
 
 def _found(function: Callable[Concatenate[EmbeddingStore, P], Found]) -> Callable[Concatenate[Workspace, P], Frame]:
@@ -167,7 +195,7 @@ def _step(
     taken = signature(options)
 
     def method(self: Workspace, *args: P.args, **kwargs: P.kwargs) -> R:
-        given: dict[str, Any] = {**taken.bind(*args).arguments, **kwargs}
+        given: dict[str, Any] = {**taken.bind(*args).arguments, **renamed_keywords(kwargs, known)}
         suite = given.pop("suite", None)
         config = step_config(function.__name__, known, {"workspace": self.workspace, **given}, suite)
         own = {name: value for name, value in given.items() if name not in FIELDS}
@@ -182,6 +210,13 @@ def _step(
 
 def _ran(done: Rows | Benchmarked) -> Any:  # a path; with ``dry_run`` a frame
     return frame_of(done.read()) if isinstance(done, Rows) else ReportPath(done.report)
+
+
+@contextmanager
+def _quiet(workspace: Workspace) -> Iterator[None]:
+    """Leave out what a command says beside its rows, where the workspace is quiet; errors and warnings stay."""
+    with redirect_stderr(io.StringIO()) if workspace.quiet else nullcontext():
+        yield
 
 
 class Embedded(NamedTuple):
@@ -200,6 +235,18 @@ def _embedded(done: tuple[EmbedRef, ...]) -> Frame:
         for each in done
     ]
     return frame_of(rows, Embedded._fields)
+
+
+def _saved(file: Path, vectors: Any, ids: Sequence[str] | None) -> str:
+    """Write vectors and ids as an import reads them; return the path."""
+    arrays: dict[str, Any] = {} if ids is None else {"ids": np.asarray([str(each) for each in ids])}
+    if isinstance(vectors, list | tuple) and vectors and np.ndim(vectors[0]) == 2:
+        counts = [len(each) for each in vectors]
+        arrays |= {"embeddings": np.concatenate(vectors), "offsets": np.cumsum([0, *counts])}
+    else:
+        arrays["embeddings"] = np.asarray(vectors)
+    np.savez(file, **arrays)
+    return str(file)
 
 
 class Workspace:
@@ -247,6 +294,74 @@ class Workspace:
         """
         names = {"encoders": encoders, "corpora": corpora, "protocols": protocols, "metrics": metrics}
         return _framed(stored.results(workspace=self.workspace, **names, against=against), wide)
+
+    @_checked
+    def choose(self, *, weights: Texts, limits: Texts | None = None) -> Frame:
+        """Return encoders ranked by a mean over tasks: ``choose(weights="shop=70,pages=30", limits="dim=512")``.
+
+        Standard error says why an encoder is not ranked; ``capim choose --help`` explains weights and limits.
+        """
+        with _quiet(self):
+            return _framed(stored.choose(workspace=self.workspace, weights=weights, limits=limits))
+
+    @_checked
+    def import_(
+        self,
+        *paths: str | Path,
+        images: Any = None,
+        captions: Any = None,
+        ids: Sequence[str] | None = None,
+        caption_ids: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        """Import what another program computed: files, or arrays of this one; ``capim import --help`` has the options.
+
+            capim.import_(encoder="centred", corpus="shop", images=matrix, ids=image_ids)
+
+        Args:
+            paths: Files or folders; what they hold is recognised.
+            images: A file, an array ``(n, dim)``, or of several vectors a list of arrays ``(n_vectors, dim)``.
+            captions: The same of captions.
+            ids: Ids of the images of an array, or of its captions where no images are given; None: in corpus order.
+            caption_ids: Ids of the captions of an array.
+            options: As on the command line: ``encoder``, ``corpus``, ``revision``, ``replace``, ``licence`` …
+        """
+        known = {*signature(steps.import_).parameters} - {"config", "paths", "given"}
+        given = renamed_keywords({name: value for name, value in options.items() if value is not None}, known)
+        config = step_config("import", {*known, "storage", "replicates"}, {"workspace": self.workspace, **given})
+        with TemporaryDirectory() as folder, _quiet(self):
+            of_captions = caption_ids if caption_ids is not None or images is not None else ids
+            for name, vectors, names in (("images", images, ids), ("captions", captions, of_captions)):
+                if vectors is not None:
+                    is_file = isinstance(vectors, str | Path)
+                    given[name] = str(vectors) if is_file else _saved(Path(folder) / f"{name}.npz", vectors, names)
+            own: dict[str, Any] = {
+                name: listed(value) if name in ("run", "protocol") else value for name, value in given.items()
+            }
+            steps.import_(config, tuple(map(str, paths)), given=own, **{n: v for n, v in own.items() if n in known})
+
+    @_checked
+    def check(self, name: str, suite: str | Path | None = None, **options: Any) -> bool:
+        """Print what is wrong with a model or a corpus, as ``capim check``; True if nothing is."""
+        fields = {key: value for key, value in options.items() if key in FIELDS and key != "device"}
+        own = {key: value for key, value in options.items() if key not in fields}
+        config = run_config({"workspace": self.workspace, **fields}, suite)
+        given = None if suite is None else str(suite)
+        return inspection.check(str(name), given, config=config, form=TABLE, quiet=self.quiet, **own) == 0
+
+    @_checked
+    def drop(
+        self,
+        *,
+        encoder: str | None = None,
+        corpus: str | None = None,
+        modality: Modality | None = None,
+        results: bool = False,
+        yes: bool = False,
+    ) -> None:
+        """List the embeddings of an encoder or a corpus, and with ``yes`` drop them; ``results``: and all results."""
+        of: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "modality": modality}
+        inspection.drop(workspace=self.workspace, **of, results=results, yes=yes)
 
     @_checked
     def outcomes(

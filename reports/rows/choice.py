@@ -19,6 +19,7 @@ from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import Task, broken, claimed, counted_tasks, headline_tasks, values
 from capim.store.errors import RequestError, unknown
 
+COLUMNS = ("encoder", "mean", "difference", "low", "high", "is")  # of a choice, as it is printed
 LEVELS = {"commercial-use": 1.0, "free": 2.0}
 """What a limit asks of a licence: commercial use, or a free licence (use, change and pass on, for any purpose)."""
 _ALLOWS = {

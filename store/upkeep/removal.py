@@ -117,8 +117,7 @@ def drop(
     plan, combined = ({}, {}) if modality else _about(store, encoders, states)
     if not dry_run:
         if results:
-            for name, (column, counted) in plan.items():
-                delete(connection, name, column, sorted(counted))
+            _delete(store, plan)
             delete(connection, "batches", "set_name", sets)
         # Metadata first: after a crash `capim store verify` lists a table without a row, never a row without a table.
         delete(connection, "sets", "set_name", sets)
@@ -179,18 +178,31 @@ def _about(
         combined = {each: known[each] for each in _combined_from(store, names)}
         of["encoder_fingerprint"] = sorted({*encoders, *combined})
     evaluations = {*store.counts("outcomes", "evaluation", **of), *store.counts("results", "evaluation", **of)}
-    entries = [row for row in store.all(LedgerEntry) if evaluations.intersection(_HEXADECIMAL.findall(row.identity))]
+    kept = {"imports": "imported", "watched": "evaluation"}  # where an evaluation is replaced
+    plan = {table: (column, Counter(store.counts(table, column, **of))) for table, column in kept.items()}
+    return plan | _made_from(store, evaluations, of), combined
+
+
+def _made_from(
+    store: EmbeddingStore, evaluations: Collection[str], of: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, Counter[str]]]:
+    """Return the rows of some evaluations, what was derived from them, and the slices of these encoders and corpora.
+
+    Table -> the column that rows are chosen by, and its values with their numbers of rows; what depends on other rows
+    comes first, and results last of all, which name the evaluations.
+    """
+    ids = sorted(evaluations)
+    entries = [row for row in store.all(LedgerEntry) if not {*ids}.isdisjoint(_HEXADECIMAL.findall(row.identity))]
     keys = sorted(row.key for row in entries)
     slices = {row.slice for row in (*store.all(Slice, derived=keys), *store.all(Slice, **of))}
     plan = {
         "rankings": ("ranking", Counter(row.ranking for row in store.all(Ranking, derived=keys))),
         "comparisons": ("comparison", Counter(row.comparison for row in store.all(Comparison, derived=keys))),
         "slices": ("slice", Counter(slices)),
-        "imports": ("imported", Counter(store.counts("imports", "imported", **of))),
     }
-    for table in ("watched", "replicates", "outcomes", "results"):
-        plan[table] = ("evaluation", Counter(store.counts(table, "evaluation", **of)))
-    return plan | {"derived": ("key", Counter([*keys, *evaluations]))}, combined
+    for table in ("replicates", "outcomes", "results"):
+        plan[table] = ("evaluation", Counter(store.counts(table, "evaluation", evaluation=ids)))
+    return plan | {"derived": ("key", Counter([*keys, *ids]))}
 
 
 def drop_set(store: EmbeddingStore, key: SetKey) -> None:
@@ -220,19 +232,14 @@ def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_f
 def drop_evaluations(
     store: EmbeddingStore, evaluations: Collection[str], *, encoder_fingerprints: Sequence[str], corpus_fingerprint: str
 ) -> None:
-    """Drops evaluations of these encoders on a corpus, their comparisons and slices on it, and whole rankings."""
-    for name in ("outcomes", "results", "replicates"):
-        delete(store.connection, name, "evaluation", sorted(evaluations))
-    encoders, on_corpus = list(encoder_fingerprints), {"corpus_fingerprint": corpus_fingerprint}
-    slices = store.all(Slice, encoder_fingerprint=encoders, **on_corpus)
-    delete(store.connection, "slices", "slice", sorted({row.slice for row in slices}))
-    compared = [
-        *store.all(Comparison, fingerprint_a=encoders, **on_corpus),
-        *store.all(Comparison, fingerprint_b=encoders, **on_corpus),
-    ]
-    delete(store.connection, "comparisons", "comparison", sorted({row.comparison for row in compared}))
-    rankings = store.all(Ranking, encoder_fingerprint=encoders)  # whole: its ranks are those of all
-    delete(store.connection, "rankings", "ranking", sorted({row.ranking for row in rankings}))
+    """Drops evaluations of these encoders on a corpus and what was derived from them, and their slices on it."""
+    of = {"encoder_fingerprint": encoder_fingerprints, "corpus_fingerprint": [corpus_fingerprint]}
+    _delete(store, _made_from(store, evaluations, of))
+
+
+def _delete(store: EmbeddingStore, plan: Mapping[str, tuple[str, Counter[str]]]) -> None:
+    for table, (column, counted) in plan.items():
+        delete(store.connection, table, column, sorted(counted))
 
 
 def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
@@ -395,8 +402,7 @@ def prune(store: EmbeddingStore, *, keep: int) -> Pruning:
     """Removes what :func:`plan_pruning` names twice, and returns it. Compacting then frees the space."""
     connection, plan = store.connection, _of_both(plan_pruning(store, keep=keep), plan_pruning(store, keep=keep))
     delete(connection, "sets", "set_name", [name for name in plan.tables if name.startswith(SET_PREFIXES)])
-    for table, (column, values) in plan.rows.items():
-        delete(connection, table, column, sorted(values))
+    _delete(store, plan.rows)
     for name in plan.tables:
         connection.drop(name)
     return plan

@@ -443,3 +443,46 @@ def test_an_older_state_of_a_corpus_is_said_with_the_command_that_brings_it_up_t
     rows = command(f"compare {TESTED} --corpora {corpus.fingerprint} --metrics R@1 --format json", workspace).rows
     assert [(row["encoder_a"], row["encoder_b"]) for row in rows] == [("ours", "theirs")]
     assert "theirs" in command("report --quiet", workspace).err
+
+
+def test_a_notebook_imports_its_arrays_chooses_and_names_things_in_either_number(
+    shop: tuple[Path, Corpus], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`.npz` and the shell each time, several lines with quiet=True, and a circle of "did you mean"."""
+    workspace, corpus = shop
+    opened = capim.open(workspace, quiet=True)
+    drawn = np.random.default_rng(1)
+    images = drawn.normal(size=(40, 8))
+    order = drawn.permutation(40)
+    ids = texts(corpus.images["id"])
+    near = images[[ids.index(of) for of in texts(corpus.captions["image_id"])]]
+    for name, noise in (("one", 0.5), ("two", 1.5)):
+        captions = near + noise * drawn.normal(size=near.shape)
+        opened.import_(
+            encoder=name, corpora="shop", images=images[order], ids=[ids[at] for at in order], captions=captions,
+            caption_ids=texts(corpus.captions["id"]), licence="mit",
+        )  # fmt: skip
+    opened.import_(encoder="many", corpus="shop", images=[images[[at]] for at in range(40)], ids=ids)
+    assert capsys.readouterr() == ("", ""), "quiet"
+    opened.evaluate(encoder="one,two", replicates=100, protocol="t2i/all")
+    pairs = opened.compare("one", "two", metrics="R@10", replicates=100, permutations=1000)
+    assert [*pairs.metric.unique()] == ["R@10"]
+    capsys.readouterr()
+    assert [*opened.choose(weights="shop:t2i/all=1", limits="licence=free").encoder] == ["one", "two"]
+    assert capsys.readouterr() == ("", ""), "quiet"
+    unit = images / np.linalg.norm(images, axis=1, keepdims=True)
+    stored = opened.vectors(encoders=["one"], corpora="shop", modality="image")
+    assert np.allclose(stored.matrix, unit[[ids.index(each) for each in stored.ids]], atol=1e-6)
+    assert [*opened.results(encoder="one", metric="MRR").protocol] == ["t2i/all"]
+    with pytest.raises(capim.RequestError, match="encoder name 'tiny-clip' belongs to a model of the catalog"):
+        opened.import_(encoder="tiny-clip", corpus="shop", images=images, ids=ids)
+    with pytest.raises(capim.RequestError, match="option 'licens' is unknown"):
+        opened.import_(encoder="x", corpus="shop", images=images, ids=ids, licens="mit")
+    opened.drop(encoder="one", results=True, yes=True)
+    assert {*opened.results().encoder} == {"two"}
+
+
+def test_a_mean_over_languages_is_compared_by_its_id(catalogue: tuple[Path, Any]) -> None:
+    """`compare(protocols="t2i/*/*")` was refused with "no results", though it prints this protocol."""
+    pairs = capim.open(catalogue[0], quiet=True).compare("ours", "theirs", protocols="t2i/*/*", replicates=100)
+    assert {*pairs.protocol} == {"t2i/*/*"}
