@@ -43,22 +43,20 @@ def read_lists(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> dict[st
     Raises:
         RequestError: There is no such file, or a line has another form; the first lines at fault are named.
     """
-    faults: list[str] = []
     found: dict[str, dict[str, float]] = {}
+    bad, twice = Faults(path), list[str]()
     for cell in cells_of(existing_file(path), form, columns):
-        items = found.setdefault(cell.query, {})
         if (value := _finite(cell.number)) is None:
-            faults.append(f"{path}: {cell.where}: expected {_line(form)}, got the number {cell.number!r}")
-        elif cell.item in items:
-            faults.append(f"{path}: {cell.where}: item {cell.item!r} comes twice in the list of {cell.query!r}")
+            bad.add(f"{cell.where}: expected {_line(form)}, got the number {cell.number!r}")
+        elif cell.item in (items := found.setdefault(cell.query, {})):
+            twice.append(f"{path}: {cell.where}: item {cell.item!r} comes twice in the list of {cell.query!r}")
         else:
             items[cell.item] = -value if cell.is_rank else value
-        if len(faults) == _MOST_FAULTS:
-            break
-    if not found and not faults:
-        faults.append(f"{path}: no list in it")
-    if faults:
-        raise RequestError(faults)
+    if twice:
+        raise RequestError(twice[:_MOST_FAULTS])
+    bad.raise_any()
+    if not found:
+        raise RequestError(f"{path}: no list in it")
     return found
 
 
