@@ -22,7 +22,10 @@ import pyarrow.fs
 
 from capim.store.errors import RequestError, WorkError, csv_text, unknown
 
-NOT_ITS_FORMAT = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError
+NOT_ITS_FORMAT = (
+    ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError, OSError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
 """What libraries and our own code raise for a file that holds something else than its suffix says."""
 
 

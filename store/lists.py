@@ -46,7 +46,7 @@ def read_lists(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> dict[st
     found: dict[str, dict[str, float]] = {}
     bad, twice = Faults(path), list[str]()
     for cell in cells_of(existing_file(path), form, columns):
-        if (value := _finite(cell.number)) is None:
+        if (value := finite(cell.number)) is None:
             bad.add(f"{cell.where}: expected {_line(form)}, got the number {cell.number!r}")
         elif cell.item in (items := found.setdefault(cell.query, {})):
             twice.append(f"{path}: {cell.where}: item {cell.item!r} comes twice in the list of {cell.query!r}")
@@ -148,8 +148,13 @@ def _of_rows(path: Path, rows: Sequence[Mapping[str, Any]], form: Form, columns:
         )
     own = telling(path, (query, item, numbers[0]), rows[0], rows, {SPLITS: NO_OPTION})
     is_rank = form is RUN and "score" not in column_of
+    bad = Faults(path)
     for number, row in enumerate(own, start=1):
-        yield Cell(f"row {number}", str(row[query]), str(row[item]), row[numbers[0]], is_rank)
+        if lacking := [name for name in (query, item) if row.get(name) is None]:
+            bad.add(f"row {number}: no {' and no '.join(lacking)} in it")
+        else:
+            yield Cell(f"row {number}", str(row[query]), str(row[item]), row.get(numbers[0]), is_rank)
+    bad.raise_any()
 
 
 def _listed(where: str, lists: Mapping[str, Any], form: Form) -> Iterator[Cell]:
@@ -207,7 +212,8 @@ def list_columns(row: object) -> tuple[str, str] | None:
     return (query, lists[0]) if query is not None and len(lists) == 1 else None
 
 
-def _finite(cell: object) -> float | None:
+def finite(cell: object) -> float | None:
+    """A cell as a finite number; None if it is none."""
     try:
         value = float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -13,7 +13,7 @@ from capim.store.types import Storage
 
 def import_of(corpus: Corpus, encoder: str, **fields: Path | str | None) -> tuple[ImportRow, Corpus]:
     """One import, as ``import_sets`` takes it."""
-    given = {name: None if value is None else str(value) for name, value in fields.items()}
+    given: dict[str, Any] = {name: None if value is None else str(value) for name, value in fields.items()}
     return ImportRow(encoder=encoder, corpus=corpus.name, **given), corpus
 
 
