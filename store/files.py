@@ -22,7 +22,10 @@ import pyarrow.fs
 
 from capim.store.errors import RequestError, WorkError, csv_text, unknown
 
-NOT_ITS_FORMAT = ArithmeticError, AttributeError, EOFError, LookupError, OSError, RecursionError, TypeError, ValueError
+NOT_ITS_FORMAT = (
+    ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError, OSError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
 """Exceptions of libraries and of capim for a file with other contents than its suffix says."""
 
 

@@ -43,22 +43,20 @@ def read_lists(path: Path, form: Form, columns: Columns = NO_COLUMNS) -> dict[st
     Raises:
         RequestError: There is no such file, or a line has another form; the first lines at fault are named.
     """
-    faults: list[str] = []
     found: dict[str, dict[str, float]] = {}
+    bad, twice = Faults(path), list[str]()
     for cell in cells_of(existing_file(path), form, columns):
-        items = found.setdefault(cell.query, {})
-        if (value := _finite(cell.number)) is None:
-            faults.append(f"{path}: {cell.where}: expected {_line(form)}, got the number {cell.number!r}")
-        elif cell.item in items:
-            faults.append(f"{path}: {cell.where}: item {cell.item!r} comes twice in the list of {cell.query!r}")
+        if (value := finite(cell.number)) is None:
+            bad.add(f"{cell.where}: expected {_line(form)}, got the number {cell.number!r}")
+        elif cell.item in (items := found.setdefault(cell.query, {})):
+            twice.append(f"{path}: {cell.where}: item {cell.item!r} comes twice in the list of {cell.query!r}")
         else:
             items[cell.item] = -value if cell.is_rank else value
-        if len(faults) == _MOST_FAULTS:
-            break
-    if not found and not faults:
-        faults.append(f"{path}: no list in it")
-    if faults:
-        raise RequestError(faults)
+    if twice:
+        raise RequestError(twice[:_MOST_FAULTS])
+    bad.raise_any()
+    if not found:
+        raise RequestError(f"{path}: no list in it")
     return found
 
 
@@ -150,8 +148,13 @@ def _of_rows(path: Path, rows: Sequence[Mapping[str, Any]], form: Form, columns:
         )
     own = telling(path, (query, item, numbers[0]), rows[0], rows, {SPLITS: NO_OPTION})
     is_rank = form is RUN and "score" not in column_of
+    bad = Faults(path)
     for number, row in enumerate(own, start=1):
-        yield Cell(f"row {number}", str(row[query]), str(row[item]), row[numbers[0]], is_rank)
+        if lacking := [name for name in (query, item) if row.get(name) is None]:
+            bad.add(f"row {number}: no {' and no '.join(lacking)} in it")
+        else:
+            yield Cell(f"row {number}", str(row[query]), str(row[item]), row.get(numbers[0]), is_rank)
+    bad.raise_any()
 
 
 def _listed(where: str, lists: Mapping[str, Any], form: Form) -> Iterator[Cell]:
@@ -209,7 +212,8 @@ def list_columns(row: object) -> tuple[str, str] | None:
     return (query, lists[0]) if query is not None and len(lists) == 1 else None
 
 
-def _finite(cell: object) -> float | None:
+def finite(cell: object) -> float | None:
+    """A cell as a finite number; None if it is none."""
     try:
         value = float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):

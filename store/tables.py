@@ -249,7 +249,7 @@ def _columnar(file: Path) -> Table:
             schema, found = parquet.schema_arrow, parquet.iter_batches(_AT_ONCE)
         else:
             schema, found = _arrow(file)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         kind = "a Parquet file" if suffix in PARQUET else "an Arrow file"
         raise RequestError(f"{file}: not {kind} ({error})") from error
     return Table(schema.names, _rows_of(file, found))

@@ -275,7 +275,7 @@ def _open_parquet(path: Path, name: str, modality: Modality | None, named: Seque
 
     first = next(read(_GLANCE), EmbeddingFile(values=np.empty((0, 0), np.float32)))
     return EmbeddingParts(
-        n=n, columns=columns, first=first, read=read, array=names[0], names=schema.names, available=schema.names
+        n=n, columns=columns, first=first, read=read, array=names[0], names=[*role_of.values()], available=schema.names
     )
 
 

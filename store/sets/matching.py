@@ -226,8 +226,8 @@ def match(
             f"`query`{or_else}"
         )
     cells = plain[key.column]
-    absent = [row for row, found in enumerate(key.places) if not found and cells[row] is not None]
-    out = absent if skips_bad_rows() else [row for row in absent if str(cells[row]) in items.left_out]
+    out = [row for row, found in enumerate(key.places) if not found]
+    out = out if skips_bad_rows() else [row for row in out if str(cells[row]) in items.left_out]
     faults = _id_faults(key, cells, positions, {*out}, items, places, repeats=repeats)
     if faults := [*faults, *_contradictions(plain, key, items)]:
         raise RequestError(faults)
@@ -360,7 +360,7 @@ def _id_faults(
 ) -> list[str]:
     name, n = key.column, len(cells)
     faults = []
-    lacking = [row for row, cell in enumerate(cells) if cell is None]
+    lacking = [row for row, cell in enumerate(cells) if cell is None and row not in left_out]
     if lacking:
         faults.append(f"{len(lacking)} of {n} rows have no `{name}`, first row {rows[lacking[0]]}")
     unknown = [r for r, found in enumerate(key.places) if not found and cells[r] is not None and r not in left_out]

@@ -23,7 +23,7 @@ from capim.store.errors import RequestError, is_number, text_of_csv, unknown
 from capim.store.files import NOT_ITS_FORMAT, existing_file, is_vector
 from capim.store.forms import FORMS, SIDES
 from capim.store.sets.matching import USUAL, plain_name
-from capim.store.tables import read_json, read_json_lines, records
+from capim.store.tables import json_rows, read_json, read_json_lines, records
 from capim.store.types import MODALITIES, Modality
 from capim.store.vectors import offsets_of
 
@@ -310,25 +310,18 @@ def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> li
 
 def _read_json(path: Path) -> Contents:
     """Rows with a list of numbers: objects in an array, in lines, in ``data`` or ``samples``; or id -> list."""
-    rows: Any = [*read_json_lines(path)] if path.suffix == ".jsonl" else read_json(path)
-    if isinstance(rows, dict) and rows and all(map(is_vector, rows.values())):
-        return Contents({"embeddings": _matrix(list(rows.values()))}, {"ids": list(rows)})
-    if isinstance(rows, dict):
-        inner = next((rows[name] for name in _LISTS if isinstance(rows.get(name), list)), None)
-        rows = inner or [{"id": key, **value} for key, value in rows.items() if isinstance(value, dict)]
-    if rows and all(map(is_vector, rows)):
-        return Contents({"embeddings": _matrix(rows)}, {})
-    if not rows or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("expected rows with an id and a list of numbers")
+    content: Any = [*read_json_lines(path)] if path.suffix == ".jsonl" else read_json(path)
+    if isinstance(content, dict) and content and all(map(is_vector, content.values())):
+        return Contents({"embeddings": _matrix(content.values())}, {"ids": list(content)})
+    if isinstance(content, list) and content and all(map(is_vector, content)):
+        return Contents({"embeddings": _matrix(content)}, {})
+    rows = json_rows(path, content, key="id")
     names = dict.fromkeys(chain.from_iterable(rows))
     cells: dict[str, list[Any]] = {name: [row.get(name) for row in rows] for name in names}
     lists = {name: column for name, column in cells.items() if all(map(is_vector, column))}
     real = {name: column for name, column in lists.items() if not _are_whole(column)}
     ids = {name: column for name, column in cells.items() if not any(isinstance(one, list | dict) for one in column)}
     return Contents({name: _matrix(column) for name, column in (real or lists).items()}, ids)
-
-
-_LISTS = ("data", "samples", "rows", "points", "items")
 
 
 def _matrix(rows: Iterable[list[float]]) -> NDArray[np.float32]:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from capim.store.errors import RequestError, is_number, some
+from capim.store.errors import RequestError, some
 from capim.store.forms import FORMS, NO_COLUMNS, Columns, option
+from capim.store.lists import finite
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
 from capim.store.sets.columns_read import telling
 from capim.store.tables import open_table, read_json
 from capim.store.types import Corpus
-from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
+from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow
 from capim.tasks.corpora.files import corpus_name, require_file, said
 from capim.tasks.corpora.images.image_files import Missing, locate_images
 from capim.tasks.corpora.images.source import Crops, crop_key
@@ -109,7 +110,12 @@ def _read(path: Path, columns: Columns) -> _Asked:
     column_of = FORMS[name].columns(known, columns, where=path, first=rows[0])
     names = {role: column for role, (column,) in column_of.items()}
     told = telling(path, [*names.values()], known, rows)
-    return _OWN[name]({role: row[column] for role, column in names.items()} for row in told)
+    faults = Faults(str(path))
+    for number, row in enumerate(rows, start=1):
+        if lacking := [role for role in FORMS[name].needs if row.get(names[role]) is None]:
+            faults.add(f"rows without {' and without '.join(lacking)}", f"row {number}")
+    faults.raise_any()
+    return _OWN[name]({role: row.get(column) for role, column in names.items()} for row in told)
 
 
 def _landmarks(content: Mapping[str, Any]) -> _Asked:
@@ -127,9 +133,9 @@ def _landmarks(content: Mapping[str, Any]) -> _Asked:
 def _rated(rows: Iterable[Mapping[str, Any]]) -> _Asked:
     pairs = []
     for number, row in enumerate(rows, start=1):
-        if not is_number(str(row["score"])):
+        if (score := finite(row["score"])) is None:
             raise RequestError(f"row {number}: expected a number as score, got {row['score']!r}")
-        pairs.append((str(row["image1"]), str(row["image2"]), round(1000 * float(row["score"]))))
+        pairs.append((str(row["image1"]), str(row["image2"]), round(1000 * score)))
     relevance = [RelevanceRow(SIMILARITY, "i2i", *pair) for pair in pairs]
     return _Asked(dict.fromkeys(image for one, other, _ in pairs for image in (one, other)), (), relevance)
 

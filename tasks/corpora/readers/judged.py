@@ -431,15 +431,15 @@ class JudgedFiles(NamedTuple):
         judgements = []
         rows = telling(read.where, [*dict.fromkeys(found.values())], read.available, read.rows, _ASKED)
         for number, row in enumerate(rows, start=1):
-            names, images = (_each(row[found[role]]) for role in ("name", "image"))
+            names, images = (_each(row.get(found[role])) for role in ("name", "image"))
             pages = {str(name): image for name, image in zip(names, images, strict=False) if name not in (None, "")}
             if not pages:
                 raise RequestError(f"{read.where}: row {number} has no {found['name']}, which names the page")
             for document, image in pages.items():
                 documents.setdefault(document, {"id": document, "image": image})
-            for text in filter(str.strip, said(row[found["query"]], f"{read.where}: row {number}")):
+            for text in filter(str.strip, said(row.get(found["query"]), f"{read.where}: row {number}")):
                 asked = queries.setdefault(text, {"id": f"q{len(queries) + 1}", "query": text})
-                grade = row[found["grade"]] if "grade" in found else 1
+                grade = row.get(found["grade"]) if "grade" in found else 1
                 judgements += [{"query": asked["id"], "document": document, "grade": grade} for document in pages]
         return self._replace(
             tables={

@@ -20,7 +20,6 @@ every image, and two sixth captions (``SIXTH_CAPTIONS``).
 
 from __future__ import annotations
 
-import csv
 import json
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ import numpy as np
 
 from capim.store.errors import RequestError
 from capim.store.files import reading
-from capim.store.tables import opened_text, read_json
+from capim.store.tables import read_json, rows_with
 from capim.store.types import Corpus, ImageSource
 from capim.tasks.corpora import CORPORA
 from capim.tasks.corpora.build import CaptionRow, ImageRow, RelevanceRow
@@ -143,14 +142,12 @@ def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> _Split:
     rows = []
     with reading(archive), zipfile.ZipFile(archive) as opened:
         members = {Path(name).name: name for name in opened.namelist()}
-    with opened_text(table, newline="") as lines:
-        for number, row in enumerate(csv.DictReader(lines), 1):
+    for number, row in enumerate(rows_with(table, "filename", "raw"), start=1):
+        try:
+            rows.append({"filename": row["filename"], "captions": json.loads(row["raw"])})
+        except json.JSONDecodeError as error:
             where = f"{table.name}: row {number}"
-            try:
-                captions = json.loads(field(row, "raw", str, where))
-            except json.JSONDecodeError as error:
-                raise RequestError(f"{where}: raw: expected captions as a JSON list ({error})") from None
-            rows.append({"filename": field(row, "filename", str, where), "captions": captions})
+            raise RequestError(f"{where}: raw: expected captions as a JSON list ({error})") from None
     entries = [e._replace(file_name=members.get(e.file_name, e.file_name)) for e in _entries(rows, table)]
     origin = dataset if Path(dataset).is_dir() else f"https://huggingface.co/datasets/{dataset}"
     return _Split(entries, origin, others=Zipped(archive))

@@ -164,10 +164,15 @@ def _labels(path: Path, columns: Columns, separator: str | None) -> dict[str, li
     column_of = FORMS["labels"].columns(available, columns, where=path, first=next(iter(first), None))
     image, label = (column_of[role][0] for role in FORMS["labels"].needs)
     of_image: dict[str, list[str]] = {}
-    for row in telling(path, (image, label), available, chain(first, rows), _WAYS):
+    faults = Faults(str(path))
+    for n, row in enumerate(telling(path, (image, label), available, chain(first, rows), _WAYS), start=1):
+        if lacking := [name for name in (image, label) if row.get(name) in (None, "")]:
+            faults.add(f"rows without {' and without '.join(lacking)}", f"row {n}")
+            continue
         cell = unlisted(row[label])
         cells = cell if isinstance(cell, list) else str(cell).split(separator) if separator else [cell]
         of_image.setdefault(str(row[image]), []).extend(str(each).strip() if separator else str(each) for each in cells)
+    faults.raise_any()
     _tell_of_several(path, of_image)
     return {name: list(dict.fromkeys(labels)) for name, labels in of_image.items()}
 

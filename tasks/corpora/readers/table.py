@@ -152,7 +152,7 @@ def holds_images(file: Path) -> bool:
     """True if a Parquet file has a column of bytes, or of structs with bytes in them."""
     try:
         schema = pq.read_schema(file)
-    except (pa.ArrowInvalid, OSError):
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError):
         return False
     types = [
         kind.field("bytes").type if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else kind

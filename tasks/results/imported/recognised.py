@@ -152,10 +152,9 @@ def _of_json(path: Path, loaded: object, columns: Columns) -> Recognised:
             return Recognised("published", path)
         if next(json_lists(loaded), None) is not None:
             return Recognised("qrels" if says_qrels(path.stem) else "run", path)
-        inner = next((loaded[name] for name in ("data", "samples", "rows") if isinstance(loaded.get(name), list)), None)
-        rows = inner if inner is not None else [*loaded.values()]
-    else:
-        rows = loaded if isinstance(loaded, list) else []
+        lists = [each for each in loaded.values() if isinstance(each, list) and each and isinstance(each[0], dict)]
+        loaded = lists[0] if len(lists) == 1 else [*loaded.values()]
+    rows = loaded if isinstance(loaded, list) else []
     if not rows:
         raise RequestError(f"{path}: no rows in it")
     first = rows[0]
