@@ -72,6 +72,7 @@ def _encoders(workspace: str | None) -> Iterator[Row]:
             "millions": spec.facts.get("parameters"),
             "licence": spec.licence,
             "training": spec.facts.get("training"),
+            "trained_on": spec.facts.get("trained_on"),
             "link": spec.facts.get("link"),
             "extra": adapter.extra if adapter else "",
             "published": known and f"{known.dataset} {known.protocol} {known.metric} {100 * known.value:.1f}",

@@ -56,6 +56,8 @@ class CatalogEntry(BaseModel):
         caption_batch: Captions per forward pass.
         parameters: Parameters of both towers, in millions, approximately; None if unknown.
         training: The training data, in particular whether COCO was part of it.
+        trained_on: Corpora of capim that the training data hold, themselves or as their training split, by mteb's table;
+            a corpus that is not listed is unknown.
         link: The page of the model.
         needs: Requirements in addition to the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.
@@ -82,6 +84,7 @@ class CatalogEntry(BaseModel):
     parameters: int | float | None = None
     licence: str = "unknown"
     training: str = "unknown"
+    trained_on: list[str] = Field(default_factory=list)
     link: str = ""
     needs: str = ""
     languages: str = "en"
@@ -92,7 +95,8 @@ class CatalogEntry(BaseModel):
     def spec(self) -> EncoderSpec:
         """The model itself; not resolved unless the row names a commit."""
         fields = ("name", "adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage", "licence")
-        facts = {"parameters": self.parameters, "training": self.training, "link": self.link}
+        seen = ", ".join(self.trained_on)
+        facts = {"parameters": self.parameters, "training": self.training, "trained_on": seen, "link": self.link}
         return EncoderSpec(
             **{name: getattr(self, name) for name in fields},
             options={**self.options, **{PIN + file: "main" for file in self.files}},
@@ -239,6 +243,7 @@ class Facts(BaseModel):
     parameters: int | float | None = Field(default=None, gt=0)
     dim: PositiveInt | None = None
     training: str | None = None
+    trained_on: str | None = None
     link: str | None = None
 
     def of(self, spec: EncoderSpec) -> EncoderSpec:
