@@ -28,6 +28,8 @@ class CorpusEntry:
         origin: Address of a published corpus that is read from files.
         needs: What the user has to provide before the corpus can be read.
         hub: Id of the data set on the Hugging Face hub; empty if it cannot be read from there.
+        known_as: Its names in mteb, CLIP_benchmark and on the hub.
+        differs: What those hold that this does not, or the other way round; empty if they are the same.
         module: Name of the reader's module in ``readers/`` where it is not that of the corpus; of a package's corpus
             the full name, by default the module that the entry point names.
         files: Of a published corpus, files and patterns by which its folder is recognised.
@@ -44,6 +46,8 @@ class CorpusEntry:
     origin: str = ""
     needs: str = "nothing"
     hub: str = ""
+    known_as: Sequence[str] = ()
+    differs: str = ""
     module: str = ""
     files: Sequence[str] = ()
     table: Mapping[str, Any] = field(default_factory=dict)
@@ -79,3 +83,14 @@ def _of_package(plugin: Plugin, found: object) -> CorpusEntry:
 
 _JUDGED = {name: _entry(name, task) for name, task in JUDGED_TASKS.items()}
 CORPORA = PluginTable("capim.corpora", OWN_CORPORA | _JUDGED, _of_package)
+
+
+def named_elsewhere(text: str) -> str:
+    """Return the corpus here for a name of mteb, CLIP_benchmark, ViDoRe or the hub, with the option; empty if none."""
+    for name, entry in CORPORA.items():
+        if text in (*entry.known_as, *filter(None, [entry.hub])):
+            return f"{text} is {name} here{entry.differs and f' ({entry.differs})'}: --corpora {name}"
+    for name, task in JUDGED_TASKS.items():
+        if text in (task.dataset, task.dataset.removesuffix("_beir").replace("mteb/", "vidore/")):
+            return f"{text} is {name} here: --corpora {name}"
+    return ""

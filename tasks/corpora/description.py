@@ -48,7 +48,7 @@ from capim.store.forms import NO_COLUMNS, Columns
 from capim.store.plugins import OWN
 from capim.store.tables import SUFFIXES
 from capim.store.types import Corpus, name_fault
-from capim.tasks.corpora import CORPORA
+from capim.tasks.corpora import CORPORA, named_elsewhere
 from capim.tasks.corpora.files import corpus_name
 from capim.tasks.corpora.judged_tasks import JUDGED_TASKS
 from capim.tasks.corpora.layouts import Recognised, recognise_file, recognise_folder
@@ -156,6 +156,8 @@ def reader_call(what: str | Path | Mapping[str, object], columns: Columns = NO_C
         path /= "corpus.toml"
     if path.is_file():
         return _from_file(path, columns)
+    if known := named_elsewhere(text):
+        raise RequestError(f"corpus {known}")
     if os.sep in text or text.startswith(".") or Path(text).suffix:
         raise RequestError(f"corpus {text!r}: no such folder or file in {base}; check the path")
     raise RequestError(

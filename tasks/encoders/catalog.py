@@ -56,8 +56,8 @@ class CatalogEntry(BaseModel):
         caption_batch: Captions per forward pass.
         parameters: Parameters of both towers, in millions, approximately; None if unknown.
         training: The training data, in particular whether COCO was part of it.
-        trained_on: Corpora of capim that the training data hold, themselves or as their training split, by mteb's table;
-            a corpus that is not listed is unknown.
+        trained_on: Corpora of capim in the training data, themselves or as their training split, by mteb's table; a
+            corpus that is not listed is unknown.
         link: The page of the model.
         needs: Requirements in addition to the checkpoint: other repositories, a GPU, consent to remote code.
         languages: BCP-47 tags, or ``many``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import pytest
 
 from capim.store.errors import RequestError
 from capim.store.schema import StoredCorpus
-from capim.tasks.corpora import CORPORA
-from capim.tasks.corpora.description import open_corpus
+from capim.tasks.corpora import CORPORA, named_elsewhere
+from capim.tasks.corpora.description import open_corpus, reader_call
 from capim.tasks.corpora.naming import (
     CorpusToRead,
     corpus_to_read,
@@ -23,6 +24,7 @@ from capim.tasks.corpora.naming import (
     stored_corpus,
 )
 from tests.corpora.own_data import refusal
+from tests.documents import ROOT
 from tests.random_store import row_of
 
 
@@ -204,3 +206,17 @@ def test_equal_contents_in_another_place_are_the_same_corpus(coco_folder: Path) 
     stored = row("a-three", "/moved/a/three", fingerprint=other.fingerprint, n_captions=6)
     register = [row("three", "/b/three", age=1), stored]
     assert disambiguate(corpus, CorpusToRead(str(coco_folder)), register).name == "a-three"
+
+
+def test_names_of_other_tools_lead_to_a_corpus_and_say_what_differs() -> None:
+    tasks = tomllib.loads((ROOT / "reports" / "exports" / "mteb_tasks.toml").read_text(encoding="utf-8"))
+    names = [name for corpus, each in tasks.items() if corpus in CORPORA for name in each.get("tasks", {})]
+    assert [name for name in names if name not in CORPORA and not named_elsewhere(name)] == []
+    for entry in CORPORA.values():
+        assert all(named_elsewhere(name) for name in (*entry.known_as, *filter(None, [entry.hub])))
+    with pytest.raises(
+        RequestError, match=r"vidore/docvqa_test_subsampled is VidoreDocVQARetrieval here: --corpora Vid"
+    ):
+        reader_call("vidore/docvqa_test_subsampled")
+    with pytest.raises(RequestError, match=r"MSCOCOT2IRetrieval is coco-karpathy here \(mteb's tasks have 24,809"):
+        reader_call("MSCOCOT2IRetrieval")
