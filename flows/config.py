@@ -55,7 +55,8 @@ if TYPE_CHECKING:  # what callers may give: names may also be one text with comm
     Texts: TypeAlias = Sequence[str]
     Size: TypeAlias = Any
 else:
-    Entries, Texts, Size, AnyMetric = tuple[Named, ...], tuple[str, ...], ByteSize | None, str
+    Entries, Texts, AnyMetric = tuple[Named, ...], tuple[str, ...], str
+    Size = Annotated[ByteSize, Field(gt=0)] | None
 
 
 def _refuse_truth(value: object) -> object:
@@ -544,7 +545,9 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     Raises:
         RequestError: The file is missing or is not TOML.
     """
-    path = Path(path)
+    given, path = path, Path(path)
+    if path.is_dir():
+        raise RequestError(f"{given} is a folder, not a suite file; of images and captions it is --corpora {given}")
     if not path.is_file():
         hint = f"; a folder is a corpus: --corpora {path}" if path.is_dir() else ""
         raise RequestError(f"suite file {path} does not exist{hint}")

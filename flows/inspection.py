@@ -416,8 +416,8 @@ def upgrade(*, workspace: str | None) -> None:
     line = ""
     for line in upgrade_store(run_config({"workspace": workspace}).store_uri):
         sys.stdout.write(f"{line}\n")
-    if not line:
-        sys.stdout.write("the store has the format of this release: nothing to do\n")
+    done = "it can be read by every command, and nothing has to be made again" if line else "nothing to do"
+    sys.stdout.write(f"the store has the format of this release: {done}\n")
 
 
 def prune(*, workspace: str | None, form: Form, keep: Annotated[int, "N"] = 30, yes: bool = False) -> None:

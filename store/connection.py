@@ -53,6 +53,8 @@ _REMEDIES = {
     "no space left": "Nothing of this write was kept; free space and run the same command again to continue",
     "permission denied|read-only file system": "The folder is not writable: check its owner and mode, or give another "
     "workspace (--workspace)",
+    "invalidaccesskeyid|signaturedoesnotmatch|accessdenied|403 forbidden|credentialsnotloaded|expiredtoken": "The "
+    "storage refuses the keys, or there are none: check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION",
     "operation not (permitted|supported)": "This file system makes no hard links, by which tables are written: give a "
     "workspace on another one",
     "are non-nullable": "Another program added these columns: run `capim store upgrade`, which removes them, and the "
@@ -67,6 +69,11 @@ _REMEDIES = {
     "removes that, and the same command makes it again",
 }
 """Pattern of an error of the storage layer -> the next step; the first match counts."""
+_SEE = "(docs/production.md)"
+_WRAPPED = re.compile(
+    r"LanceError\(\w+\): |Generic \S+ error: |: CredentialsNotLoaded\(.*"
+)  # details of a library that a user cannot act on
+_XML = re.compile(r"<\?xml.*?<Code>(.*?)</Code>.*?<Message>(.*?)(?:</Message>.*|$)")
 _SOURCE = re.compile(r",? ?(?:/home/|/rustc/|/root/\.cargo/|rust/)\S*\.rs")  # a position in the source code of Lance
 
 
@@ -116,10 +123,15 @@ def tell_of_waits() -> None:
 
 def explained(problem: str, fault: Exception) -> WorkError:
     """Return the error of the storage layer in one line, with the next step if there is one."""
-    line = _SOURCE.split(" ".join(str(fault).split()))[0][:400]
+    line = _SOURCE.split(" ".join(str(fault).split()))[0]
     found = ((re.search(words, line.lower()), remedy) for words, remedy in _REMEDIES.items())
     match, remedy = next(((match, remedy) for match, remedy in found if match), (None, ""))
-    if match and re.fullmatch(_INCOMPLETE, match[0]):
+    line = _XML.sub(r"\1: \2", _WRAPPED.sub("", line))[:400].rstrip(".")
+    if match and match[0] == "permission denied" and not problem.startswith(("creating", "writing")):
+        remedy = f"It may not be read or written: check its owner and mode, and the umask of who wrote it {_SEE}"
+    elif match and re.fullmatch(_INCOMPLETE, match[0]) and problem.startswith("creating"):
+        remedy = "No folder can be made there: check the address, or give another workspace (--workspace)"
+    elif match and re.fullmatch(_INCOMPLETE, match[0]):
         line += " (a file of the table is missing or truncated)"
     return WorkError(f"{problem}: {line}", remedy=remedy)
 

@@ -677,6 +677,8 @@ def check_address(connection: Connection) -> None:
         raise RequestError(f"store {connection.uri}: the path has a control character ({control[0]!r})")
     place = Path(connection.uri)
     with suppress(PermissionError):  # an inaccessible path fails when it is opened
+        if links := [one for one in (place, *place.parents) if one.is_symlink() and not one.exists()]:
+            raise RequestError(f"store {place}: {links[0]} is a link to {links[0].readlink()}, which is not there")
         if files := [one for one in (place, *place.parents) if one.exists() and not one.is_dir()]:
             raise RequestError(f"store {place}: {files[0]} is a file, not a folder; give another --workspace")
 

@@ -332,6 +332,15 @@ class Comparison:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SlicedComparison(Comparison):
+    """Two encoders on some queries; it is not stored."""
+
+    slice: str  # column=value; empty: all queries of the protocol
+    value_a: float | None = None  # on the queries of both
+    value_b: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ranking:
     """The place of one encoder in a ranking over several corpora."""
 

@@ -40,6 +40,7 @@ HEADERS = {
 }
 _COOKIE_SECONDS = 365 * 86400  # of the token: a saved address works as long as the workspace keeps its token
 _LONGEST = 2000  # characters of an address that one is led back to
+HEALTH = "/health"  # asked by what watches the server, without a token
 HEIGHT = 640  # of a frame in a notebook, in pixels
 
 
@@ -68,6 +69,7 @@ def create_app(store: EmbeddingStore, *, token: str, services: Services, judgeme
             Route("/runs", figures.runs),
             Route("/picture/{sha}", _picture),
             Route("/style.css", _style),
+            Route(HEALTH, _health),
             Route("/page.js", _script),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
@@ -90,6 +92,11 @@ def _picture(request: Request) -> Response:
         return PlainTextResponse("no thumbnail of this image\n", status_code=404)
     kept = {"Cache-Control": "private, max-age=86400, immutable"}  # the address is the hash of the image
     return Response(found, media_type=media_type(found), headers=kept)
+
+
+def _health(request: Request) -> Response:
+    state_of(request).store.connection.names()  # a store that cannot be read is an error
+    return PlainTextResponse("ok\n")
 
 
 def _style(_: Request) -> Response:
@@ -143,6 +150,8 @@ class OnlyThisBrowser:
     def _answer_itself(self, scope: Scope) -> Response | None:
         """The refusal of a request, or the redirection that moves its token to a cookie; None to pass it on."""
         headers, request = Headers(scope=scope), Request(scope)
+        if request.url.path == HEALTH and scope["method"] == "GET":  # says nothing of the store
+            return None
         host = headers.get("host", "")
         try:
             address = urlsplit(f"//{host}")

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from capim.reports.format import count, listing
 from capim.reports.rows.report_data import R1, Detail, ReportData, ShownResult, goodness, reversed_comparison
 from capim.store.current import compared_encoders, figure_of, grouped
-from capim.store.schema import FIGURE, Comparison, Ranking, Result
+from capim.store.schema import FIGURE, Comparison, Ranking, Result, SlicedComparison
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure, beside_chance, headline_of, planned_figures
@@ -27,9 +27,6 @@ from capim.tasks.statistics.decision import (
     over_families,
     sharer,
 )
-
-if TYPE_CHECKING:
-    from capim.tasks.results.sliced import SlicedComparison
 
 NDCG, RBO = CONSISTENCY_NDCG.name, CONSISTENCY_RBO.name
 MEASURES = (  # of a language, in the order of COCO-SM's tables, with rank-biased overlap

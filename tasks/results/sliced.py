@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, unknown
-from capim.store.schema import Comparison
+from capim.store.schema import SlicedComparison
 from capim.store.types import MODALITIES, Corpus
 from capim.tasks.metrics import METRICS, Metric
 from capim.tasks.metrics.table import Figure, headline_of
@@ -30,21 +30,6 @@ from capim.tasks.statistics.clusters import known_queries
 from capim.tasks.statistics.draws import Resampling
 
 _SHOWN = 8  # values of a column that an error names
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlicedComparison(Comparison):
-    """Two encoders on some queries, by one metric.
-
-    Attributes:
-        slice: ``column=value``; empty for all queries of the protocol.
-        value_a: Value of ``encoder_a`` on the queries of both.
-        value_b: Value of ``encoder_b`` on them.
-    """
-
-    slice: str
-    value_a: float | None = None
-    value_b: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,9 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from starlette.testclient import TestClient
 
 import capim
+from capim.flows.searching import StoreServices
+from capim.reports.app.application import create_app
 from capim.store import EmbeddingStore, EncoderSpec
+from capim.store.connection import explained
 from capim.store.schema import Comparison, LedgerEntry, Outcome, Ranking, Result, Slice, texts
 from capim.store.types import Corpus
 from capim.tasks.corpora.readers.shapes import read_shapes
@@ -28,6 +33,11 @@ from tests.random_store import OTHER, SPECS, random_store
 pytestmark = pytest.mark.slow
 
 PAIR = (SPECS[0], EncoderSpec(name="two", adapter="hf_dual", checkpoint="me/two", revision="a1", dim=16))
+NO_KEYS = "LanceError(IO): Generic N/A error: LanceError(IO): Failed to get AWS credentials: CredentialsNotLoaded(x)"
+WRONG_KEY = (
+    "LanceError(IO): Generic S3 error: GET http://h/b: 403 Forbidden: <?xml version='1.0'?> <Error>"
+    "<Code>InvalidAccessKeyId</Code><Message>This key does not exist.</Message><RequestId>x</RequestId></Error>"
+)
 QUICK = "--replicates 100 --quiet"
 TESTED = f"{QUICK} --permutations 1000"
 
@@ -486,3 +496,70 @@ def test_a_mean_over_languages_is_compared_by_its_id(catalogue: tuple[Path, Any]
     """`compare(protocols="t2i/*/*")` was refused with "no results", though it prints this protocol."""
     pairs = capim.open(catalogue[0], quiet=True).compare("ours", "theirs", protocols="t2i/*/*", replicates=100)
     assert {*pairs.protocol} == {"t2i/*/*"}
+
+
+# --- In production.
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("results --workspace dangling", "dangling is a link to nowhere, which is not there"),
+        ("embed --corpora shapes --sample 3 --encoders tiny-clip --workspace /proc/x", "No folder can be made there"),
+        ("evaluate --memory 0", "memory must be greater than 0, got '0'"),
+        ("run ./folder", "./folder is a folder, not a suite file; of images and captions it is --corpora ./folder"),
+    ],
+)
+def test_what_cannot_be_is_named_with_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
+) -> None:
+    """The messages were "File exists", "missing or truncated" and "suite file … does not exist"; 0 was accepted."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    assert said in command(words, code=1 if "proc" in words else 2).err
+
+
+@pytest.mark.parametrize(
+    ("problem", "fault", "said"),
+    [
+        ("opening table 'encoders'", NO_KEYS, "Failed to get AWS credentials. The storage refuses the keys"),
+        (
+            "opening table 'encoders'",
+            WRONG_KEY,
+            "InvalidAccessKeyId: This key does not exist. The storage refuses the keys",
+        ),
+        ("reading table 'results'", "Permission denied (os error 13)", "(os error 13). It may not be read or written"),
+        ("writing table 'results'", "Permission denied (os error 13)", "(os error 13). The folder is not writable"),
+    ],
+)
+def test_a_storage_that_refuses_says_why_in_one_line(problem: str, fault: str, said: str) -> None:
+    line = str(explained(f"{problem} failed", OSError(fault)))
+    assert said in line
+    assert not re.search(r"LanceError|<\?xml|CredentialsNotLoaded|\n", line)
+    assert ("AWS_ACCESS_KEY_ID" in line) == ("keys" in said)
+
+
+def test_a_server_behind_a_prefix_needs_only_what_the_document_says(
+    catalogue: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EmbeddingStore.open(catalogue[0] / "store")
+    app = create_app(store, token="secret", services=StoreServices(store))
+    [block] = [each for each in fenced_blocks(ROOT / "docs" / "production.md") if each.language == "nginx"]
+    given = dict(re.findall(r"(\w+)\s+'?(.*?)'?;$", block.text, flags=re.MULTILINE))
+    assert given["proxy_redirect"] == "/ /capim/"
+    absolute, prefixed = given["sub_filter"].split("' '")
+    client = TestClient(app, base_url="http://127.0.0.1:8080")
+    assert (client.get("/health").text, client.get("/health").status_code) == ("ok\n", 200)
+    assert TestClient(app, base_url="http://10.0.0.7").get("/health").status_code == 200, "asked by its address"
+    assert client.get("/queries").status_code == 403, "nothing else without a token"
+    moved = client.get("/?token=secret", follow_redirects=False)
+    assert moved.headers["location"] == "/queries", "where one was refused; the proxy puts its prefix before it"
+    for page in ("/", "/queries", "/compare", "/search", "/runs"):
+        shown = client.get(page)
+        assert shown.status_code == 200, page
+        under = shown.text.replace(absolute, prefixed)
+        assert not re.findall(r"""=\s*["']/(?!capim/)[^"']*""", under), page
+        assert 'href="/capim/style.css' in under
+    scripts = [file.read_text() for file in (ROOT / "reports" / "app" / "static").glob("[as]*.js")]
+    assert not [text for text in scripts if re.search(r"""(fetch|open|location)\S*\(?\s*["'`]/""", text)]
