@@ -1,4 +1,4 @@
-"""capim from Python: what the command line does, on one workspace, with pandas frames for rows.
+"""capim from Python: the commands of the command line, on one workspace, with pandas frames for rows.
 
     import capim
 
@@ -6,11 +6,11 @@
     capim.results(protocols="t2i/all", metrics="R@1")                  # a pandas frame
     capim.compare("tiny-clip", "tiny-clip-plain")                      # differences with intervals and tests
 
-Functions of this module work on the default workspace (``$CAPIM_WORKSPACE``, else ``./workspace``); :func:`open` gives
-another one. Keywords have the names, the defaults and the checks of the command line's options; names may be a list, or
-one text with commas. Progress and messages go to standard error. No server is started, and nothing is written outside
-the workspace; where ``PREFECT_API_URL`` is set, steps are Prefect runs. A wrong request raises ``RequestError``, work
-that fails ``WorkError``; ``CapimError`` is both.
+Functions of this module use the default workspace (``$CAPIM_WORKSPACE``, else ``./workspace``); :func:`open` opens
+another one. Keywords have the names, the defaults and the checks of the command line's options; names may be a list or
+a comma-separated string. Progress and messages go to standard error. No server is started, and nothing is written
+outside the workspace; if ``PREFECT_API_URL`` is set, steps are Prefect runs. A wrong request raises ``RequestError``,
+work that fails ``WorkError``; ``CapimError`` is both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ capim.flows.set_environment()  # before any library reads it
 
 from capim.store.errors import RequestError, WorkError  # noqa: E402
 
-if TYPE_CHECKING:  # when it is first used: pandas and Prefect take seconds
+if TYPE_CHECKING:  # imported on first use: pandas and Prefect take seconds
     from capim.flows.workspace import Workspace, open  # noqa: A004 - as in gzip.open
     from capim.tasks.encoders import Encoder
     from capim.tasks.metrics.custom import own_metric as Metric  # noqa: N812 - users call it like a class
@@ -59,7 +59,7 @@ CapimError = (RequestError, WorkError)
 
 
 def main() -> int:
-    """The console script `capim`."""
+    """Run the console script `capim`."""
     import gc
     import sys
 

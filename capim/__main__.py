@@ -1,4 +1,4 @@
-"""``python -m capim``: the command line, where the script `capim` is not on the PATH."""
+"""``python -m capim``: the command line, for when the script `capim` is not on the PATH."""
 
 import sys
 

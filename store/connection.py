@@ -55,18 +55,18 @@ _REMEDIES = {
     "workspace (--workspace)",
     "invalidaccesskeyid|signaturedoesnotmatch|accessdenied|403 forbidden|credentialsnotloaded|expiredtoken": "The "
     "storage refuses the keys, or there are none: check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION",
-    "operation not (permitted|supported)": "This file system makes no hard links, by which tables are written: give a "
-    "workspace on another one",
+    "operation not (permitted|supported)": "This file system has no hard links, which tables need: use a workspace "
+    "on another one",
     "are non-nullable": "Another program added these columns: run `capim store upgrade`, which removes them, and the "
     "same command again",
     "too many open files": "Allow the process more (`ulimit -n 4096`), and run the same command again to continue",
     "cannot allocate memory|unable to allocate|failed to map segment|malloc of size|task was aborted|"
     "resource temporarily unavailable": "Free memory, or allow the process more (`ulimit -v unlimited`)",
-    _NO_BUCKET: "There is no bucket of this name: check the address, or make the bucket",
-    "error sending request|timed out|timeout|network_connection": "The storage does not answer: check the network, and "
-    "AWS_ENDPOINT_URL. What was stored before is kept; run the same command again to continue",
-    f"{_INCOMPLETE}|{_CORRUPT}|damaged file": "Run `capim store verify`: it lists what is damaged; with --drop it "
-    "removes that, and the same command makes it again",
+    _NO_BUCKET: "There is no bucket of this name: check the URI, or create the bucket",
+    "error sending request|timed out|timeout|network_connection": "The storage does not respond: check the network and "
+    "AWS_ENDPOINT_URL. Stored data are kept; run the same command again to continue",
+    f"{_INCOMPLETE}|{_CORRUPT}|damaged file": "Run `capim store verify`: it lists damaged data; --drop removes "
+    "them, and the same command recreates them",
 }
 """Pattern of an error of the storage layer -> the next step; the first match counts."""
 _SEE = "(docs/production.md)"

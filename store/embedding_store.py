@@ -164,7 +164,7 @@ class EmbeddingStore:
         for row in rows:
             if not is_spec_of(row):
                 raise WorkError(
-                    f"table 'encoders': another spec stands beside name {row.name!r}, fingerprint {row.fingerprint!r}",
+                    f"table 'encoders': the spec of {row.name!r} does not match its fingerprint {row.fingerprint!r}",
                     remedy="Run `capim store verify --drop`, then the same `capim run`, which registers the encoder "
                     "again",
                 )
@@ -718,7 +718,7 @@ def _check_format(connection: Connection, *, create: bool) -> None:
     elif written != FORMAT:
         raise RequestError(
             f"store {connection.uri} has format {written}, this release of capim reads format {FORMAT}: "
-            f"{_way_of(written)}, or give another workspace (--workspace)"
+            f"{_reader_of(written)}, or give another workspace (--workspace)"
         )
 
 
@@ -738,15 +738,15 @@ def written_format(connection: Connection) -> int | None:
     return None if earlier is None else min(earlier.to_table(columns=["format"])["format"].to_pylist(), default=None)
 
 
-def _way_of(other: int) -> str:
+def _reader_of(other: int) -> str:
     """Return which release reads another format, and how to transfer the vectors of such a store."""
     if other > FORMAT:
         return "a later release wrote it. Upgrade capim"
     if other == UPGRADED:
         return "run `capim store upgrade` (nothing is encoded again)"
     if other != _OLDER:
-        return "no release reads it. Make it anew by the same commands"
+        return "no release reads it. Recreate it with the same commands"
     return (
-        "capim 0.2.0 reads it. Its vectors come over by `capim export embeddings` of that release and `capim import` "
-        "of this one (docs/store.md)"
+        "capim 0.2.0 reads it. To transfer its vectors, run `capim export embeddings` with that release and `capim "
+        "import` with this one (docs/store.md)"
     )

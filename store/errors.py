@@ -94,7 +94,7 @@ class RequestError(ValueError):
 
     Examples:
         >>> print(RequestError(["corpus 'x' is unknown", "device 'gpu' is unknown"]))
-        2 faults:
+        2 errors:
           - corpus 'x' is unknown
           - device 'gpu' is unknown
     """
@@ -105,7 +105,7 @@ class RequestError(ValueError):
         if len(self.faults) == 1:
             message = self.faults[0]
         else:
-            message = "\n".join([f"{len(self.faults)} faults:", *(f"  - {f}" for f in self.faults)])
+            message = "\n".join([f"{len(self.faults)} errors:", *(f"  - {f}" for f in self.faults)])
         super().__init__(message)
 
     def __reduce__(self) -> tuple[type[RequestError], tuple[tuple[str, ...]]]:

@@ -149,9 +149,9 @@ def compared(table: str, rows: pa.Table, entries: pa.Table, *, keys: Collection[
 
 def damage(table: str, keys: Sequence[str]) -> WorkError:
     """Return the error for rows that differ from the ledger."""
-    what = f"{len(keys):,} of the {'evaluations' if table == 'outcomes' else 'derivations'} in it ({keys[0]}"
+    what = f"{len(keys):,} of its {'evaluations' if table == 'outcomes' else 'derivations'} ({keys[0]}"
     return WorkError(
-        f"table {table!r} is damaged, or an older version of it: {what}{' …' if len(keys) > 1 else ''}) are not what "
-        "was written",
-        remedy="Run `capim store verify --drop`, then the same `capim run`, which makes them again",
+        f"table {table!r} is damaged, or an older version: {what}{' …' if len(keys) > 1 else ''}) differ from the "
+        "written rows",
+        remedy="Run `capim store verify --drop`, then the same `capim run`, which recreates them",
     )

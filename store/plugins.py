@@ -173,7 +173,7 @@ def _run(file: Path) -> ModuleType:
     try:
         exec(code, module.__dict__)  # noqa: S102 - the user's own code
     except SystemExit as left:
-        raise RuntimeError(f"the file leaves Python (SystemExit: {left.code}) when it is run") from left
+        raise RuntimeError(f"the file exits Python (SystemExit: {left.code}) when it is run") from left
     return module
 
 

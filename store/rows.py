@@ -155,7 +155,7 @@ def _read(
     if TABLES[name].small:
         kept = connection.kept.rows(name, partial(_stored, connection, name), seconds=seconds)
     if kept is None:
-        return read_where(connection, name, having(equals), columns)
+        return read_where(connection, name, where(equals), columns)
     kept = _among(kept, equals)
     return kept.select(list(columns)) if columns else kept
 
@@ -194,7 +194,7 @@ def counts(connection: Connection, name: str, column: str, equals: Equals) -> di
     kept = connection.kept.rows(
         name, partial(_stored, connection, name, columns=columns), part=("count", *columns), of=counted
     )
-    found = counted(read_where(connection, name, having(equals), columns)) if kept is None else _among(kept, equals)
+    found = counted(read_where(connection, name, where(equals), columns)) if kept is None else _among(kept, equals)
     grouped = found.group_by(column, use_threads=False).aggregate([("count_all", "sum")])
     return {text: int(n) for text, n in zip(texts(grouped[column]), grouped["count_all_sum"].to_numpy(), strict=True)}
 
@@ -321,7 +321,7 @@ def one_of(column: str, values: Sequence[str | int]) -> str:
     return f"{column} IN ({', '.join(map(quoted, values))})" if values else "false"
 
 
-def having(equals: Equals) -> str | None:
+def where(equals: Equals) -> str | None:
     """Return the SQL condition that columns hold the given values (any of several); None: no condition."""
     return " AND ".join(one_of(column, _any_of(wanted)) for column, wanted in equals.items()) or None
 

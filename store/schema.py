@@ -24,9 +24,9 @@ JUDGED = "judged"  # the ground truth of queries and document pages with graded 
 LABEL = "label"  # the ground truth of images and the first prompt of each of their classes
 REVISITED = "revisited"  # of images that search images: grade 2 easy, 1 hard, 0 neither right nor wrong
 COMPOSED = "composed"  # of a text that changes an image (its group), and the images that it leads to
-SUBSET = "subset"  # of such a text, and the few images that are hard to tell apart
+SUBSET = "subset"  # of such a text, and the few images that are hard to distinguish
 EXCLUDED = "excluded"  # of such a text, and an image that is left out of its search
-SIMILARITY = "similarity"  # of two images, how alike people found them, in thousandths
+SIMILARITY = "similarity"  # of two images, their rated similarity, in thousandths
 SPECIAL_TRUTHS = (JUDGED, LABEL, REVISITED, COMPOSED, SUBSET, EXCLUDED, SIMILARITY)
 """Ground truths with protocols of their own."""
 
@@ -212,7 +212,7 @@ class Outcome(OfProtocol):
     relevant_rank_worst: list[Int32] | None = None
     relevant_grades: list[Int32] | None = None  # judged documents only: of all relevant items, in this order
     relevant_scores: list[Float32] | None = None
-    unjudged: float | None = None  # judged documents only: share of the top 10 that nobody judged
+    unjudged: float | None = None  # judged documents only: share of the top 10 without a judgement
     bpref: float | None = None  # of an imported run in trec_eval's order, like its ranks
     top_ords: list[Int32] | None = None  # ords in the corpus, best first, equal scores by ord; at most TOP
     top_scores: list[Float32] | None = None
@@ -360,7 +360,7 @@ class Ranking:
     n_encoders: int
     n_effective: float | None = None  # Kish's number of the units that the ranks rest on
     # JSON: of each corpus its name, fingerprint and what its headline is; other names of it, its photographs, and how
-    # many of these each other corpus has; the names of corpora that were left out because nobody is above chance there
+    # many of these each other corpus has; the names of corpora that were left out because no encoder is above chance
     corpora: str
     headlines: str  # JSON: corpus -> headline of this encoder
     level: float

@@ -230,8 +230,8 @@ def _gathered(batches: pa.RecordBatchReader, most: int) -> pa.Table:
 
 def _too_large(most: int) -> RequestError:
     return RequestError(
-        f"the query, or its answer, needs more memory than {most / 2**20:,.0f} MiB; ask for fewer rows or columns, or "
-        "give more with memory (`capim query --memory 16GiB`)"
+        f"the query or its result needs more memory than {most / 2**20:,.0f} MiB; select fewer rows or columns, or "
+        "raise the limit (`capim query --memory 16GiB`)"
     )
 
 

@@ -140,7 +140,7 @@ def read_row_file(path: Path) -> list[dict[str, Any]]:
         raise RequestError(unknown(f"{path}: suffix", suffix_of(path), NAMED))
     rows: list[Any] = [*open_table(existing_file(path), key="query", headless=False).rows]
     if not rows:
-        raise RequestError(f"{path}: no rows in it")
+        raise RequestError(f"{path}: it has no rows")
     if suffix_of(path) in DELIMITED:
         return [{text_of_csv(name): text_of_csv(cell) or None for name, cell in row.items()} for row in rows]
     return rows

@@ -1,1 +1,1 @@
-"""Work on the whole store: what it holds, whether it is intact, and what may go."""
+"""Maintenance of the whole store: its contents, its integrity, and removals."""

@@ -1,4 +1,4 @@
-"""The check of everything that is stored, for `capim store verify`, and the removal of what is damaged."""
+"""The check of all stored data, for `capim store verify`, and the removal of damaged data."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal["sound", "incomplete", "damaged", "lost"]
 Remove: TypeAlias = Callable[[], object]
 KEPT = ("runs", "batches", "watched", "probes", "weights", "imports", "published")
-"""Tables that no run makes again."""
+"""Tables that no run recreates."""
 _HASH = "^([0-9a-f]{32})?$"
-_NO_VERSION = "it has no version: its making or its removal was interrupted"
+_NO_VERSION = "it has no version: its creation or its removal was interrupted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +42,10 @@ class StoreCheck:
 
     Attributes:
         what: A table or a corpus.
-        state: ``damaged``: the next run makes it again. ``lost``: no run does. ``incomplete``: nothing is wrong, and
-            the same command completes it.
-        detail: Counts; or what is wrong, and what to do.
-        remove: Removes what is damaged or lost.
+        state: ``damaged``: the next run recreates it. ``lost``: no run does. ``incomplete``: nothing is wrong, and the
+            same command completes it.
+        detail: Counts; or the error, and the next step.
+        remove: Function that removes the damaged or lost data.
     """
 
     what: str
@@ -55,10 +55,10 @@ class StoreCheck:
 
 
 def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
-    """Read everything that is stored, and compare it with its checksums; gives one check per part, as it goes."""
+    """Read all stored data and compare it with its checksums; yield one check per part, as it goes."""
     connection = store.connection
     corpora: list[StoredCorpus] = []
-    with suppress(WorkError):  # the check of the table, below, names the fault
+    with suppress(WorkError):  # the check of the table, below, names the error
         corpora = store.corpora()
     for row in corpora:
         yield _corpus(store, row.name, row.fingerprint)
@@ -80,7 +80,7 @@ def verify(store: EmbeddingStore) -> Iterator[StoreCheck]:
 
 
 def drop_damaged(checks: Sequence[StoreCheck], *, imports: bool = False) -> list[str]:
-    """Remove what is damaged, with ``imports`` also what no run makes again; return the names of the parts."""
+    """Remove damaged data, with ``imports`` also data that no run recreates; return the names of the parts."""
     removed = []
     for check in checks:
         if check.remove is not None and (imports or check.state == "damaged"):
@@ -90,11 +90,11 @@ def drop_damaged(checks: Sequence[StoreCheck], *, imports: bool = False) -> list
 
 
 def _damaged(what: str, problem: str, remove: Remove, source: str = "") -> StoreCheck:
-    """Return the check of a part that is damaged, or lost if ``source``, which is no run, brings it back."""
+    """Return the check of a part that is damaged, or lost if only ``source``, which is not a run, restores it."""
     if not source:
         return StoreCheck(what=what, state="damaged", detail=problem, remove=remove)
     removal = "`capim store verify --drop --imports` removes it"
-    detail = f"{problem}; no run makes it again: {source}. {removal}"
+    detail = f"{problem}; no run can recreate it: {source}. {removal}"
     return StoreCheck(what=what, state="lost", detail=detail, remove=remove)
 
 
@@ -124,7 +124,7 @@ def _table(store: EmbeddingStore, name: str) -> StoreCheck:
         if (column := KEYED_BY.get(name)) is not None:
             found = compared(name, read_where(connection, name), read_where(connection, "derived"))
             if found.damaged:
-                problem = f"{len(found.damaged):,} derivations ({found.damaged[0]} …) are not what was written"
+                problem = f"{len(found.damaged):,} derivations ({found.damaged[0]} …) differ from the written rows"
                 return _damaged(name, problem, partial(_drop_keys, store, name, column, found.damaged))
         table = connection.find(name)
         if table is None and name in connection.names() and name in KEYED_BY:
@@ -136,16 +136,16 @@ def _table(store: EmbeddingStore, name: str) -> StoreCheck:
         if name == "encoders":
             rows = rows_in(Encoder, read(connection, name))
             if wrong := [row.fingerprint for row in rows if not is_spec_of(row)]:
-                problem = f"specs of {len(wrong)} encoders ({wrong[0]} …) are not those of their fingerprints"
+                problem = f"specs of {len(wrong)} encoders ({wrong[0]} …) do not match their fingerprints"
                 return _damaged(name, problem, partial(delete, connection, name, "fingerprint", wrong))
     except WorkError as fault:
-        source = "restore the table from a backup, or the store goes on without" if name in KEPT else ""
+        source = "restore the table from a backup, or continue without it" if name in KEPT else ""
         return _damaged(name, fault.problem, partial(_drop_table, store, name), source)
     return StoreCheck(what=name, state="sound", detail=f"{n_rows:,} rows")
 
 
 def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
-    """Check the outcomes: those that a run makes again, and apart from them those that were imported."""
+    """Check the outcomes: those that a run recreates, and separately those that were imported."""
     commands: dict[str, str] = {}
     with suppress(WorkError):
         commands = {
@@ -162,7 +162,7 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
         return
     for is_imported in (True, False):
         if keys := [key for key in damaged if (key in commands) is is_imported]:
-            problem = f"outcomes of {len(keys):,} evaluations ({keys[0]} …) are not what was written"
+            problem = f"outcomes of {len(keys):,} evaluations ({keys[0]} …) differ from the written rows"
             drops = partial(_drop_keys, store, "outcomes", "evaluation", keys)
             yield _damaged("outcomes", problem, drops, "; ".join(commands[key] for key in keys if is_imported))
     if not damaged:
@@ -170,7 +170,7 @@ def _outcomes(store: EmbeddingStore) -> Iterator[StoreCheck]:
 
 
 def _damaged_outcomes(store: EmbeddingStore) -> tuple[list[str], int]:
-    """Compare the outcomes of all evaluations, some at a time; without a ledger that can be read, all are damaged."""
+    """Compare the outcomes of all evaluations, some at a time; without a readable ledger, all are damaged."""
     entries: pa.Table | None = None
     with suppress(WorkError):
         entries = read_where(store.connection, "derived", f"table_name = 'outcomes' AND digest <> '{REMOVED}'")
@@ -192,7 +192,7 @@ def _drop_keys(store: EmbeddingStore, name: str, column: str, keys: Sequence[str
 
 
 def _drop_table(store: EmbeddingStore, name: str) -> None:
-    """Drop a table that cannot be read, with its entries of the ledger; of the ledger all that it lists."""
+    """Drop a table that cannot be read, with its entries of the ledger; for the ledger, drop its tables too."""
     connection = store.connection
     if name == "derived":
         for each in DERIVED_ROWS:
@@ -206,7 +206,7 @@ def _drop_table(store: EmbeddingStore, name: str) -> None:
 
 
 def _sets_of_results(store: EmbeddingStore, tags: set[str]) -> Iterator[StoreCheck]:
-    """Find embedding sets that results were computed from and that are not stored any more."""
+    """Yield a check of embedding sets that results were computed from and that are no longer stored."""
     rows = read(store.connection, "results", columns=("image_tag", "caption_tag"))
     named = {tag for column in rows.columns for tag in pc.unique(column).to_pylist() if tag}
     if dropped := sorted(named - tags):
@@ -231,8 +231,8 @@ def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> StoreChe
         try:
             items = store.item_index(key)
         except (RequestError, WorkError):
-            told = "Run `capim store verify --drop` and the same `capim run`, which reads it again, then verify again"
-            detail = f"not checked: corpus {key.corpus!r} cannot be read. {told}"
+            advice = "Run `capim store verify --drop` and the same `capim run`, which reads it again, then verify again"
+            detail = f"not checked: corpus {key.corpus!r} cannot be read. {advice}"
             return StoreCheck(what=name, state="incomplete", detail=detail)
         contents = examine(open_set(connection, key, sealed), key, items)
         if sealed is not None and contents.digest != sealed.digest:
@@ -248,7 +248,7 @@ def _set(store: EmbeddingStore, name: str, sealed: SealedSet | None) -> StoreChe
 
 
 def _source_of(store: EmbeddingStore, name: str) -> str:
-    """Return the command that brings an imported set back; empty for one that was encoded here."""
+    """Return the command that restores an imported set; empty for one that was encoded here."""
     rows: list[Import] = []
     with suppress(WorkError):
         rows = rows_in(Import, read(store.connection, "imports", {"imported": name}))
@@ -258,13 +258,13 @@ def _source_of(store: EmbeddingStore, name: str) -> str:
 
 
 def _drop_damaged_rows(store: EmbeddingStore, name: str, key: SetKey | None, items: ItemIndex | None) -> None:
-    """Remove rows that do not match their checksum with those of the same batches, and what cannot be read.
+    """Remove rows that do not match their checksum with the others of their batches, and unreadable files.
 
-    The last bits of an embedding depend on its neighbours: the same batches give the same set again, and with it the
-    same results. A set of which that is not possible goes whole.
+    The last bits of an embedding depend on its neighbours: the same batches give the same set again, and so the same
+    results. If this is impossible, the whole set is removed.
     """
     connection = store.connection
-    delete(connection, "sets", "set_name", [name])  # after a crash in between the set is incomplete
+    delete(connection, "sets", "set_name", [name])  # after a crash in between, the set is incomplete
     is_left = False
     with suppress(WorkError):
         table = connection.find(name)
@@ -282,7 +282,7 @@ def _drop_damaged_rows(store: EmbeddingStore, name: str, key: SetKey | None, ite
 
 
 def _remove_damage(table: lance.LanceDataset, items: ItemIndex, options: Mapping[str, str]) -> bool:
-    """Remove the files of a set that cannot be read, and the batches with rows that were changed; False if none is."""
+    """Remove the unreadable files of a set, and the batches with changed rows; return False if there are none."""
     unreadable, batches = [], set[str]()
     for part in table.get_fragments():
         try:
@@ -304,7 +304,7 @@ def _remove_damage(table: lance.LanceDataset, items: ItemIndex, options: Mapping
 
 
 def _wrong_batches(batch: pa.RecordBatch, items: ItemIndex) -> set[str]:
-    """The batches of the rows of a set that were changed."""
+    """Return the batches of the changed rows of a set."""
     rows = unpack(batch)
     wrong = (rows.ords < 0) | (rows.ords >= len(items)) | rows.damaged()
     expected = items.ids.take(np.clip(rows.ords, 0, len(items) - 1))

@@ -1,4 +1,4 @@
-"""What a store holds, how large it is, what wrote it (`capim store info`), and the way from an earlier format."""
+"""Contents, size and origin of a store (`capim store info`), and the upgrade from an earlier format."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from capim.store.sets.seal import SealedSet, storage_of
 from capim.store.types import SET_PREFIXES, EncoderSpec, SetKey
 
 SETS_INFO = (*columns_of(StoredSet).names, "state", "n_items", "written_by")
-"""What is known of an embedding set: ``state`` is sealed, partial or damaged, ``n_bytes`` that of the data files of the
-current version, ``written_by`` names hosts and devices of its batches."""
+"""Columns of the facts about an embedding set: ``state`` is sealed, partial or damaged, ``n_bytes`` the size of the
+data files of the current version, ``written_by`` the hosts and devices of its batches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +36,8 @@ class StoreInfo:
 
     Attributes:
         sets: One row per embedding set, with :data:`SETS_INFO`.
-        n_tables: Tables, sets included.
-        n_bytes: Size of the data files of their current versions, but of damaged tables.
+        n_tables: Number of tables, including sets.
+        n_bytes: Size of the data files of their current versions, without damaged tables.
     """
 
     sets: tuple[dict[str, object], ...]
@@ -46,12 +46,12 @@ class StoreInfo:
 
 
 def info(store: EmbeddingStore) -> StoreInfo:
-    """Counts and sizes of everything stored, and who wrote it; reads no vectors."""
+    """Return counts and sizes of all stored data, and their origin; reads no vectors."""
     names, n_bytes = store.connection.names(), 0
     for name in [*names]:
-        with suppress(WorkError):  # `capim store verify` names the fault
+        with suppress(WorkError):  # `capim store verify` names the error
             if (table := store.connection.find(name)) is None:
-                names.remove(name)  # its making or its removal was interrupted
+                names.remove(name)  # its creation or its removal was interrupted
             else:
                 n_bytes += data_bytes(table)
     registered = {sealed.key.table: sealed for sealed in store.sealed_sets()}
@@ -65,7 +65,7 @@ def info(store: EmbeddingStore) -> StoreInfo:
 
 
 def stored_key(connection: Connection, name: str) -> SetKey:
-    """The identity of the embedding set in a table, from the metadata of the table."""
+    """Return the identity of the embedding set in a table, from the metadata of the table."""
     table = connection.find(name)
     metadata = (table.schema.metadata if table is not None else None) or {}
     if b"capim.set" not in metadata:
@@ -74,7 +74,7 @@ def stored_key(connection: Connection, name: str) -> SetKey:
 
 
 def stored_sets(store: EmbeddingStore) -> dict[str, SetKey]:
-    """The identity of every embedding set by the name of its table, which may be damaged or gone if it is sealed."""
+    """Return the identity of every embedding set by the name of its table; a sealed set's may be damaged or missing."""
     keys = {sealed.key.table: sealed.key for sealed in store.sealed_sets()}
     for name in store.connection.names():
         if name.startswith(SET_PREFIXES) and name not in keys:
@@ -103,7 +103,7 @@ def _set_row(store: EmbeddingStore, name: str, sealed: SealedSet | None, writers
 
 
 def disk_bytes(folder: Path) -> int:
-    """Size of every file below a folder."""
+    """Return the size of all files below a folder."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # another process has just replaced it
@@ -112,7 +112,7 @@ def disk_bytes(folder: Path) -> int:
 
 
 def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
-    """Set -> "host (device)" of the batches that it was written in."""
+    """Return set -> "host (device)" of the batches that it was written in."""
     rows = store.rows("batches").group_by(["set_name", "host", "device"], use_threads=False).aggregate([])
     writers: dict[str, set[str]] = defaultdict(set)
     for row in rows.to_pylist():
@@ -120,26 +120,26 @@ def _writers(store: EmbeddingStore) -> dict[str, set[str]]:
     return writers
 
 
-# --- Whether the disk has enough space for an embedding set before it is encoded.
+# --- Check of the disk space for an embedding set before it is encoded.
 
 
 _ROW_BYTES = 120  # id, hashes and results next to the vectors
-_MARGIN = 1.3  # new files next to the old ones while a set is compacted, and what else is written
+_MARGIN = 1.3  # new files next to the old ones while a set is compacted, and other writes
 
 
 def bytes_of_rows(spec: EncoderSpec, n_items: int, vectors_per_item: float = 1.0) -> int:
-    """The size of the vectors of so many items with what each row has next to them."""
+    """Return the size of the vectors of so many items, including the other columns of each row."""
     component = 2 if spec.storage == "float16" else 4
     return int(n_items * (spec.dim * component * vectors_per_item + _ROW_BYTES))
 
 
 def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, vectors_per_item: float = 1.0) -> int:
-    """Disk space in bytes that a set of ``n_items`` rows takes while it is written and sealed: rows × bytes × 1.3.
+    """Return the disk space in bytes for writing and sealing a set of ``n_items`` rows: rows × bytes × 1.3.
 
     Object storage has no limit.
 
     Raises:
-        WorkError: The disk has less free.
+        WorkError: If the disk has less free space.
     """
     needed = int(bytes_of_rows(spec, n_items, vectors_per_item) * _MARGIN)
     if store.connection.is_local:
@@ -153,26 +153,26 @@ def check_disk_space(store: EmbeddingStore, spec: EncoderSpec, n_items: int, *, 
     return needed
 
 
-# --- A store of an earlier format, brought to this one: `capim store upgrade`.
+# --- Upgrade of a store of an earlier format: `capim store upgrade`.
 #
-# What was encoded, imported, scored and derived stays as it is. A column that this format adds is empty in rows that
-# were written before, and one that it does not have is removed.
+# Encoded, imported, scored and derived data do not change. A column that this format adds is empty in older rows, and
+# one that it does not have is removed.
 
 # kind of a derivation -> its table; of others `slices`
 _TABLE_OF = {"result": "results", "replicates": "replicates", "comparison": "comparisons", "ranking": "rankings"}
 
 
 def upgrade_store(uri: str) -> Iterator[str]:
-    """Brings the tables of a store to this format, one after the other; a second call goes on where one was ended.
+    """Convert the tables of a store to this format, one after the other; a second call resumes an interrupted one.
 
     Args:
         uri: As for :meth:`EmbeddingStore.open`.
 
     Returns:
-        What was done with each table that was changed.
+        A description of the change of each changed table.
 
     Raises:
-        RequestError: The format is neither 7 nor this one.
+        RequestError: If the format is neither 7 nor this one.
     """
     connection = Connection.to(uri)
     check_address(connection)
@@ -199,7 +199,7 @@ def upgrade_store(uri: str) -> Iterator[str]:
 
 
 def _change(connection: Connection, name: str) -> list[str]:
-    """Give a table the columns of this format; return what was done, if anything was."""
+    """Give a table the columns of this format; return a description of the changes, if any."""
     table, wanted = connection.find(name), TABLES[name].columns
     if table is None:
         return []
@@ -221,7 +221,7 @@ def _change(connection: Connection, name: str) -> list[str]:
 
 
 def _take_up(connection: Connection) -> Iterator[str]:
-    """Move what tables of format 7 held elsewhere: keys of runs, seconds of slices, hashes; remove these tables."""
+    """Move data from tables that only format 7 has: keys of runs, seconds of slices, hashes; remove these tables."""
     for name in sorted({"image_hashes", "metrics", "pair_facts", "timings", "uses"} & {*connection.names()}):
         rows = _rows(connection, name)
         if name == "pair_facts":
@@ -239,7 +239,7 @@ def _take_up(connection: Connection) -> Iterator[str]:
             keys = [{key for each in row.uses or () for key in lists.get(each, [each])} for row in runs]
             register(connection, [replace(row, uses=sorted(used)) for row, used in zip(runs, keys, strict=True)])
         connection.drop(name)
-        yield f"{name}: is no table of its own any more ({len(rows):,} rows)"
+        yield f"{name}: merged into other tables ({len(rows):,} rows)"
 
 
 def _fill_ledger(connection: Connection) -> str:
@@ -260,7 +260,7 @@ def _fill_ledger(connection: Connection) -> str:
         entries.append(whole if is_whole else replace(entry, table_name=name, digest=REMOVED))
     connection.drop("derived")
     register(connection, entries, update=False)
-    connection.remove("digests")  # of all files, which the ledger takes the place of
+    connection.remove("digests")  # of all files, replaced by the ledger
     return f"derived: columns changed (table_name, digest; {len(entries):,} rows)"
 
 

@@ -1,4 +1,4 @@
-"""Dropping embedding sets, corpora and encoders: a plan first, which changes nothing; and superseded evaluations."""
+"""Dropping embedding sets, corpora and encoders, with a plan that changes nothing; and superseded evaluations."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Removal:
 
     Attributes:
         tables: Names of embedding sets and parts of corpora, in the order of their removal.
-        n_rows: Sum over these tables.
-        n_bytes: Of their current versions.
-        rows: Table -> number of rows about what is dropped, and of rows that were derived from it.
-        combined: Fused and re-ranked encoders that these rows are about, too.
+        n_rows: Number of rows in these tables.
+        n_bytes: Size of their current versions.
+        rows: Table -> number of dropped rows, and of rows that were derived from them.
+        combined: Fused and re-ranked encoders in these rows.
         results: True if these rows go; False if they stay.
     """
 
@@ -83,14 +83,14 @@ def drop(
     results: bool = False,
     dry_run: bool = True,
 ) -> Removal:
-    """Drops the embedding sets of an encoder, of a corpus, or of both; by default only plans it.
+    """Drop the embedding sets of an encoder, of a corpus, or of both; by default only plan it.
 
-    With only a corpus given, the corpus is dropped too; with only an encoder, its registration, unless it has results.
-    Results are kept unless ``results``: then outcomes, results and all that was derived from them go, too. A name means
+    If only a corpus is given, the corpus is dropped too; if only an encoder, its registration, unless it has results.
+    Results are kept unless ``results``: then outcomes, results and everything derived from them go, too. A name means
     all of its revisions or states, a fingerprint one of them.
 
     Raises:
-        RequestError: The encoder or corpus is not in the store, or neither was given.
+        RequestError: If the encoder or corpus is not in the store, or if neither was given.
     """
     if encoder is None and corpus is None:
         raise RequestError("give what to drop: an encoder, a corpus or both (--encoder, --corpus)")
@@ -111,7 +111,7 @@ def drop(
     parts = {corpus_table(part, row.name, row.fingerprint) for row in corpora for part in CORPUS_PARTS}
     tables += sorted(parts.intersection(connection.names()))
     for name in tables:
-        with suppress(WorkError):  # a damaged table has no size that is known
+        with suppress(WorkError):  # the size of a damaged table is unknown
             if (table := connection.find(name)) is not None:
                 n_rows, n_bytes = n_rows + table.count_rows(), n_bytes + data_bytes(table)
     plan, combined = ({}, {}) if modality else _about(store, encoders, states)
@@ -206,17 +206,17 @@ def _made_from(
 
 
 def drop_set(store: EmbeddingStore, key: SetKey) -> None:
-    """Drops one embedding set, sealed or not; does nothing if it is not stored."""
+    """Drop one embedding set, sealed or not; do nothing if it is not stored."""
     delete(store.connection, "sets", "set_name", [key.table])
     store.connection.drop(key.table)
 
 
 def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_fingerprint: str) -> None:
-    """Drops evaluations of embedding sets that are no longer stored, and what was computed from these evaluations.
+    """Drop evaluations of embedding sets that are no longer stored, and everything computed from these evaluations.
 
-    Nothing could compute their results again, for example after damaged rows were encoded on another processor, or an
-    import was replaced. Comparisons and slices go with them, and what the encoder contributed to: fused and re-ranked
-    lists, which name it in their checkpoint.
+    Their results could not be recomputed, for example after damaged rows were encoded on another processor, or an
+    import was replaced. Comparisons and slices are dropped too, and results that the encoder contributed to: fused and
+    re-ranked lists, which name it in their checkpoint.
     """
     tags = {"", *(sealed.tag for sealed in store.sealed_sets())}
     rows = store.all(Result, encoder_fingerprint=encoder_fingerprint, corpus_fingerprint=corpus_fingerprint)
@@ -243,15 +243,15 @@ def _delete(store: EmbeddingStore, plan: Mapping[str, tuple[str, Counter[str]]])
 
 
 def _combined_from(store: EmbeddingStore, encoders: set[str]) -> list[str]:
-    """Fingerprints of the encoders that were combined from one of these, by name."""
+    """Return fingerprints of the encoders that were combined from one of these, by name."""
     specs = [EncoderSpec.from_json(row.spec) for row in store.encoders()]
     return [spec.fingerprint for spec in specs if "+" in spec.checkpoint and encoders & {*spec.checkpoint.split("+")}]
 
 
 def discard_if_empty(store: EmbeddingStore) -> None:
-    """Removes a store without corpora and encoders, and in a folder its folders if nothing else is in them.
+    """Remove a store without corpora and encoders, and its folders if nothing else is in them.
 
-    For a wrong request, which leaves no store behind that was not there before.
+    For a wrong request, which must not leave a new store.
     """
     if store.corpora() or store.encoders():
         return
@@ -263,31 +263,31 @@ def discard_if_empty(store: EmbeddingStore) -> None:
                 folder.rmdir()
 
 
-# --- What a store keeps of its history, for `capim store prune`: the newest runs, and all that reports show.
+# --- The history that a store keeps, for `capim store prune`: the newest runs, and everything that reports show.
 #
 # Kept are the results that a report shows (for every encoder, corpus, protocol and metric the newest, of the newest
-# state of the encoder and the corpus), all that the newest runs wrote, and the baselines of watches. Of the rest go:
-# results, outcomes, replicates, comparisons, slices and rankings; embedding sets of earlier states of an encoder or a
-# corpus, whose results all go; states of a corpus or an encoder without sets; thumbnails of images that are in no
-# corpus any more; records of older runs that no kept row names.
+# state of the encoder and the corpus), all rows of the newest runs, and the baselines of watches. Removed are, of the
+# rest: results, outcomes, replicates, comparisons, slices and rankings; embedding sets of earlier states of an encoder
+# or a corpus without remaining results; states of a corpus or an encoder without sets; thumbnails of images that no
+# corpus has any more; records of older runs that no kept row names.
 #
-# Runs go on meanwhile. All stays that belongs to what the names of encoders and corpora have meant since the oldest
-# running run began, outcomes without results even where no run is known to run: the next one goes on from them. What is
-# removed is in two plans, one made after the other: of what a run writes meanwhile, one of them sees no part.
+# Runs continue meanwhile. Kept is everything about states that the names of encoders and corpora have had since the
+# oldest running run began, and outcomes without results even if no run is known to run: the next one uses them. Data
+# are removed only if two plans, made one after the other, name them: one of the two sees no part of a concurrent write.
 
 
-_LONGEST_RUN = timedelta(days=14)  # a run that began before has died on a host that no run was on since
+_LONGEST_RUN = timedelta(days=14)  # an older unfinished run has died, on a host without later runs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pruning:
-    """What a store does not keep.
+    """The data that a store does not keep.
 
     Attributes:
-        rows: Table -> the column that rows are chosen by, and the values of what goes with their numbers of rows.
-        tables: Of embedding sets and corpora, whole.
-        runs: Ids of all kept runs, oldest first; reports of other runs go too.
-        running: Ids of those that have not ended, whose rows and what they may read stay.
+        rows: Table -> the column that rows are chosen by, and its removed values with their numbers of rows.
+        tables: Tables of embedding sets and corpora that are removed whole.
+        runs: Ids of all kept runs, oldest first; reports of other runs are removed too.
+        running: Ids of unfinished runs; their rows and everything that they may read are kept.
     """
 
     rows: Mapping[str, tuple[str, Counter[str]]]
@@ -297,7 +297,7 @@ class Pruning:
 
 
 def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
-    """Return what :func:`prune` removes, if the newest ``keep`` runs are kept, at least one; changes nothing."""
+    """Return the data that :func:`prune` removes if the newest ``keep`` runs (at least 1) are kept; change nothing."""
     if keep < 1:
         raise RequestError(f"--keep {keep}: keep at least the newest run (--keep 1)")
     runs = store.all(Run)
@@ -306,13 +306,13 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     newest = sorted({*sorted(row.run for row in runs)[-keep:], *(row.run for row in running)})
     keys = set[str]().union(*map(store.keys_of, newest))
     described, described_corpora = store.encoders(), store.corpora()
-    meant, current = _meant(described, since), _meant(described_corpora, since)
+    meant, current = _states_since(described, since), _states_since(described_corpora, since)
 
     def of_kept_run(row: Any) -> bool:
         return row.run in newest or row.derived in keys
 
     def in_use(row: OfStates) -> bool:
-        """True if a run may be at work on it."""
+        """True if a run may be working on it."""
         return row.encoder_fingerprint in meant and row.corpus_fingerprint in current
 
     watched = store.current(Watched)
@@ -328,7 +328,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     evaluations = {row.evaluation for row in results} | pinned
     evaluations |= {*_evaluations(store, in_use)} - {row.evaluation for row in every}  # without results yet
     rows = {}
-    for table in ("outcomes", "replicates"):  # before the results: what is left when this is killed goes the next time
+    for table in ("outcomes", "replicates"):  # before the results: the next prune removes the rest if this is killed
         counted = store.counts(table, "evaluation")
         rows[table] = ("evaluation", Counter({each: n for each, n in counted.items() if each not in evaluations}))
     rows["results"] = of_results
@@ -339,7 +339,7 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
     replicates = rows_in(Replicates, read(store.connection, "replicates", columns=("derived", "evaluation")))
     drawn = [row for row in replicates if row.evaluation in evaluations]
     made = keys.union(row.derived for row in (*kept, *drawn))
-    # an entry of outcomes goes with them
+    # an entry of outcomes is removed with them
     entries = [row for row in store.all(LedgerEntry) if row.table_name != "outcomes"]
     rows["derived"] = _left_out(entries, "key", made | {row.key for row in entries if row.run in newest})
     pairs, with_results = set(map(_pair, results)), set(map(_pair, every))
@@ -368,14 +368,14 @@ def plan_pruning(store: EmbeddingStore, *, keep: int) -> Pruning:
 
 
 def _shown(store: EmbeddingStore, results: Sequence[Result]) -> set[str]:
-    """Return the keys of the results that are current; `capim results` shows those on dropped corpora, too."""
+    """Return the keys of the current results; `capim results` also shows those on dropped corpora."""
     uses = store.uses()
     states = States.of(results, uses), store.states()
     return {row.result for each in states for row in newest_rows(filter(each.has, results), "results", uses=uses)}
 
 
 def _together(rows: Sequence[R], key: str, staying: Collection[str]) -> tuple[list[R], tuple[str, Counter[str]]]:
-    """Return the rows with these keys and the others of the same derivations; and what goes, the keys of the rest.
+    """Return the rows with these keys and the others of the same derivations; and the keys of the removed rest.
 
     The ledger has one digest of all rows of a derivation.
     """
@@ -388,7 +388,7 @@ def _together(rows: Sequence[R], key: str, staying: Collection[str]) -> tuple[li
 def _derived(
     store: EmbeddingStore, row_type: type[R], of_kept_run: Callable[[Any], bool]
 ) -> tuple[list[R], tuple[str, Counter[str]]]:
-    """Divide the rows of a table as :func:`_together` does: what is current stays, and what kept runs used."""
+    """Divide the rows of a table as in :func:`_together`: current rows are kept, and rows that kept runs used."""
     rows, key = store.all(row_type), TABLES[TABLE_OF[row_type]].key[0]
     stays = {getattr(row, key) for row in (*store.current(row_type), *filter(of_kept_run, rows))}
     return _together(rows, key, stays)
@@ -399,7 +399,7 @@ def _pair(row: OfStates | SetKey) -> tuple[str, str]:
 
 
 def prune(store: EmbeddingStore, *, keep: int) -> Pruning:
-    """Removes what :func:`plan_pruning` names twice, and returns it. Compacting then frees the space."""
+    """Remove the data that :func:`plan_pruning` names twice, and return them. Compacting then frees the space."""
     connection, plan = store.connection, _of_both(plan_pruning(store, keep=keep), plan_pruning(store, keep=keep))
     delete(connection, "sets", "set_name", [name for name in plan.tables if name.startswith(SET_PREFIXES)])
     _delete(store, plan.rows)
@@ -409,7 +409,7 @@ def prune(store: EmbeddingStore, *, keep: int) -> Pruning:
 
 
 def _of_both(earlier: Pruning, later: Pruning) -> Pruning:
-    """Return what goes by two plans."""
+    """Return the data that both plans remove."""
     shared = {
         table: (column, gone & later.rows[table][1])
         for table, (column, gone) in earlier.rows.items()
@@ -419,14 +419,14 @@ def _of_both(earlier: Pruning, later: Pruning) -> Pruning:
     return replace(later, rows={table: both for table, both in shared.items() if both[1]}, tables=tables)
 
 
-def _meant(rows: Sequence[Encoder] | Sequence[StoredCorpus], since: datetime) -> set[str]:
-    """The fingerprints of what each name has meant at any time since then."""
+def _states_since(rows: Sequence[Encoder] | Sequence[StoredCorpus], since: datetime) -> set[str]:
+    """Return the fingerprints of all states that names have had since then."""
     before = newest_rows((row for row in rows if row.written <= since), "encoders")
     return {row.fingerprint for row in (*before, *(row for row in rows if row.written > since))}
 
 
 def _evaluations(store: EmbeddingStore, in_use: Callable[[OfStates], bool]) -> Iterator[str]:
-    """The evaluations with outcomes that are in use."""
+    """Yield the evaluations with outcomes that are in use."""
     columns = ["evaluation", "encoder_fingerprint", "corpus_fingerprint"]
     found = read(store.connection, "outcomes", columns=columns).group_by(columns, use_threads=False).aggregate([])
     return (row.evaluation for row in rows_in(Outcome, found) if in_use(row))
@@ -437,7 +437,7 @@ def _left_out(rows: Iterable[object], key: str, kept: Collection[str]) -> tuple[
 
 
 def _vanished_images(store: EmbeddingStore, corpora: Sequence[StoredCorpus]) -> dict[str, tuple[str, Counter[str]]]:
-    """Thumbnails and hashes of images that none of these corpora has; what cannot be decoded stays known."""
+    """Return thumbnails and hashes of images that no corpus has; undecodable images stay known."""
     condition = "thumbnail IS NOT NULL OR state IS NOT NULL"
     known = set(texts(read_where(store.connection, "image_index", condition, ("sha",))["sha"]))
     if known:
@@ -452,7 +452,7 @@ def _vanished_images(store: EmbeddingStore, corpora: Sequence[StoredCorpus]) -> 
 def compact_store(
     store: EmbeddingStore, *, history: timedelta = HISTORY_AGE, temporary_age: timedelta = TEMPORARY_AGE
 ) -> int:
-    """Compacts the tables and removes what is no longer needed; sealed versions stay for ever.
+    """Compact the tables and remove data that are no longer needed; sealed versions are never removed.
 
     Analyses and registers keep no history: their old versions are removed first, so that this also helps on a full
     disk.
@@ -463,7 +463,7 @@ def compact_store(
         temporary_age: Younger temporary files are kept: a process may be writing them.
 
     Returns:
-        Bytes freed; 0 in object storage, where they are not counted.
+        Number of freed bytes; 0 in object storage, where they are not counted.
     """
     connection, place = store.connection, Path(store.uri)
     before = disk_bytes(place) if connection.is_local else 0

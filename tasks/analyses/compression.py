@@ -308,8 +308,8 @@ class FixedEncoding:
     section 2. Encodings of equal fields are equal.
 
     In every repetition, ``planes`` random hyperplanes divide the space (SimHash). A query's encoding holds the sum of
-    its vectors in each part, an item's their mean; an item's empty part gets the vector that is
-    on the other side of the fewest planes (the first of several). Each of these is projected to ``inner`` random signs.
+    its vectors in each part, an item's their mean; an item's empty part gets the vector on
+    the other side of the fewest planes (the first of several). Each of these is projected to ``inner`` random signs.
 
     Attributes:
         repetitions: Number of independent partitions; their encodings are concatenated.

@@ -50,7 +50,7 @@ def duplicates(
         raise RequestError(f"--threshold must be a cosine between -1 and 1, got {threshold}")
     seen: set[tuple[tuple[str, str], tuple[str, str]]] = set()
     if bits is not None and not 0 <= bits <= 64:
-        raise RequestError(f"--bits must be a number of bits of 64, 0 to 64, got {bits}")
+        raise RequestError(f"--bits must be from 0 to 64, got {bits}")
     of_pictures = () if bits is None else _alike(store, corpora, bits)
     for by, pairs in (("bytes", _equal(corpora, "sha")), ("name", _equal(corpora, "name")), ("picture", of_pictures)):
         for first, second in pairs:
@@ -105,7 +105,7 @@ def _alike(
         later = columns >= rows
         n += int(later.sum())
         if n > MOST:
-            raise RequestError(f"more than {MOST:,} pairs of pictures are as alike; lower --bits")
+            raise RequestError(f"more than {MOST:,} pairs of pictures are this similar; lower --bits")
         for row, column in zip(rows[later].tolist(), columns[later].tolist(), strict=True):
             yield names[start + row], names[start + 1 + column]
 
@@ -134,7 +134,7 @@ def _near(
     from capim.tasks.ranking.cosine import score_blocks
 
     if store.encoder(encoder).vectors == "multi":
-        raise RequestError(f"encoder {encoder!r} has many vectors per image, which have no cosine; name another one")
+        raise RequestError(f"encoder {encoder!r} has several vectors per image and so no cosine; name another encoder")
     sets = {each.name: store.vectors(encoder=encoder, corpus=each.fingerprint, modality="image") for each in corpora}
     n = 0
     for first, second in combinations_with_replacement(corpora, 2):

@@ -159,9 +159,9 @@ def _own(name: str, function: str, tables: str | Mapping[str, str], **facts: Any
 _ablation = partial(_own, section="ablations", of_languages=False)
 _OF_OTHER_COMMANDS = {
     HARDWARE: "Other hardware",
-    TWO_STAGE: "Retrieve with one, re-rank with another",
+    TWO_STAGE: "Retrieve with one encoder, re-rank with another",
     FUSION: "Fused scores",
-    DISTRACTORS: "More images in the gallery, relevant to nothing",
+    DISTRACTORS: "Irrelevant images added to the gallery",
 }
 _FORMS = {
     "precision": "Precision of the stored vectors",
@@ -185,7 +185,7 @@ _OWN = (
     _own(
         "truncated-captions",
         "content:truncated_captions",
-        "Captions longer than the model reads",
+        "Captions longer than the model's limit",
         needs=frozenset({"truncated"}),
         version=2,
     ),
@@ -208,11 +208,11 @@ _OWN = (
     _own(
         "baselines",
         "content:caption_baselines",
-        {"baseline": "Captions alone, without the image"},
+        {"baseline": "Captions only, without the image"},
         kinds=frozenset({"pairs"}),
         scope="all encoders",
     ),
-    _own("classes", "labels:classes", {"class": "By class", "confusion": "Classes taken for others"}, kinds=_LABELS),
+    _own("classes", "labels:classes", {"class": "By class", "confusion": "Confused classes"}, kinds=_LABELS),
     _ablation(
         "prompts",
         "labels:prompts",

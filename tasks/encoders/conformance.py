@@ -260,7 +260,7 @@ def speed_of_one_batch(encoder: Encoder) -> str:
 
 
 def identity_is_whole(encoder: Encoder) -> str:
-    """Report everything that changes a vector, as it is stored with the embeddings."""
+    """Report everything that changes a vector, in the form stored with the embeddings."""
     spec = encoder.spec
     if gap := identity_gap(spec):
         raise CheckSkipped(f"not verified: {gap}")

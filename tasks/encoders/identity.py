@@ -111,7 +111,7 @@ def _with_code(spec: EncoderSpec) -> EncoderSpec:
     if (known := spec.options.get(PIN + name, state)) != state:
         raise RequestError(
             f"encoder {spec.name!r} was made with {name} {known}, but {state} is here, which may give other vectors; "
-            f"bring {name} {known} back, or encode again with a spec that does not name it"
+            f"restore {name} {known}, or encode again with a spec without it"
         )
     unnamed = spec.checkpoint == spec.adapter and not spec.resolved
     revision = f"{name}-{state}" if unnamed else spec.revision

@@ -90,8 +90,8 @@ def _as_encoder(loaded: Any, spec: EncoderSpec, device: str) -> Encoder:
 
     if missing := [name for name in NAMES.values() if not callable(getattr(loaded, name, None))]:
         raise RequestError(
-            f"encoder {spec.name!r}: adapter {spec.adapter!r} returned {type(loaded).__name__}, which is no "
-            f"Encoder and has no {' and no '.join(missing)}"
+            f"encoder {spec.name!r}: adapter {spec.adapter!r} returned {type(loaded).__name__}, which is not "
+            f"an Encoder and has no {' and no '.join(missing)}"
         )
     return encoder_of_functions(spec, device, functions=functions_of(loaded), where=f"adapter {spec.adapter!r}")
 

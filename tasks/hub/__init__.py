@@ -112,7 +112,7 @@ def _download(repository: str, commit: str, sizes: Mapping[str, int], kind: Kind
     needed = n_bytes * (2 if kind == "dataset" else 1)  # the rows of a data set are written again, as Arrow
     if needed > free:
         raise WorkError(
-            f"{repository} takes {size(needed)} in the hub's cache ({cache}), where {size(free)} are free; free "
+            f"{repository} takes {size(needed)} in the hub's cache ({cache}), where {size(free)} are free; make "
             "space there, or set HF_HOME to a folder on another disk"
         )
     what = f"downloading {repository} ({size(n_bytes)} into {cache}, {size(free)} free)"
@@ -204,7 +204,7 @@ def hub_error(error: Exception, repository: str, revision: str, kind: Kind = "mo
         (isinstance(error, errors.HFValidationError), RequestError,
          f"{repository!r} is neither an existing folder nor the id of a hub repository"),
         (too_many, WorkError,
-         f"the hub refuses {repository} for a while (429, too many requests): repeat it later, or set HF_TOKEN"),
+         f"the hub temporarily refuses {repository} (429, too many requests): try again later, or set HF_TOKEN"),
         (isinstance(error, errors.RevisionResolutionError) and offline, WorkError,
          f"{at} is not in the cache ({constants.HF_HUB_CACHE}) and HF_HUB_OFFLINE is set; unset it or run: {download}"),
         (isinstance(error, (*network, errors.HTTPError, OSError)), WorkError,

@@ -126,7 +126,7 @@ class Overall:
     _counts: Counter[str] = field(default_factory=Counter)  # counts of the step's pieces, by unit
     _step: Progress | None = None
     _begun: float = 0.0
-    _pieces: float = 0.0  # part of the step that is in progress
+    _pieces: float = 0.0  # finished pieces of the part in progress
 
     @classmethod
     def of(cls, flow: str, corpora: int) -> Overall:

@@ -170,7 +170,7 @@ def _parsed(requested: str) -> tuple[str, str, dict[str, object]]:
             options[str(keyword.arg)] = ast.literal_eval(keyword.value)
         except ValueError:
             raise RequestError(
-                f"metric {requested!r}: option {keyword.arg} must be a literal (a number, a text in quotes, True, a "
+                f"metric {requested!r}: option {keyword.arg} must be a literal (a number, a quoted string, True, a "
                 f"list), got {ast.unparse(keyword.value)}"
             ) from None
     return where, function.id, options
@@ -252,7 +252,7 @@ class QueryOutcomes:
             RequestError: If the metric is computed without a corpus.
         """
         if self._corpus is None:
-            raise RequestError("these outcomes come without their corpus: give it when the metric is made")
+            raise RequestError("these outcomes have no corpus; pass it when making the metric")
         return self._corpus
 
     @property
@@ -423,7 +423,7 @@ def own_metric(
 def bound(metric: Metric, corpus: Corpus | None = None, blocks: Blocks | None = None) -> Metric:
     """Return a custom metric with the data that its function may read; it is called once for the same outcomes."""
     if not isinstance(metric.values, OwnValues):
-        raise TypeError(f"metric {metric.name!r} is not of a user's function")
+        raise TypeError(f"metric {metric.name!r} is not a custom metric")
     own = replace(metric.values, corpus=corpus, blocks=blocks)
     known: WeakKeyDictionary[Outcomes, dict[Ties, NDArray[np.float64]]] = WeakKeyDictionary()
 

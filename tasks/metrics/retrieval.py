@@ -398,7 +398,7 @@ def average_precision_at(k: int) -> Metric:
 SPEARMAN = Metric(
     name="Spearman",
     unit="percent",
-    title="Rank correlation of cosines with how alike people found two images",
+    title="Rank correlation of cosines with human similarity ratings of image pairs",
     place="none",
     directions=RETRIEVAL,
     values=lambda o, _: rank_correlation(o.best_score, np.asarray(o.relevant_grades)[o.offsets[:-1]]),

@@ -128,7 +128,7 @@ def place(limit: str) -> Iterator[None]:
         yield
         return
     if found.active_slots >= found.limit:
-        log.info("waits for a place of the concurrency limit %s (%d in all)", limit, found.limit)
+        log.info("waiting for a slot of the concurrency limit %s (%d in total)", limit, found.limit)
     with concurrency(limit, lease_duration=LEASE_SECONDS, raise_on_lease_renewal_failure=False):
         yield
 

@@ -95,7 +95,7 @@ class CorpusLayout:
 
     @cached_property
     def labels(self) -> pa.Table:
-        """The rows of the corpus' relevance that give an image (the query) a class (the item); empty without labels."""
+        """Rows of the relevance that assign a class (the item) to an image (the query); empty without labels."""
         return self.corpus.relevance.filter(pc.field("ground_truth") == LABEL)
 
     @cached_property

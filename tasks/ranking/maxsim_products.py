@@ -158,7 +158,7 @@ def _score_images(
     repeat: bool = True,
     n_bounds: int = 0,
 ) -> NDArray[np.float32]:
-    """Return a column per image of a part (ords) from ``score``, which gets the patches of images with equally many.
+    """Return a column per image of a part (ords) from ``score``, called with images of equal patch counts.
 
     ``score`` maps shape ``(k, n_patches, dim)`` to scores with all captions and ``n_bounds`` further numbers, shape
     ``(k, n_captions + n_bounds)``. ``repeat``: True if patches may be repeated up to 16.
@@ -185,7 +185,7 @@ def _score_images(
 
 
 def _stacked(items: list[NDArray[np.floating]], device: str, *, repeat: bool = True) -> Tensor:
-    """Return float32 vectors of items with equally many, ``(k, n, dim)``; with ``repeat``, enough for a product."""
+    """Return float32 vectors of items with equal counts, ``(k, n, dim)``; with ``repeat``, enough for a product."""
     vectors = torch.from_numpy(np.stack(items)).to(device).float()
     n, least = vectors.shape[1], _least(vectors)
     return vectors.repeat(1, math.ceil(least / n), 1) if repeat and n < least else vectors

@@ -121,7 +121,7 @@ def _one_label(layout: CorpusLayout) -> str | None:
 
 def _several_labels(layout: CorpusLayout) -> str | None:
     several = not _labelled(layout) and _most(layout, "query_id") > 1
-    return None if several else _labelled(layout) or "every image has one label, so i2t/class says as much"
+    return None if several else _labelled(layout) or "every image has one label, so this would repeat i2t/class"
 
 
 def _shared_labels(layout: CorpusLayout) -> str | None:

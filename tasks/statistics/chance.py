@@ -109,7 +109,7 @@ class FirstHits(NamedTuple):
 def labels_p(hits: FirstHits, clusters: Clusters) -> tuple[float, float | None]:
     """Return the share of correct first hits expected by chance, and the two-sided p-value of the observed one.
 
-    Labels, which keep their weights wherever they go, are permuted among photographs with equally many images. Each of
+    Labels keep their weights and are permuted among photographs with the same number of images. Each of
     several orders of the labels is combined with each of as many orders of the first hits; any two draws are
     independent.
 

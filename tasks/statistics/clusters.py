@@ -162,7 +162,7 @@ def kish(weights: NDArray[np.float64]) -> float:
 
 
 def known_queries(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return a mask of the queries with a value, shape ``(n_queries,)``: a NaN in any row means that there is none.
+    """Return a mask of the queries with a value, shape ``(n_queries,)``: a query with any NaN has none.
 
     Examples:
         >>> known_queries(np.array([[1.0, 2.0], [3.0, np.nan]])).tolist()

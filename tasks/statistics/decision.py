@@ -124,7 +124,7 @@ def agreeing_ends(ends: Ends, p: float, difference: float, *, alpha: float = ALP
     """Return a difference's interval, adjusted to exclude 0 if and only if its (adjusted) p-value is below ``alpha``.
 
     A step-down test, or another correction, may disagree with the interval of a single step: the end nearer to 0 then
-    moves to 0, or just past it on its own side.
+    moves to 0, or just beyond 0 to the side of the difference.
 
     Examples:
         >>> agreeing_ends((0.01, 0.1), 0.06, 0.05)

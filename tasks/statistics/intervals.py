@@ -418,7 +418,8 @@ def agreeing_with_test(interval: Interval, p: float | None, *, level: float) -> 
 
     The permutation test is exact for any number of clusters, the bootstrap is not: with five wins and no loss it
     excludes 0, although p is .0625. Its end nearer to 0 then moves to 0. The opposite happens by random rounding only,
-    if p is just below ``1 - level``; the end then moves just past 0, on its own side (``agreeing_ends``).
+    if p is just below ``1 - level``; the end then moves just beyond 0, to the side of the difference
+    (``agreeing_ends``).
 
     Examples:
         >>> five_wins = Interval(value=0.05, low=0.01, high=0.1, method="percentile")

@@ -155,7 +155,7 @@ def test_a_scheduled_run_fires_by_itself_and_leaves_leaderboard_and_link(install
         return due[0]["id"] if due else None
 
     run = installation.until("the scheduled run starts", fired)
-    waits = f"waits for a place of the concurrency limit {ENCODE_LIMIT} (1 in all)"
+    waits = f"waiting for a slot of the concurrency limit {ENCODE_LIMIT} (1 in total)"
     installation.until("it waits", lambda: waits in lines_of(installation, run))
     installation.patch(f"/v2/concurrency_limits/{ENCODE_LIMIT}", {"active_slots": 0})
     assert installation.ended(run) == "COMPLETED"

@@ -45,7 +45,7 @@ def test_no_command_prints_the_help_of_all_and_is_a_wrong_request() -> None:
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (RequestError(["corpus 'x' is unknown", "device 'y' is unknown"]), 2, "2 faults:\n  - corpus 'x'"),
+        (RequestError(["corpus 'x' is unknown", "device 'y' is unknown"]), 2, "2 errors:\n  - corpus 'x'"),
         (WorkError("the hub did not answer"), 1, "capim: the hub did not answer\n"),
         (ZeroDivisionError("division by zero"), 1, "unexpected ZeroDivisionError: division by zero"),
         (RecursionError("maximum recursion depth exceeded"), 2, "nested too deeply"),

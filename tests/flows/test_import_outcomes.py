@@ -116,7 +116,7 @@ def test_a_sum_over_protocols_goes_with_what_it_was_made_of(workspace: Path, tmp
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--outcomes {broken}", "2 faults"),
+        ("--outcomes {broken}", "2 errors"),
         ("--outcomes {ranks} --protocol t2i/none", "'t2i/none' is unknown"),
         ("--outcomes {ranks} --scores m.npy", "give one thing to import"),
         ("--outcomes {ranks} --revision main", "revision 'main' can move"),

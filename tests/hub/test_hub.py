@@ -134,7 +134,7 @@ def test_a_branch_that_moved_is_another_commit_and_the_old_one_stays(hub: HubDou
 
 
 def test_too_many_requests_is_waited_for_in_a_download_and_named_where_it_is_not(hub: HubDouble) -> None:
-    with pytest.raises(WorkError, match="the hub refuses a/model for a while"):
+    with pytest.raises(WorkError, match="the hub temporarily refuses a/model"):
         hub.limited = 1
         commit_of("a/model", "main")
     commit = commit_of("a/model", "main")
@@ -196,7 +196,7 @@ def test_what_would_be_downloaded_is_known_before_and_nothing_afterwards(hub: Hu
 
 def test_files_that_do_not_fit_are_not_begun(hub: HubDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(10**9, 10**9 - 10**6, 10**6))
-    with pytest.raises(WorkError, match=r"a/model takes 3 MB in the hub's cache .*, where 1 MB are free; make room"):
+    with pytest.raises(WorkError, match=r"a/model takes 3 MB in the hub's cache .*, where 1 MB are free; make space"):
         get()
     assert not [line for line in hub.asked if line.endswith("model.safetensors")]
 

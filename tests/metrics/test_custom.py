@@ -192,7 +192,7 @@ def test_a_request_that_does_not_fit_names_what_does(tmp_path: Path, request_: s
         (f"{BODY}    return outcomes.ranks", r"AttributeError: .* no 'ranks'; .* query_texts.* line 2"),
         (f"import not_here_at_all\n{BODY}    ...", r"ModuleNotFoundError: .*, at .*own\.py line 1: import"),
         (f"{BODY}    return (", r"SyntaxError: .*, at .*own\.py line 2"),
-        (f"{BODY}    return outcomes.items", r"without their corpus.* line 2"),
+        (f"{BODY}    return outcomes.items", r"have no corpus.* line 2"),
     ],
 )
 def test_a_mistake_shows_the_users_own_line_in_one_line(tmp_path: Path, text: str, message: str) -> None:

@@ -305,7 +305,7 @@ def test_all_faults_of_a_table_are_named_together() -> None:
     ("name", "text", "message"),
     [
         ("a.csv", "query,rank\na-0,1,2\n", "row 1: expected 2 cells as in the header, got 3"),
-        ("a.csv", "query,rank\n", "no rows in it"),
+        ("a.csv", "query,rank\n", "it has no rows"),
         ("a.json", "[1]", "row 1 holds int, expected an object"),
         ("a.json", "{", "not JSON at line 1, column 2"),
         ("a.jsonl", "[]", "line 1 holds list, expected an object"),

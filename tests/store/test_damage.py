@@ -355,7 +355,9 @@ def test_a_changed_spec_of_an_encoder_is_found_and_healed(sealed, spec):
     before = store.encoders()[0].spec
     assert spec(before) != before
     table.update({"spec": "'" + spec(before) + "'"})
-    with pytest.raises(WorkError, match=r"name 'enc', fingerprint '\w{16}'.*capim store verify --drop"):
+    with pytest.raises(
+        WorkError, match=r"spec of 'enc' does not match its fingerprint '\w{16}'.*capim store verify --drop"
+    ):
         again(store).encoder("enc")
     expect(store, "encoders", "damaged", "specs of 1 encoders")
     assert drop_all(again(store)) == ["encoders"]

@@ -122,7 +122,7 @@ def test_a_sealed_set_is_on_the_disk_and_not_only_in_memory(store, monkeypatch):
 
 @pytest.mark.parametrize("words", ["Operation not permitted (os error 1)", "Operation not supported (os error 95)"])
 def test_a_file_system_without_hard_links_is_named(words):
-    with pytest.raises(WorkError, match="makes no hard links"), storage_faults("writing"):
+    with pytest.raises(WorkError, match="has no hard links"), storage_faults("writing"):
         raise OSError(words)
 
 

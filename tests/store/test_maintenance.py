@@ -175,8 +175,8 @@ def test_a_store_whose_format_cannot_be_read_is_opened(store, caplog):
     ("format_", "words"),
     [
         (99, "a later release wrote it. Upgrade capim"),
-        (4, "capim 0.2.0 reads it. Its vectors come over by `capim export embeddings` of that release"),
-        (5, "no release reads it. Make it anew by the same commands"),
+        (4, "capim 0.2.0 reads it. To transfer its vectors, run `capim export embeddings` with that release"),
+        (5, "no release reads it. Recreate it with the same commands"),
     ],
 )
 def test_a_store_of_another_format_says_which_release_reads_it(store, format_, words):

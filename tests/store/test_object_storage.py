@@ -86,7 +86,7 @@ def test_a_bucket_that_does_not_exist_is_not_a_damaged_table(bucket):
 
 def test_wrong_credentials_and_unreachable_servers_are_errors_with_the_address(monkeypatch):
     in_environment(monkeypatch, "http://127.0.0.1:9")
-    with pytest.raises(WorkError, match=r"opening table 'encoders' .* failed.*The storage does not answer"):
+    with pytest.raises(WorkError, match=r"opening table 'encoders' .* failed.*The storage does not respond"):
         EmbeddingStore.open("s3://capim/store")
 
 
@@ -96,7 +96,7 @@ def test_a_storage_that_does_not_answer_is_named_and_given_up(monkeypatch, caplo
         monkeypatch.setattr("capim.store.connection._WAIT_SECONDS", 0.5)
         connection = Connection("s3://silent/work/store")
         connection.options |= {"timeout": "500ms", "client_retry_timeout": "0"}
-        with pytest.raises(WorkError, match=r"does not answer.*What was stored before is kept"):
+        with pytest.raises(WorkError, match=r"does not respond.*Stored data are kept"):
             connection.find("results")
     waits = [record.getMessage() for record in caplog.records if "waiting for the storage" in record.getMessage()]
     told = "waiting for the storage since . s: opening table 'results' at its newest version"

@@ -41,7 +41,7 @@ def test_a_statement_that_takes_longer_than_it_may_is_stopped(filled):
 def test_a_statement_takes_no_more_memory_than_it_may(filled):
     lists = "SELECT range(100000) FROM range(1000)"  # an answer of 800 MB
     for statement in (lists, "SELECT list(range) FROM range(10000000)"):
-        with pytest.raises(RequestError, match="needs more memory than 50 MiB; ask for fewer rows"):
+        with pytest.raises(RequestError, match="needs more memory than 50 MiB; select fewer rows"):
             filled.sql(statement, memory=50 * 2**20)
     ordered = "SELECT count(*) AS n FROM (SELECT md5(range::VARCHAR) AS m FROM range(2000000) ORDER BY m)"
     assert filled.sql(ordered, memory=100 * 2**20).to_pylist() == [{"n": 2_000_000}]

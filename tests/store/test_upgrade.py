@@ -45,7 +45,7 @@ def test_an_upgraded_store_has_its_vectors_outcomes_and_figures(workspace: Path)
     assert (
         f"this release of capim reads format {FORMAT}: run `capim store upgrade` (nothing is encoded again)" in refused
     )
-    assert "uses: is no table of its own any more" in command("store upgrade", workspace).out
+    assert "uses: merged into other tables" in command("store upgrade", workspace).out
     assert golden.figures(workspace) == written
     for name, rows in kept.items():
         now_stored = table(workspace, name)

@@ -411,7 +411,7 @@ class EndpointEncoder(LoadedEncoder):
 
     def __init__(self, spec: EncoderSpec) -> None:
         self.service = EndpointClient(spec)
-        # requests have a number of captions, whatever their length
+        # requests are limited by their number of captions, not by length
         super().__init__(spec, "cpu", modules=[], forwards={}, pixels=self._images, pads_to_longest=False)
 
     def _images(self, images: list[Image.Image]) -> Inputs:
@@ -513,7 +513,7 @@ class EndpointClient:
         """
         try:
             async with self._free:
-                return [await self._asked(modality, inputs)]
+                return [await self._response_to(modality, inputs)]
         except _TooMuchError as refusal:
             if len(inputs) == 1:
                 shown, check = self._shown(modality, inputs[0]), f"`capim check {self._spec.name}`"
@@ -533,7 +533,7 @@ class EndpointClient:
             contents = [self.options.conversation(modality, content) for content in contents]
         return form.body(self._spec.checkpoint, contents, self._parameters[modality])
 
-    async def _asked(self, modality: Modality, inputs: Sequence[str]) -> EndpointAnswer:
+    async def _response_to(self, modality: Modality, inputs: Sequence[str]) -> EndpointAnswer:
         """Return the checked response to one request with these inputs."""
         n, form = len(inputs), self.options.form(modality)
         reply = await self._reply(modality, self._body(modality, inputs), n)

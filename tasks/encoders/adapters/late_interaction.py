@@ -161,7 +161,7 @@ def layouts_of(
 def image_layout(
     tokens: Sequence[str], image_token: str, *, kept: Sequence[bool] = (), grid: tuple[int, int] | None = None
 ) -> str:
-    """Return the layout of one image; empty if a run of image tokens is no ``grid`` and no square, or has no vector.
+    """Return the layout of one image; empty if its run of tokens is neither ``grid`` nor a square, or lacks vectors.
 
     Args:
         tokens: Inputs of the model for the image, without padding.

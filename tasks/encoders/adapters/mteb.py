@@ -69,7 +69,7 @@ def load(spec: EncoderSpec, *, device: str, trust_remote_code: bool) -> LoadedEn
     own = next((weights.dtype for module in modules for weights in module.parameters()), DTYPES[spec.precision])
     if own != DTYPES[spec.precision]:
         kind = str(own).removeprefix("torch.")
-        raise RequestError(f'{where} is loaded in {kind} by mteb, not in {spec.precision}; write precision = "{kind}"')
+        raise RequestError(f'{where} is loaded in {kind} by mteb, not in {spec.precision}; set precision = "{kind}"')
     task = mteb.get_task(str(spec.options["task"])).metadata
     return LoadedEncoder(
         spec,
