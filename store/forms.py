@@ -149,6 +149,11 @@ IDS: Mapping[str, Sequence[str]] = _TOML["ids"]
 SIDES: Mapping[str, Sequence[str]] = _TOML["sides"]
 """Modality -> words in names of files and arrays of vectors that say it."""
 
+IMPORTS: Mapping[str, str] = _TOML["imports"]
+"""What an import may hold, in words."""
+REFUSED: Mapping[str, str] = {suffix: each["instead"] for each in _TOML["refused"] for suffix in each["suffixes"]}
+"""Suffix of a file that is not read -> the way that leads here."""
+
 
 def option(role: str, *names: str, table: str = "") -> str:
     """How a user names the column of a role, in a description and in a command.

@@ -8,13 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, noted
 from capim.store.forms import Columns
 from capim.store.lists import QRELS, RUN
 from capim.store.schema import Import, Result, texts
+from capim.store.sets.embedding_files import open_embedding_file
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
 from capim.store.tables import skipping_bad_rows, uncompressed
 from capim.store.types import IMPORTED, OF_OUTCOMES, Corpus, EncoderSpec, Storage
@@ -29,6 +33,7 @@ from capim.tasks.metrics import metrics_of
 from capim.tasks.prefects.task import task
 from capim.tasks.protocols import Protocol
 from capim.tasks.published import read_published
+from capim.tasks.ranking.protocols import protocols_of
 from capim.tasks.references import EvaluationRef, SetsRef
 from capim.tasks.results.figures import derive_figures
 from capim.tasks.results.imported.runs import corpus_of_qrels, outcomes_of_run, read_qrels, read_run, tag_of
@@ -77,8 +82,8 @@ def import_embedding_files(
             corpora[what] = corpus_for_import(store, what)
     if faults:
         raise RequestError(faults)
-    named = [(row, corpora[row.corpus]) for row in rows]
-    with skipping_bad_rows(any(row.skip_bad_rows for row in rows)):
+    with TemporaryDirectory() as folder, skipping_bad_rows(any(row.skip_bad_rows for row in rows)):
+        named = [(_with_text(row, corpora[row.corpus], Path(folder)), corpora[row.corpus]) for row in rows]
         imported = import_sets(store, named, storage=storage, replace=replace, by_position=by_position, plan_only=plan)
     lines = [f"{done.file.path}: {done.key.modality}s of {done.key.corpus}: {done.matched.how}" for done in imported]
     if plan:
@@ -89,6 +94,19 @@ def import_embedding_files(
     ]
     _record_imports(store, sources, run=run)
     return [*lines, *map(_done_line, imported), *_next_steps(store, imported)]
+
+
+def _with_text(row: ImportRow, corpus: Corpus, folder: Path) -> ImportRow:
+    """Return the import of images that search images with a vector for the corpus' one text, which nothing reads."""
+    images = row.images or row.vectors
+    if images is None or row.captions or any(protocol.direction != "i2i" for protocol in protocols_of(corpus)):
+        return row
+    first = open_embedding_file(Path(images), "image", corpus.images.num_rows, row.columns).first
+    arrays: dict[str, Any] = {"embeddings": np.eye(1, first.values.shape[1], dtype=first.values.dtype)}
+    arrays |= {"offsets": np.array([0, 1])} if first.offsets is not None else {}
+    captions = folder / f"no-texts-{corpus.fingerprint}.npz"
+    np.savez(captions, ids=texts(corpus.captions["id"]), **arrays)
+    return dataclasses.replace(row, images=images, vectors=None, captions=str(captions))
 
 
 def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, SetsRef]], *, run: str) -> None:

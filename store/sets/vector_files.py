@@ -1,6 +1,6 @@
 """The arrays and the columns of ids in a file of vectors, in the many forms in which people keep them.
 
-Nothing that is pickled is read, because reading it would run its code: :data:`REFUSED` says how to save it instead.
+Nothing that is pickled is read, because reading it would run its code: ``REFUSED`` says how to save it instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from capim.store.errors import RequestError, is_number, text_of_csv, unknown
 from capim.store.files import NOT_ITS_FORMAT, existing_file, is_vector
-from capim.store.forms import FORMS, SIDES
+from capim.store.forms import FORMS, REFUSED, SIDES
 from capim.store.sets.matching import USUAL, plain_name
 from capim.store.tables import json_rows, read_json, read_json_lines, records
 from capim.store.types import MODALITIES, Modality
@@ -35,21 +35,9 @@ COLUMN_TYPES = {
     "truncated": np.bool_,
 }
 VECTOR_NAMES = FORMS["vectors"].names("vector")
-READ = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".parquet", ".csv", ".tsv", ".json", ".jsonl")
-_SAVE = "save them with numpy.savez(FILE, embeddings=…, ids=…), and import that"
-_PICKLE = f"a pickle runs code when it is read: open it yourself, {_SAVE}"
-_FAISS = f"take its vectors with index.reconstruct_n(0, index.ntotal), {_SAVE}"
-_ROWS = "write its rows as Parquet with a column id and a column embedding"
-REFUSED = {
-    **dict.fromkeys((".pkl", ".pickle", ".joblib"), _PICKLE),
-    **dict.fromkeys((".faiss", ".index", ".ann", ".hnsw"), _FAISS),
-    **dict.fromkeys((".h5", ".hdf5", ".mat"), f"read its arrays with h5py or scipy, {_SAVE}"),
-    **dict.fromkeys((".arrow", ".feather", ".lance", ".db", ".sqlite", ".lz4"), _ROWS),
-    ".bin": f"bare numbers have no shape: numpy.fromfile(FILE, numpy.float32).reshape(-1, DIM), {_SAVE}",
-    ".ckpt": f"a checkpoint is a model, not vectors: encode with it, {_SAVE}",
-}
-"""Suffix of what is not read -> the way that leads here."""
+ARRAYS = (".npy", ".npz", ".safetensors", ".pt", ".pth")
 TABLES = (".parquet", ".csv", ".tsv", ".json", ".jsonl")
+READ = (*ARRAYS, *TABLES)
 WHOLE = (
     "{} holds whole numbers and is no embedding; it looks like a run: call the columns query_id and items, and import "
     "it with --run FILE; vectors of whole numbers are read from an .npz file of floating point numbers"
@@ -107,7 +95,7 @@ def mapped(path: Path) -> NDArray[Any]:
     """A ``.npy`` file as a map of the disk; raises where it holds objects."""
     with path.open("rb") as file:
         if file.read(6) == npy.MAGIC_PREFIX and b"'|O'" in file.read(120):
-            raise RequestError(f"{path}: it holds Python objects; {_PICKLE}")
+            raise RequestError(f"{path}: it holds Python objects; {REFUSED['.pkl']}")
     values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return values
 

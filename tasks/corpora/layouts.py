@@ -128,6 +128,7 @@ def _own_layouts(folder: Path, columns: Columns) -> Iterator[Recognised | None]:
             yield _as("webdataset", f"shards of webdataset, {shown}", root=place, name=name)
     yield _splits(folder, columns)
     yield _parquet(folder)
+    yield _within(folder, "data", columns)
     if (file := table.any_table(folder, columns)) is not None:
         yield _table(file, folder, columns)
     of_forms = {file: table.form_of_file(file, columns) for file in table.tables_in(folder)}
@@ -167,11 +168,20 @@ def _usual_table(folder: Path, columns: Columns) -> Recognised | None:
     """A table with the name ``captions``, ``metadata``, ``pairs`` or ``quadruples``, or one in ``annotations/``."""
     if (file := table.named_table(folder)) is not None:
         return _table(file, folder, columns)
-    for inner in (folder / "annotations", folder / "data"):
-        if inner.is_dir() and (file := table.named_table(inner) or table.any_table(inner, columns)) is not None:
-            found = _table(file, folder, columns)
-            return found._replace(content={**found.content, "images": str(folder)})
-    return None
+    return _within(folder, "annotations", columns)
+
+
+def _within(folder: Path, inner: str, columns: Columns) -> Recognised | None:
+    """A table in a folder beside the images."""
+    if not (folder / inner).is_dir():
+        return None
+    file = table.named_table(folder / inner)
+    if inner == "data" and file is None:
+        file = table.any_table(folder / inner, columns)
+    if file is None:
+        return None
+    found = _table(file, folder, columns)
+    return found._replace(content={**found.content, "images": str(folder)})
 
 
 def _labelled(folder: Path, tables: Sequence[Path], columns: Columns) -> Recognised | None:

@@ -188,6 +188,27 @@ def test_forms_of_others_are_read_as_they_are(photos: Path) -> None:
     assert "captions: 4" in command("check photos").out
 
 
+def test_images_in_a_folder_beside_are_named_with_the_option(photos: Path, tmp_path: Path) -> None:
+    """Flickr8k as it is unpacked: texts in one folder, images in another."""
+    (tmp_path / "texts").mkdir()
+    shutil.move(photos / "captions.csv", tmp_path / "texts")
+    assert f'they may be in {photos}: images = "{photos}"' in command("check texts", code=2).out
+
+
+def test_rated_pairs_without_texts_and_images_are_evaluated_by_vectors_of_the_images_alone(
+    photos: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "rated.csv").write_text(csv("image1,image2,agg_score", ("a", "a", "a"), ("b", "c", "d"), (3, 2, 1)))
+    words = 'reader = "image-queries"\nroot = "rated.csv"\nids_only = true\ncolumns.score = "agg_score"\n'
+    (tmp_path / "sits.toml").write_text(words)
+    np.savez(tmp_path / "v.npz", embeddings=[[1, 0], [0.9, 0.1], [0.5, 0.5], [0.0, 1]], ids=["a", "b", "c", "d"])
+    said = command("import v.npz --corpus sits.toml --encoder theirs --quiet", tmp_path / "w").err
+    assert "run `capim evaluate --corpora sits --encoders theirs`" in said
+    command("evaluate --corpora sits --encoders theirs --replicates 100 --quiet", tmp_path / "w")
+    [row] = [row for row in EmbeddingStore.open(tmp_path / "w" / "store").all(Result) if row.metric == "Spearman"]
+    assert row.value == pytest.approx(1.0)
+
+
 def test_captions_in_columns_of_several_languages_are_a_warning_that_names_the_roles(photos: Path) -> None:
     (photos / "captions.csv").write_text(csv("image,titel_de,titel_en", IMAGES, TEXTS, TEXTS[::-1]))
     said = command("check photos/captions.csv --columns caption=titel_de,caption=titel_en").out

@@ -152,7 +152,7 @@ def test_a_matrix_of_another_corpus_is_refused_with_all_its_faults() -> None:
         ("m.npy", np.zeros(3), "expected numbers of shape"),
         ("m.npy", np.array([["a"]]), "expected numbers of shape"),
         ("m.npy", None, "cannot be read as .npy"),
-        ("m.txt", None, r"suffix '.txt' is unknown; .*known: .npy, .npz, .pt, .pth, .safetensors, .csv, .tsv"),
+        ("m.txt", None, r"suffix '.txt' is unknown; .*known: .npy, .npz, .safetensors, .pt, .pth, .csv, .tsv"),
         (
             "m.csv",
             b"caption,image\na,b\n",

@@ -104,8 +104,9 @@ class _ImageFiles:
         parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".", "..")]
         for start in range(len(parts)):
             path = "/".join(parts[start:])
-            for folded, index in ((_fold(path), self._by_name), (_fold_stem(path), self._by_stem)):
-                places = index.get(folded.rpartition("/")[2], ())
+            for fold in (_fold, _fold_stem):
+                folded = fold(path)
+                places = self._by_last_part[fold].get(folded.rpartition("/")[2], ())
                 fits = {file: place for place, file in places if f"/{place}".endswith(f"/{folded}")}
                 here = [file for file, place in fits.items() if place == folded and start == 0]
                 if fits:
@@ -115,7 +116,8 @@ class _ImageFiles:
     def near(self, name: str) -> str | None:
         """The file whose name is most like this one and has the same numbers; None if there is none."""
         stem = _fold_stem(name.replace("\\", "/").rpartition("/")[2])
-        alike = {other: files[0][1] for other, files in self._by_stem.items() if _numbers(other) == _numbers(stem)}
+        stems = self._by_last_part[_fold_stem]
+        alike = {other: files[0][1] for other, files in stems.items() if _numbers(other) == _numbers(stem)}
         close = nearest(stem, alike, cutoff=0.7)
         return None if close is None else alike[close]
 
@@ -129,18 +131,12 @@ class _ImageFiles:
         return list(by_path.values())
 
     @cached_property
-    def _by_name(self) -> dict[str, list[tuple[str, str]]]:
-        return self._by_last_part(_fold)
-
-    @cached_property
-    def _by_stem(self) -> dict[str, list[tuple[str, str]]]:
-        return self._by_last_part(_fold_stem)
-
-    def _by_last_part(self, fold: Callable[[str], str]) -> dict[str, list[tuple[str, str]]]:
-        """Last part of a folded path -> the folded paths with it, and their files."""
-        groups: dict[str, list[tuple[str, str]]] = {}
-        for file in self.files:
-            groups.setdefault((place := fold(file)).rpartition("/")[2], []).append((place, file))
+    def _by_last_part(self) -> dict[Callable[[str], str], dict[str, list[tuple[str, str]]]]:
+        """How a path is folded -> last part of a folded path -> the folded paths with it, and their files."""
+        groups: dict[Callable[[str], str], dict[str, list[tuple[str, str]]]] = {_fold: {}, _fold_stem: {}}
+        for fold, group in groups.items():
+            for file in self.files:
+                group.setdefault((place := fold(file)).rpartition("/")[2], []).append((place, file))
         return groups
 
 
@@ -196,6 +192,13 @@ def coco_names(file_name: str) -> tuple[str, ...]:
     names += [f"{name[5:].partition('_')[0]}/{name}" for name in old]
     names += [f"{split}2017/{number}.jpg" for split in ("val", "train")]
     return tuple(dict.fromkeys(names))
+
+
+def _beside(folders: Sequence[Path], name: str) -> Path | None:
+    """A folder beside those that were searched, or in one that is beside them, with a file of this name."""
+    others = (each for folder in folders for each in sorted(folder.parent.iterdir()) if each.is_dir())
+    last = name.replace("\\", "/").rpartition("/")[2]
+    return next((each for each in others if each not in folders and last and (each / last).is_file()), None)
 
 
 class LocatedImages(NamedTuple):
@@ -263,10 +266,11 @@ def locate_images(
     if skipped and missing == "error":
         absent = [row.reason.removeprefix("no file ") for row in skipped]
         shown = [f"{name} (is it {near}?)" if (near := search.near(name)) else name for name in absent[:_SHOWN]]
-        listed = some([*shown, *absent[_SHOWN:]], _SHOWN)
+        listed, beside = some([*shown, *absent[_SHOWN:]], _SHOWN), _beside(folders, absent[0])
         lines.append(
             f"{origin}: {len(skipped)} of its images are not in {', '.join(map(str, paths))}: {listed}; "
             'put them there, or leave them out with missing = "skip"'
+            + (f'; they may be in {beside}: images = "{beside}"' if beside else "")
             + ("" if located else "; ids are enough for embeddings made elsewhere (ids_only, docs/embeddings.md)")
         )
     if lines:

@@ -16,21 +16,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, is_number
 from capim.store.files import is_vector, reading
-from capim.store.forms import FORMS, NO_COLUMNS, Columns, fold
+from capim.store.forms import FORMS, IMPORTS, NO_COLUMNS, REFUSED, Columns, fold
 from capim.store.lists import QRELS, RUN, first_line, form_of_line, json_lists, list_columns, says_qrels
-from capim.store.sets.vector_files import REFUSED, read_contents, side_of
+from capim.store.sets.vector_files import ARRAYS, read_contents, side_of
 from capim.store.tables import NAMED, TYPED, first_row, open_table, read_json, suffix_of
 
 What: TypeAlias = Literal["vectors", "outcomes", "scores", "run", "qrels", "judged", "published"]
-WORDS: Mapping[What, str] = {
-    "vectors": "vectors",
-    "outcomes": "outcomes of each query",
-    "scores": "a matrix of scores",
-    "run": "a run: lists of the best items",
-    "qrels": "qrels: judgements of documents",
-    "judged": "a folder of queries, documents and judgements",
-    "published": "published figures",
-}
 _HITS = re.compile(r".+_(ir|tr)[1-9][0-9]*_rank_index\.npy")
 _SCORES = re.compile(r"(^|[^a-z])(scores?|sims?|similarit(y|ies)|logits)([^a-z]|$)")
 _RUNS = (".trec", ".run", ".res", ".ranking")
@@ -40,7 +31,7 @@ class Recognised(NamedTuple):
     """One thing to import.
 
     Attributes:
-        what: See :data:`WORDS`.
+        what: See ``IMPORTS``.
         path: The file or folder.
         side: ``image`` or ``caption``, where vectors say it.
     """
@@ -51,7 +42,7 @@ class Recognised(NamedTuple):
 
     def __str__(self) -> str:
         of = f" of {self.side}s" if self.side else ""
-        return f"{self.path}: taken for {WORDS[self.what]}{of}"
+        return f"{self.path}: taken for {IMPORTS[self.what]}{of}"
 
 
 def recognise(path: Path, columns: Columns = NO_COLUMNS) -> list[Recognised]:
@@ -102,7 +93,7 @@ def _of_folder(folder: Path) -> Iterator[Recognised]:
 def _of_file(path: Path, columns: Columns) -> list[Recognised]:
     if _HITS.fullmatch(path.name):
         raise RequestError(f"{path}: one of several hit lists; give their folder, {path.parent}")
-    if path.suffix in (".npy", ".npz", ".safetensors", ".pt", ".pth"):
+    if path.suffix in ARRAYS:
         return _of_arrays(path)
     suffix = suffix_of(path)
     if suffix in _RUNS or suffix == ".qrels":

@@ -35,7 +35,7 @@ from capim.store.schema import OfProtocol, OfStates, Outcome
 from capim.store.sets.columns_read import telling
 from capim.store.sets.importing import UNVERSIONED, declared_encoder, note_faults
 from capim.store.sets.matching import POSITION, Items, key_of, match
-from capim.store.sets.vector_files import mapped, read_contents
+from capim.store.sets.vector_files import ARRAYS, mapped, read_contents
 from capim.store.tables import DELIMITED, NAMED, PARQUET, open_table, read_row_file, records, suffix_of
 from capim.store.types import OF_OUTCOMES, Corpus, EncoderSpec, SetKey, digest16
 from capim.tasks.ranking.maxsim_products import score_table
@@ -330,7 +330,7 @@ class Imported:
 
 # --- Matrices of scores.
 
-SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".safetensors", *NAMED)
+SUFFIXES = (*ARRAYS, *NAMED)
 _BLOCK_BYTES = 1 << 26
 
 
