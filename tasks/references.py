@@ -22,16 +22,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LIBRARIES = (
-    "capim",
-    "torch",
-    "transformers",
-    "open_clip_torch",
-    "colpali-engine",
-    "lancedb",
-    "numpy",
-    "scipy",
-    "prefect",
-)  # that can change a figure
+    "capim", "torch", "transformers", "tokenizers", "open_clip_torch", "timm", "colpali-engine", "peft",
+    "sentence-transformers", "uform", "mteb", "pillow", "datasets", "lancedb", "numpy", "scipy", "prefect",
+)  # fmt: skip
+"""Libraries that can change a result; a run records their versions."""
 
 
 @dataclass(frozen=True, kw_only=True)

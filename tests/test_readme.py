@@ -70,7 +70,7 @@ def test_the_page_about_your_own_metric_does_what_it_says(after_a_run: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["get_started.md", "report.md", "scale.md", "statistics.md", "exports.md"])
+@pytest.mark.parametrize("name", ["get_started.md", "report.md", "scale.md", "statistics.md", "exports.md", "tables.md"])
 def test_a_page_about_a_store_shows_what_its_blocks_print(name: str, after_a_run: Path) -> None:
     assert run_page(ROOT / "docs" / name, after_a_run)
 
