@@ -137,12 +137,8 @@ def evaluate_custom(config: RunConfig, metric: str | Metric, *, results: bool = 
         raise RequestError(f"{', '.join(config.analyses)}: metrics of your own are sliced by {', '.join(of_parts())}")
     evaluations = evaluations_of(config)
     with recorded_run(config, "custom-metric") as run:
-        arguments = _settings(config, run) | {
-            "metric": metric,
-            "analyses": config.analyses,
-            "device": config.device.partition(",")[0],
-            "results": results,
-        }
+        own = {"metric": metric, "analyses": config.analyses, "results": results}
+        arguments = _settings(config, run) | own | {"device": config.device.partition(",")[0]}
         return tuple(call_each(custom_metric, [{"evaluations": e, **arguments} for e in by_corpus(evaluations)]))
 
 
@@ -369,21 +365,13 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchedFigures:  
         embedded = paired(encoded)
         corpora = {reference.corpus.name: reference.corpus for reference in embedded}.values()
         findings = [WatchFinding("note", f"data of {c.name}", change) for c in corpora for change in c.changes]
+        how: dict[str, Any] = {"store_uri": config.store_uri, "device": config.device.partition(",")[0], "run": run}
+        how |= {"rule": rule, "seed": config.seed}
         for spec in request.encoders if request else ():
             of_spec = [reference for reference in embedded if reference.sets.encoder_fingerprint == spec.fingerprint]
-            vectors = call(
-                watch_vectors,
-                spec,
-                of_spec,
-                opened,
-                store_uri=config.store_uri,
-                device=config.device.partition(",")[0],
-                trust_remote_code=config.trusts(spec.name),
-                rule=rule,
-                seed=config.seed,
-                run=run,
-            )
-            findings += vectors
+            trusted = config.trusts(spec.name)
+            changed: list[WatchFinding] = call(watch_vectors, spec, of_spec, opened, trust_remote_code=trusted, **how)
+            findings += changed
         sets = tuple(reference.sets for reference in embedded)
         evaluated, unscored = evaluate_step(config, run, (*sets, *(_complete_sets(stored) if stored else ())))
         if stored:

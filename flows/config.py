@@ -330,14 +330,9 @@ class RunConfig(Comparing, Watching, Where):
     @property
     def resampling(self) -> Resampling:
         """Return the settings of all intervals and tests."""
-        return Resampling(
-            replicates=self.replicates,
-            seed=self.seed,
-            level=self.level,
-            method="wilson" if self.interval == "auto" else self.interval,
-            permutations=self.permutations,
-            margin=self.margin,
-        )
+        named = ("replicates", "seed", "level", "permutations", "margin")
+        method = "wilson" if self.interval == "auto" else self.interval
+        return Resampling(**{name: getattr(self, name) for name in named}, method=method)
 
     @property
     def store_uri(self) -> str:

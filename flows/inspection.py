@@ -354,12 +354,8 @@ def info(*, workspace: str | None, form: Form) -> Rows:
             f"{without_credentials(store.uri)}: format {FORMAT}, {contents.n_tables} tables, "
             f"{contents.n_bytes / 1e6:,.1f} MB\n"
         )
-    return Rows(
-        rows=contents.sets,
-        columns=SET_COLUMNS,
-        keep=[each for each in SET_COLUMNS if each not in ("set_name", "storage")],
-        code=0,
-    )
+    first = [each for each in SET_COLUMNS if each not in ("set_name", "storage")]
+    return Rows(rows=contents.sets, columns=SET_COLUMNS, keep=first, code=0)
 
 
 def verify(

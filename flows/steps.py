@@ -483,17 +483,8 @@ def _lines(rows: Sequence[Ranking]) -> list[dict[str, Any]]:
     ):
         like_these = found[row.encoder_fingerprint, LIKE_THESE]
         tested = {"ranks_like_these": _ranks(like_these)} if like_these.rank_low else {}
-        lines.append(
-            {
-                "ranks": _ranks(row),
-                **tested,
-                "encoder": row.encoder,
-                "macro_mean": row.value,
-                "low": row.ci_low,
-                "high": row.ci_high,
-                **json.loads(row.headlines),
-            }
-        )
+        interval = {"macro_mean": row.value, "low": row.ci_low, "high": row.ci_high}
+        lines.append({"ranks": _ranks(row), **tested, "encoder": row.encoder, **interval, **json.loads(row.headlines)})
     return lines
 
 

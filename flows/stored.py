@@ -128,9 +128,8 @@ def _not_made(wanted: Mapping[str, Sequence[str]]) -> Iterator[str]:
     from capim.tasks.protocols import EVERY, Protocol
     from capim.tasks.results.combined import SUMMARISED
 
-    metrics = [METRICS[name] for name in wanted.get("metric", ()) if name in METRICS]
     of = [*map(Protocol.of, wanted.get("protocol", ()))]
-    for metric in metrics:
+    for metric in (METRICS[name] for name in wanted.get("metric", ()) if name in METRICS):
         if metric.several and not (of and all(protocol.is_combined for protocol in of)):
             yield f"{metric.name} is left out where every query has one right item: it says what MRR and R@k say"
         if metric.name not in SUMMARISED and any(protocol.language == EVERY for protocol in of):
@@ -337,17 +336,8 @@ def search(
     """
     from capim.flows.searching import FOUND_COLUMNS, find
 
-    found = find(
-        open_store(workspace),
-        text,
-        image=image,
-        vector=vector,
-        encoder=encoder,
-        corpus=corpus,
-        modality=modality,
-        k=k,
-        device=device,
-    )
+    among: dict[str, Any] = {"encoder": encoder, "corpus": corpus, "modality": modality, "k": k, "device": device}
+    found = find(open_store(workspace), text, image=image, vector=vector, **among)
     return Rows(rows=found.rows, columns=FOUND_COLUMNS)
 
 

@@ -335,9 +335,8 @@ class Workspace:
                 if vectors is not None:
                     is_file = isinstance(vectors, str | Path)
                     given[name] = str(vectors) if is_file else _saved(Path(folder) / f"{name}.npz", vectors, names)
-            own: dict[str, Any] = {
-                name: listed(value) if name in ("run", "protocol") else value for name, value in given.items()
-            }
+            lists = {name: listed(given[name]) for name in ("run", "protocol") if name in given}
+            own: dict[str, Any] = {**given, **lists}
             steps.import_(config, tuple(map(str, paths)), given=own, **{n: v for n, v in own.items() if n in known})
 
     @_checked
@@ -414,9 +413,8 @@ class Workspace:
         """
         store = self.store
         key = store.key(encoder=encoder, corpus=stored.corpus_in(store, corpus).fingerprint, modality=modality)
-        every = Ragged.concatenate(
-            store.multivectors(encoder=encoder, corpus=key.corpus_fingerprint, modality=modality)
-        )
+        blocks = store.multivectors(encoder=encoder, corpus=key.corpus_fingerprint, modality=modality)
+        every = Ragged.concatenate(blocks)
         ids = texts(store.item_index(key).ids)
         return ids, every.values, every.offsets
 

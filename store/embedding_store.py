@@ -253,22 +253,16 @@ class EmbeddingStore:
     def corpus(self, name: str, fingerprint: str | None = None) -> Corpus:
         """Return a stored corpus by name (the newest), fingerprint, or both; without image bytes (``source`` None)."""
         row = self.corpus_row(name, fingerprint)
-        facts = (row.name, row.fingerprint, row.licence, row.origin, row.main_metric, row.reference_language)
-        key = canonical_json(facts)
+        facts: dict[str, Any] = {name: getattr(row, name) for name in ("name", "licence", "origin", "main_metric")}
+        facts |= {"languages_reference": row.reference_language}
+        key = canonical_json([row.fingerprint, facts])
         kept: Corpus | None = self.connection.kept.of_values("corpora", [key]).get(key)
         if kept is not None:
             return kept
         parts: dict[str, Any] = {
             part: corpus_part(self.connection, part, row.name, row.fingerprint) for part in CORPUS_PARTS
         }
-        corpus = Corpus(
-            name=row.name,
-            licence=row.licence,
-            origin=row.origin,
-            main_metric=row.main_metric,
-            languages_reference=row.reference_language,
-            **parts,
-        )
+        corpus = Corpus(**facts, **parts)
         if corpus.fingerprint != row.fingerprint:
             raise WorkError(
                 f"corpus {row.name!r} was changed on disk: its fingerprint is {corpus.fingerprint}, it was "
@@ -298,14 +292,12 @@ class EmbeddingStore:
             if contents.num_rows:
                 self.connection.create(corpus_table(part, corpus.name, corpus.fingerprint), contents.schema, contents)
         sample, seed = corpus.draw or (None, None)
+        parts = ("images", "captions", "pairs", "quadruples", "skipped")
+        counts_of: dict[str, Any] = {f"n_{part}": len(getattr(corpus, part)) for part in parts}
         row = StoredCorpus(
             name=corpus.name,
             fingerprint=corpus.fingerprint,
-            n_images=len(corpus.images),
-            n_captions=len(corpus.captions),
-            n_pairs=len(corpus.pairs),
-            n_quadruples=len(corpus.quadruples),
-            n_skipped=len(corpus.skipped),
+            **counts_of,
             languages=sorted(texts(pc.unique(corpus.captions.column("language")))),
             licence=corpus.licence,
             origin=corpus.origin,

@@ -203,12 +203,5 @@ def _keyed(table: str, row: Any, each: Derivation) -> Any:
 
 
 def _entry(each: Derivation, *, seconds: float, run: str) -> LedgerEntry:
-    return LedgerEntry(
-        key=each.key,
-        kind=each.kind,
-        identity=each.identity,
-        usual=each.usual,
-        seconds=seconds,
-        run=run,
-        created=datetime.now(UTC),
-    )
+    same: dict[str, Any] = {name: getattr(each, name) for name in ("key", "kind", "identity", "usual")}
+    return LedgerEntry(**same, seconds=seconds, run=run, created=datetime.now(UTC))

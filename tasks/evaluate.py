@@ -157,13 +157,8 @@ def complete_figures(
     store = EmbeddingStore.open(store_uri)
     scored = stored_evaluations(store, evaluation, protocols)
     figures = derive_figures(scored, resampling=resampling, run=run, keep_replicates=keep_replicates)
-    return EvaluationRef(
-        sets=evaluation.sets,
-        evaluations=dict(scored.evaluations),
-        n_scored=0,
-        n_added=sum(figures.added.values()),
-        uses=figures.uses,
-    )
+    made: dict[str, Any] = {"evaluations": dict(scored.evaluations), "uses": figures.uses}
+    return EvaluationRef(sets=evaluation.sets, n_scored=0, n_added=sum(figures.added.values()), **made)
 
 
 @task("find-sets")

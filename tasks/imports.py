@@ -111,16 +111,9 @@ def _with_text(row: ImportRow, corpus: Corpus, folder: Path) -> ImportRow:
 
 def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, SetsRef]], *, run: str) -> None:
     """Keep how sets and evaluations were matched, and where they come from; read with every figure of theirs."""
+    of_run: dict[str, Any] = {"run": run, "created": datetime.now(UTC)}
     rows = [
-        Import(
-            **dataclasses.asdict(sets),
-            imported=name,
-            what=what,
-            matched=matched,
-            source=source,
-            run=run,
-            created=datetime.now(UTC),
-        )
+        Import(**dataclasses.asdict(sets), imported=name, what=what, matched=matched, source=source, **of_run)
         for name, what, matched, source, sets in sources
     ]
     known = {(row.imported, row.matched, row.source) for row in store.all(Import)}

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -326,18 +326,9 @@ def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Fall
         clusters = Clusters.of(outcomes[0].clusters, drawn, outcomes[0].weights)
         earlier, later = clusters.only(known).sums(values[:, known]).T
         old, new = (metric.value(each) for each in outcomes)  # not as stored: the metric may have had another version
-        change = FigureChange(
-            key=figure.key,
-            old=old,
-            new=new,
-            since=figure.since,
-            difference=new - old,
-            p=None,
-            basis="paired test",
-            lower_is_better=not metric.higher_is_better,
-            n_units=int(clusters.only(known).n_effective),
-            n_queries=int(known.sum()),
-        )
+        pairs: dict[str, Any] = {"n_units": int(clusters.only(known).n_effective), "n_queries": int(known.sum())}
+        of: dict[str, Any] = {"key": figure.key, "since": figure.since, "lower_is_better": not metric.higher_is_better}
+        change = FigureChange(**of, **pairs, old=old, new=new, difference=new - old, p=None, basis="paired test")
         groups[figure.row.corpus_fingerprint, figure.protocol.kind == "quadruples"].append(
             (change, earlier - later if metric.higher_is_better else later - earlier)
         )

@@ -63,7 +63,6 @@ class Removal:
         n_bytes: Size of their current versions.
         rows: Table -> number of dropped rows, and of rows that were derived from them.
         combined: Fused and re-ranked encoders in these rows.
-        results: True if these rows go; False if they stay.
     """
 
     tables: tuple[str, ...]
@@ -71,7 +70,6 @@ class Removal:
     n_bytes: int
     rows: Mapping[str, int]
     combined: tuple[str, ...]
-    results: bool
 
 
 def drop(
@@ -136,7 +134,6 @@ def drop(
         n_bytes=n_bytes,
         rows={name: counted.total() for name, (_, counted) in plan.items() if name != "derived" and counted},
         combined=tuple(sorted(combined.values())),
-        results=results,
     )
 
 

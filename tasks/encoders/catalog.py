@@ -270,8 +270,7 @@ def read_facts(file: str | None, given: Mapping[str, object], encoder: str | Non
         try:
             found[name] = Facts.model_validate(table)
         except ValidationError as error:
-            where = f"{file}: {name}: " if table is read.get(name) else f"{file or 'facts'}: "
-            faults += [where + fault for fault in _plain(error, Facts)]
+            faults += [f"{file or 'facts'}: {name}: {fault}" for fault in _plain(error, Facts)]
     if "" in found:
         faults.append("say which model the facts are about: --encoder NAME, or a table for each model, [NAME]")
     if faults:

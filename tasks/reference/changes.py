@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,17 +104,13 @@ def figure_changes(
         difference = None if before.value is None or after.value is None else after.value - before.value
         pair = (*key[:3], *sorted((before.encoder_fingerprint, after.encoder_fingerprint)))
         basis, p = _basis(before, after, tests.get(pair), difference)
-        changes.append(
-            FigureChange(
-                key=key,
-                old=before.value,
-                new=after.value,
-                difference=difference,
-                p=p,
-                basis=basis,
-                lower_is_better=after.lower_is_better,
-            )
-        )
+        of: dict[str, Any] = {
+            "difference": difference,
+            "p": p,
+            "basis": basis,
+            "lower_is_better": after.lower_is_better,
+        }
+        changes.append(FigureChange(key=key, old=before.value, new=after.value, **of))
     return adjust(changes)
 
 
