@@ -1,8 +1,8 @@
 """Runs: the lists of the best items that a system made for queries, and qrels, which say what is relevant.
 
 Their files are read by :mod:`capim.store.sets.lists`. Items are ordered by score, whatever the rank column says; equal
-scores are ties. A relevant item that its list does not hold has a rank from the length of the list + 1 to the end of the
-gallery. An item that ties with the last of a list might tie with items that were cut off: the list is taken as it
+scores are ties. A relevant item that its list does not hold has a rank from the length of the list + 1 to the end of
+the gallery. An item that ties with the last of a list might tie with items that were cut off: the list is taken as it
 stands. Of judged documents, a query without a list counts as not found at every k, and a list of a query that nobody
 judged is left out and counted, as in trec_eval. An id is written as it is or as :func:`trec_id`.
 
