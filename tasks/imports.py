@@ -16,10 +16,10 @@ import numpy as np
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, noted
 from capim.store.forms import Columns
-from capim.store.lists import QRELS, RUN
 from capim.store.schema import Import, Result, texts
 from capim.store.sets.embedding_files import open_embedding_file
 from capim.store.sets.importing import UNVERSIONED, ImportedSet, ImportRow, import_sets, namesakes
+from capim.store.sets.lists import QRELS, RUN
 from capim.store.tables import skipping_bad_rows, uncompressed
 from capim.store.types import IMPORTED, OF_OUTCOMES, Corpus, EncoderSpec, Storage
 from capim.store.upkeep.removal import drop_evaluations

@@ -413,13 +413,14 @@ def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_posit
         RequestError: One has none, and as :func:`capim.store.sets.matching.match`.
     """
     found = match(contents.columns, contents.n, items, by_position=by_position, repeats=True)
+    found = _without_repeats(contents, found, items)
     missing = np.setdiff1d(np.arange(len(items.ids)), found.positions)
     if missing.size:
         raise RequestError(
             f"{missing.size} of {len(items.ids)} {items.kind} of corpus {corpus!r} are not in the file, first "
             f"{items.ids[int(missing[0])]!r}"
         )
-    return _without_repeats(contents, found, items)
+    return found
 
 
 def _without_repeats(contents: EmbeddingParts, found: Match, items: Items) -> Match:
@@ -436,8 +437,8 @@ def _without_repeats(contents: EmbeddingParts, found: Match, items: Items) -> Ma
                 positions[row] = ord_ if before == row else -1
                 if known != vectors:
                     raise RequestError(
-                        f"{several.sum()} {items.kind} have more than one row, and other vectors in them, first "
-                        f"{items.ids[ord_]!r} in rows {before + 1} and {row + 1}; keep one row of each"
+                        f"{several.sum()} {items.kind} have more than one row, first {items.ids[ord_]!r} in rows "
+                        f"{before + 1} and {row + 1}, which have different vectors; keep one row of each"
                     )
         start += len(part)
     n = int((found.positions >= 0).sum() - (positions >= 0).sum())

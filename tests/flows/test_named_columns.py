@@ -165,7 +165,7 @@ def test_equal_vectors_of_one_item_are_one_and_others_are_refused(photos: Path, 
     vectors[7] = vectors[0]
     np.savez(tmp_path / "v.npz", embeddings=vectors, ids=twice)
     said = command(f"import --images v.npz {IMPORT.replace('theirs', 'x')}", tmp_path / "w", code=2).err
-    assert "4 images have more than one row, and other vectors in them, first '3.jpg' in rows 4 and 8" in said
+    assert "4 images have more than one row, first '3.jpg' in rows 4 and 8, which have different vectors" in said
 
 
 def test_forms_of_others_are_read_as_they_are(photos: Path) -> None:
@@ -201,7 +201,8 @@ def test_rated_pairs_without_texts_and_images_are_evaluated_by_vectors_of_the_im
     (tmp_path / "rated.csv").write_text(csv("image1,image2,agg_score", ("a", "a", "a"), ("b", "c", "d"), (3, 2, 1)))
     words = 'reader = "image-queries"\nroot = "rated.csv"\nids_only = true\ncolumns.score = "agg_score"\n'
     (tmp_path / "sits.toml").write_text(words)
-    np.savez(tmp_path / "v.npz", embeddings=[[1, 0], [0.9, 0.1], [0.5, 0.5], [0.0, 1]], ids=["a", "b", "c", "d"])
+    vectors = np.array([[1, 0], [0.9, 0.1], [0.5, 0.5], [0.0, 1]])
+    np.savez(tmp_path / "v.npz", embeddings=vectors, ids=["a", "b", "c", "d"])
     said = command("import v.npz --corpus sits.toml --encoder theirs --quiet", tmp_path / "w").err
     assert "run `capim evaluate --corpora sits --encoders theirs`" in said
     command("evaluate --corpora sits --encoders theirs --replicates 100 --quiet", tmp_path / "w")

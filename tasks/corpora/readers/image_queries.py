@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from capim.store.errors import RequestError, some
 from capim.store.forms import FORMS, NO_COLUMNS, Columns, option
-from capim.store.lists import finite
 from capim.store.schema import COMPOSED, EXCLUDED, REVISITED, SIMILARITY, SUBSET
 from capim.store.sets.columns_read import telling
+from capim.store.sets.lists import finite
 from capim.store.tables import open_table, read_json
 from capim.store.types import Corpus
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow

@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from capim.store.errors import RequestError, some
 from capim.store.forms import FORMS
-from capim.store.lists import cells_of
 from capim.store.schema import JUDGED
 from capim.store.sets.columns_read import GRADES, NO_OPTION, SPLITS, TONGUES, telling
+from capim.store.sets.lists import cells_of
 from capim.store.tables import SUFFIXES, open_table, read_json, suffix_of, uncompressed
 from capim.store.types import Corpus, digest16
 from capim.tasks.corpora.build import CaptionRow, Faults, ImageRow, RelevanceRow, SkippedRow

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from capim.store.errors import RequestError, is_number
 from capim.store.files import is_vector, reading
 from capim.store.forms import FORMS, IMPORTS, NO_COLUMNS, REFUSED, Columns, fold
-from capim.store.lists import QRELS, RUN, first_line, form_of_line, json_lists, list_columns, says_qrels
+from capim.store.sets.lists import QRELS, RUN, first_line, form_of_line, json_lists, list_columns, says_qrels
 from capim.store.sets.vector_files import ARRAYS, read_contents, side_of
 from capim.store.tables import NAMED, TYPED, first_row, open_table, read_json, suffix_of
 

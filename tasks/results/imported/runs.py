@@ -1,10 +1,10 @@
 """Runs: the lists of the best items that a system made for queries, and qrels, which say what is relevant.
 
-:mod:`capim.store.lists` reads them. Items are ordered by score, whatever the rank column says; equal scores are ties. A
-relevant item that its list does not hold has a rank from the length of the list + 1 to the end of the gallery. An item
-that ties with the last of a list might tie with items that were cut off: the list is taken as it stands. Of judged
-documents, a query without a list counts as not found at every k, and a list of a query that nobody judged is left out
-and counted, as in trec_eval. An id is written as it is or as :func:`trec_id`.
+Their files are read by :mod:`capim.store.sets.lists`. Items are ordered by score, whatever the rank column says; equal
+scores are ties. A relevant item that its list does not hold has a rank from the length of the list + 1 to the end of
+the gallery. An item that ties with the last of a list might tie with items that were cut off: the list is taken as it
+stands. Of judged documents, a query without a list counts as not found at every k, and a list of a query that nobody
+judged is left out and counted, as in trec_eval. An id is written as it is or as :func:`trec_id`.
 
 On judged documents a run also has outcomes as trec_eval has them (``t2i/judged@trec_eval``): scores as float32, equal
 ones by id, descending; an item that is not listed, and a query without a list, is not found.
@@ -26,8 +26,8 @@ import pyarrow.compute as pc
 from capim.store.errors import RequestError
 from capim.store.files import existing_file
 from capim.store.forms import NO_COLUMNS, Columns
-from capim.store.lists import QRELS, RUN, first_line, read_lists
 from capim.store.schema import JUDGED, TOP, UNLISTED, texts
+from capim.store.sets.lists import QRELS, RUN, first_line, read_lists
 from capim.store.sets.matching import Items, key_of, left_out_of
 from capim.store.tables import NAMED, read_json, suffix_of, uncompressed
 from capim.store.types import Corpus
@@ -48,7 +48,7 @@ UNJUDGED = "no document is judged relevant to this query"
 
 
 def read_run(path: Path, columns: Columns = NO_COLUMNS) -> Run:
-    """Return the lists of a run; as :func:`capim.store.lists.read_lists`."""
+    """Return the lists of a run; as :func:`capim.store.sets.lists.read_lists`."""
     return read_lists(path, RUN, columns)
 
 
@@ -68,7 +68,7 @@ def read_qrels(path: Path, columns: Columns = NO_COLUMNS) -> Qrels:
     """Return judgements.
 
     Raises:
-        RequestError: A grade is no whole number, and as :func:`capim.store.lists.read_lists`.
+        RequestError: A grade is no whole number, and as :func:`capim.store.sets.lists.read_lists`.
     """
     grades = read_lists(path, QRELS, columns)
     wrong = [(q, d, g) for q, items in grades.items() for d, g in items.items() if not float(g).is_integer()]
