@@ -22,6 +22,7 @@ PAGES = [
     ROOT / "deployments" / "README.md",
     *(ROOT / "docs").glob("*.md"),
 ]
+OF_A_STORE = ("get_started.md", "report.md", "scale.md", "statistics.md", "exports.md", "tables.md")
 README = PAGES[0].read_text(encoding="utf-8")
 
 
@@ -70,7 +71,9 @@ def test_the_page_about_your_own_metric_does_what_it_says(after_a_run: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["get_started.md", "report.md", "scale.md", "statistics.md", "exports.md", "tables.md"])
+@pytest.mark.parametrize(
+    "name", ["get_started.md", "report.md", "scale.md", "statistics.md", "exports.md", "tables.md"]
+)
 def test_a_page_about_a_store_shows_what_its_blocks_print(name: str, after_a_run: Path) -> None:
     assert run_page(ROOT / "docs" / name, after_a_run)
 
