@@ -220,7 +220,7 @@ def choose(
 
     The interval is that of the difference from the first, and holds for all pairs of a task together. Lines below the
     table say which limit rules an encoder out, and for which weights the first place stays the same. The page of a
-    report does the same under "Decide".
+    report does the same under "Weights".
 
     Example: capim choose --weights shop-de:t2i/all=70,binding=30 --limits bytes=1024
 

@@ -39,9 +39,7 @@ def test_the_readmes_questions_are_answered_after_a_run(after_a_run: Path) -> No
     sections = ("Three questions", "Ask stored embeddings new questions")
     printed = run_page(ROOT / "README.md", after_a_run, sections=sections)
     assert len(set(re.findall(r"\S+report\.html", printed))) == 2  # one for each of the first two questions
-    assert re.search(
-        r"^Text to image and image to text \(shapes\): tiny-clip, .* better than tiny-clip-plain", printed, re.MULTILINE
-    )
+    assert re.search(r"^shapes: tiny-clip \(clear\): .* better than tiny-clip-plain", printed, re.MULTILINE)
     assert "and is first for 82.7%" in printed
     assert "of the captions find their image in the first three" in printed
     lead = re.findall(r"tiny-clip +shapes +t2i/all +leading:ahead +([0-9.]+)", printed)

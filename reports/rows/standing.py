@@ -38,6 +38,7 @@ PAIR_COLUMNS = (
 )  # fmt: skip
 SHARED = ("shared_low", "shared_high")  # columns from which a budget of several figures takes its ends
 _SHOWN = 6  # names in one line
+MEAN = ", mean over languages"  # of the title of a task
 C = TypeVar("C", bound=Comparison)
 Chance: TypeAlias = Literal["", "not shown above chance", "below chance"]
 

@@ -103,7 +103,7 @@ def test_a_packages_metric_whose_lowest_value_is_best_is_so_in_every_place_also_
     assert pair["p_adjusted"] < 0.01
     assert [row["encoder"] for row in json_rows("results --metric depth")] == ["near", "far"]
 
-    folder = command("report").page.parent
+    folder = command("report --markdown whole").page.parent
     words = "better" if pair["encoder_a"] == "near" else "worse"
     shown = (row for table in tables((folder / "report.html").read_text()) for row in cells(table))
     [line] = [row for row in shown if row[2:] and row[2].text == "depth"]
@@ -137,7 +137,7 @@ def test_what_readers_must_know_of_a_metric_is_in_the_ledger_where_its_package_i
 
 
 def test_a_packages_metric_has_a_table_of_its_own_in_the_report_as_a_files_has(workspace: Path) -> None:
-    folder = command("report").page.parent
+    folder = command("report --markdown whole").page.parent
     assert "shapes · items above (depth)" in readable((folder / "report.html").read_text())
 
 
@@ -184,7 +184,7 @@ def test_a_report_shows_one_version_of_a_metric_and_a_comparison_takes_all_resul
     workspace: Path, install: Install
 ) -> None:
     def shown() -> tuple[dict[str, float], list[float], str]:
-        folder = command("report").page.parent
+        folder = command("report --markdown whole").page.parent
         document = json.loads((folder / "results.json").read_text())
         results, pairs = (
             [row for row in document[table] if row["metric"] == "depth"] for table in ("results", "comparisons")
