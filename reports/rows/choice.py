@@ -17,7 +17,7 @@ from typing import Literal
 from capim.reports import format as show
 from capim.reports.rows.report_data import ReportData, ends
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import Task, broken, claimed, counted_tasks, headline_tasks, values
+from capim.reports.rows.standing import Task, broken, claimed, conclusions, counted_tasks, headline_tasks, values
 from capim.store.errors import RequestError, unknown
 
 LEVELS = {"commercial-use": 1.0, "free": 2.0}
@@ -136,6 +136,18 @@ def equal_weights(data: ReportData, tasks: Sequence[Task]) -> dict[Task, float]:
 def contenders(made: Choice) -> list[str]:
     """Return the first of a choice and those that no test shows to be worse."""
     return [each.encoder for each in made.order if each.state in ("first", "open")]
+
+
+def overall(data: ReportData) -> Choice:
+    """Return the choice with equal weights, which a report recommends; of figures in percent alone."""
+    tasks = [task for conclusion in conclusions(data) for task in conclusion.tasks]
+    weights = equal_weights(data, tasks)
+    return choose(data, weights, {}) if weights else Choice(order=(), out={}, same={})
+
+
+def best_first(data: ReportData) -> list[str]:
+    """Return the encoders of a report: those with a mean, best first, then the others by name."""
+    return [*dict.fromkeys([*(each.encoder for each in overall(data).order), *data.encoder_names()])]
 
 
 def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:

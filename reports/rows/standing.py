@@ -217,11 +217,6 @@ def conclusions(data: ReportData) -> list[Conclusion]:
     return sorted(found, key=place)
 
 
-def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:
-    """The encoders as the first conclusion orders them, then the others by name."""
-    return list(dict.fromkeys([*(found[0].order if found else ()), *data.encoder_names()]))
-
-
 def languages(data: ReportData, corpus: str) -> list[str]:
     """Language codes with results on a corpus, sorted."""
     return sorted({p.language for p in map(Protocol.of, data.protocols(corpus)) if p.is_of_language})

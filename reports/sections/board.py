@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 from capim.reports import format as show
@@ -16,9 +16,9 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Board, BoardCell, BoardColumn, BoardRow, Fact, Kind, Strip, TaskCard
 from capim.reports.elements.tables import failures_address
 from capim.reports.rows import standing
-from capim.reports.rows.choice import Choice, Placed, choose, contenders, equal_weights
+from capim.reports.rows.choice import Choice, Placed, choose, contenders, equal_weights, overall
 from capim.reports.rows.report_data import ReportData, detail_of, ends
-from capim.reports.rows.speed import bytes_per_image, image_rate, speed_ratio
+from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import MEAN, Task
 from capim.store.schema import texts as texts_of
 from capim.store.types import EncoderSpec
@@ -44,7 +44,7 @@ def board(data: ReportData) -> Board:
     if not tasks:
         return Board(id="answer", says=((NO_RESULT, False),), sure=(), notes=data.states)
     weights = equal_weights(data, tasks)
-    made = choose(data, weights, {}) if weights else Choice(order=(), out={}, same={})
+    made = overall(data)
     counted = [task for task in tasks if task in weights and task not in made.uncounted]
     margin = _margin(data)
     span = _span(data, tasks, made)
@@ -100,12 +100,7 @@ def _sure(data: ReportData, made: Choice, counted: Sequence[Task]) -> Iterator[s
     """Return two lines: the figures of the recommended encoders with their test, and what stands against the others."""
     if made.order:
         yield _first_line(data, made, counted)
-    more = [
-        _worse(made),
-        *_faster(data, made),
-        *_elsewhere(data, made, counted),
-        *standing.not_counted(_uncounted(made, counted)),
-    ]
+    more = [_worse(made), *_elsewhere(data, made, counted), *standing.not_counted(_uncounted(made, counted))]
     if line := "; ".join(filter(None, more)):
         yield f"{line}."
 
@@ -164,19 +159,6 @@ def _worse(made: Choice) -> str:
     """Return by how much the best of the others is worse overall, if one of several contenders is recommended."""
     worse = [each for each in made.order if each.state == "worse"]
     return f"{worse[0].encoder} is worse by {_gap(worse[0])}" if worse and len(contenders(made)) > 1 else ""
-
-
-def _faster(data: ReportData, made: Choice) -> list[str]:
-    """Return which of the two first encodes images how many times as fast; none where the ratios do not show it."""
-    names = [each.encoder for each in made.order][:2]
-    known = {each: speed for each, speed in image_rate(data).items() if each in names}
-    ratios = ((a, b, speed_ratio(known[a], known[b])) for a, b in permutations(known, 2))
-    return [
-        f"{a} encodes images {show.number(ratio.value, 2)} times as fast as {b} (95{show.PERCENT} interval "
-        f"{show.span(ratio.low, ratio.high, 2)}, over {ratio.n_corpora} corpora)"
-        for a, b, ratio in ratios
-        if ratio is not None and ratio.low > 1
-    ]
 
 
 def _elsewhere(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[str]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import permutations
 
 from capim.reports import format as show
 from capim.reports.elements import tables, words
 from capim.reports.elements.page import Block, Cell, Evidence, Section, Table
 from capim.reports.rows import standing
+from capim.reports.rows.choice import overall
 from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.speed import image_rate, speed_ratio
 from capim.reports.rows.standing import MEAN, Conclusion, about_corpora, headline_tasks, intervals_of
 from capim.store.schema import Ranking
 
@@ -29,7 +32,20 @@ def evidence(data: ReportData) -> tuple[str, ...]:
     """The tests behind the answer, one line for every corpus, and which statements share which budget."""
     found = standing.conclusions(data)
     lines = (line for each in found for line in (_tests(data, each), *words.weights(data, each.tasks)))
-    return (*filter(None, lines), *words.budgets(data), *data.larger_families) if found else ()
+    return (*filter(None, lines), *_faster(data), *words.budgets(data), *data.larger_families) if found else ()
+
+
+def _faster(data: ReportData) -> list[str]:
+    """Return which of the two first encodes images how many times as fast; none where the ratios do not show it."""
+    names = [each.encoder for each in overall(data).order][:2]
+    known = {each: speed for each, speed in image_rate(data).items() if each in names}
+    ratios = ((a, b, speed_ratio(known[a], known[b])) for a, b in permutations(known, 2))
+    return [
+        f"{a} encodes images {show.number(ratio.value, 2)} times as fast as {b} (95{show.PERCENT} interval "
+        f"{show.span(ratio.low, ratio.high, 2)}, over {ratio.n_corpora} corpora)."
+        for a, b, ratio in ratios
+        if ratio is not None and ratio.low > 1
+    ]
 
 
 def _tests(data: ReportData, conclusion: Conclusion) -> str:

@@ -15,6 +15,7 @@ from capim.reports import format as show
 from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts, value
 from capim.reports.rows import standing
+from capim.reports.rows.choice import best_first
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, Totals, map_key
 from capim.reports.rows.report_data import R1, WITHOUT, ReportData, detail_of
 from capim.reports.sections.slices import encoder_order, slice_cell
@@ -68,7 +69,6 @@ def _missed(data: ReportData) -> Table:
     every = reversed(standing.headline_tasks(data))
     tasks = {(task.corpus, Protocol.of(task.protocol).direction): task for task in every}
     totals = [total for total in data.totals if total.queries]
-    order = standing.in_order(data, standing.conclusions(data))
 
     def cell(name: str, total: Totals) -> Cell:
         if name not in total.missed:
@@ -88,7 +88,7 @@ def _missed(data: ReportData) -> Table:
         for title, total in zip(titles, totals, strict=True)
     ]
     title, note = "Missed queries, percent", "Missed: something scores above the best relevant item."
-    return replace(pivot("missed", title, order, texts("Encoder", str), *columns, note=note), matrix=True)
+    return replace(pivot("missed", title, best_first(data), texts("Encoder", str), *columns, note=note), matrix=True)
 
 
 def _ambiguous(data: ReportData, corpus: str) -> Table | None:

@@ -8,7 +8,7 @@ from capim.reports import format as show
 from capim.reports.elements import tables, words
 from capim.reports.elements.page import Cell, Picker, Section, Table, Text
 from capim.reports.rows.report_data import R1, ReportData, without_paths
-from capim.reports.rows.standing import MEAN, headline_tasks, intervals_of
+from capim.reports.rows.standing import MEAN, conclusions, headline_tasks, intervals_of
 from capim.store.sets.matching import NOT_VERIFIED, POSITION
 from capim.tasks.metrics.compositional import PAIR_ACCURACY
 from capim.tasks.metrics.table import METRICS, headline_of, on_leaderboard
@@ -22,7 +22,7 @@ def section(data: ReportData) -> Section:
     """Every result, by corpus and protocol, and the metrics of several protocols by metric."""
     views = [
         (corpus, label, table)
-        for corpus in data.corpus_names()
+        for corpus in dict.fromkeys([*(each.corpus for each in conclusions(data)), *data.corpus_names()])
         for label, table in [*_by_protocol(data, corpus), *_by_metric(data, corpus)]
     ]
     notes = [text for corpus in data.corpus_names() for text in _not_verified(data, corpus)]

@@ -16,6 +16,7 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Evidence, Section, Table, Text
 from capim.reports.elements.tables import absent, estimate, numbers, pivot, texts
 from capim.reports.rows import standing
+from capim.reports.rows.choice import best_first
 from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.leaderboard import pair_protocols, sliced
 from capim.store.current import figure_of
@@ -73,8 +74,7 @@ def _parts(data: ReportData) -> dict[Part, dict[str, Slice]]:
 
 
 def _matrix(data: ReportData, parts: dict[Part, dict[str, Slice]]) -> Table:
-    order = standing.in_order(data, standing.conclusions(data))
-    names = [name for name in order if any(name in of for of in parts.values())]
+    names = [name for name in best_first(data) if any(name in of for of in parts.values())]
     first = names[0]
 
     def lowest(part: Part) -> tuple[object, ...]:

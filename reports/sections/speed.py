@@ -8,8 +8,7 @@ from capim.reports import format as show
 from capim.reports.elements.drawings import Marked, over_cost
 from capim.reports.elements.page import Block, Cell, Chart, Kind, Section, Table
 from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
-from capim.reports.rows import standing
-from capim.reports.rows.choice import choose, equal_weights
+from capim.reports.rows.choice import overall
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, speeds
 from capim.reports.sections.tests import point
@@ -87,8 +86,7 @@ def quality_over_cost(data: ReportData) -> Chart | None:
 
     None unless at least two encoders that are ranked have both figures, and these differ in the cost.
     """
-    made = choose(data, weights, {}) if (weights := equal_weights(data, standing.headline_tasks(data))) else None
-    placed = {each.encoder: each for each in made.order} if made else {}
+    placed = {each.encoder: each for each in overall(data).order}
     rates = {name: speed for name, speed in image_rate(data).items() if name in placed}
     fast = len(rates) > 1 and len({(of.device, of.precision) for of in rates.values()}) == 1
     costs = {name: of.stages["forward"].mean for name, of in rates.items()} if fast else bytes_per_image(data)

@@ -3,7 +3,7 @@ const root = document.documentElement;
 root.classList.add("with-scripts");
 const find = (selector, from = document) => from.querySelector(selector);
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
-// Characters that turn or hide others are named, as reports/render.py does in what it writes itself.
+// Characters that turn or hide others are named, as reports/render.py does in its own texts.
 const HIDDEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
 const code = (one) => one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
 const named = (text) => text.replace(HIDDEN, (one) => `[U+${code(one)}]`);
@@ -26,7 +26,7 @@ const button = (text, act, fields = {}) => {
 const option = (value, text = value) => make("option", { value }, text);
 const count = (n) => n.toLocaleString("en");
 
-// Light or dark: the first click leaves the setting of the system; a file in a browser may keep nothing.
+// Light or dark: the first click leaves the setting of the system; a browser may keep nothing.
 const kept = (value) => {
   try {
     if (value !== undefined) localStorage.setItem("capim-theme", value);
@@ -59,9 +59,9 @@ const choose = (id, changes, { push = false, drop = [] } = {}) => {
 };
 const follow = () => {
   for (const read of readers) read(address());
-  const folded = document.getElementById(address().id);
-  for (const box of folded ? [...all("details", folded).slice(0, 1), folded.closest("details")] : []) {
-    if (box && !box.matches(".menu, .menu *")) box.open = true;
+  const place = document.getElementById(address().id);
+  for (const box of place ? [find("details:not(.menu)", place), place.closest("details")] : []) {
+    if (box) box.open = true;
   }
 };
 addEventListener("popstate", follow);
@@ -101,24 +101,28 @@ const sortable = (table, after = () => {}) => {
   }
 };
 
-// The board: weights re-sort it, as reports/rows/choice.py ranks; the margin is what is shaded; a pair of encoders is
-// compared on every task. All of it is in the address, by names.
+// The board: weights re-sort it, as reports/rows/choice.py ranks; the margin is shaded; a pair
+// of encoders is compared on every task. All of it is in the address, by names.
 const answer = find("#board-data") && JSON.parse(find("#board-data").textContent);
 const gapOf = (t, a, b) => {
   const turned = { better: "worse", worse: "better" };
   const [state, size, low, high] = answer.pairs[t][`${a} ${b}`] ?? [];
   if (state) return { state, size, low, high };
   const other = answer.pairs[t][`${b} ${a}`];
-  return other && { state: turned[other[0]] ?? other[0], size: -other[1], low: -other[3], high: -other[2] };
+  if (!other) return undefined;
+  return { state: turned[other[0]] ?? other[0], size: -other[1], low: -other[3], high: -other[2] };
 };
 const ranking = (weights) => {
   const { names, tasks, values, weak } = answer;
   const given = tasks.map((_, t) => t).filter((t) => weights[t] > 0);
-  const has = (t, n) => values[t][n] !== null, corpora = (of) => new Set(of.map((t) => tasks[t].corpus)).size;
+  const has = (t, n) => values[t][n] !== null;
+  const corpora = (of) => new Set(of.map((t) => tasks[t].corpus)).size;
   const reach = (n) => corpora(given.filter((t) => has(t, n))), least = Math.min(2, corpora(given));
   // a task enters a mean if an encoder that could be ranked is above chance there
-  const counts = given.filter((t) => names.some((_, n) => has(t, n) && !weak[t][n] && reach(n) >= least));
-  const used = counts.length ? counts : given, total = used.reduce((sum, t) => sum + weights[t], 0);
+  const able = (t, n) => has(t, n) && !weak[t][n] && reach(n) >= least;
+  const counts = given.filter((t) => names.some((_, n) => able(t, n)));
+  const used = counts.length ? counts : given;
+  const total = used.reduce((sum, t) => sum + weights[t], 0);
   const mean = (n) => used.reduce((sum, t) => sum + (weights[t] / total) * values[t][n], 0);
   const ranked = (n) => used.every((t) => has(t, n)) && !used.every((t) => weak[t][n]);
   const order = names.map((_, n) => n).filter(ranked)
@@ -140,6 +144,7 @@ const ranking = (weights) => {
   });
 };
 const signed = (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(1)}`;
+const interval = ({ size, low, high }) => `${signed(size)} (${signed(low)} to ${signed(high)})`;
 const placeOf = (points) => Math.max(-4, Math.min(66, 56 * (1 + points / answer.span)));
 const shape = (tag, fields) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -147,9 +152,10 @@ const shape = (tag, fields) => {
   return made;
 };
 const strip = ({ state, size, low, high }) => {
-  const kind = { first: "best", better: "open", undecided: "open", equivalent: "equal" }[state] ?? state;
-  const made = shape("svg", { class: `strip ${kind}`, width: 66, height: 16, "aria-hidden": "true" });
-  made.append(shape("rect", { class: "margin", height: 16 }), shape("line", { class: "zero", x1: 56, x2: 56, y2: 16 }));
+  const look = { class: `strip ${state === "first" ? "best" : state}`, width: 66, height: 16 };
+  const made = shape("svg", { ...look, "aria-hidden": "true" });
+  made.append(shape("rect", { class: "margin", height: 16 }),
+    shape("line", { class: "zero", x1: 56, x2: 56, y2: 16 }));
   if (size < -answer.span) {
     made.append(shape("text", { class: "far", y: 12 }));
     made.lastChild.textContent = `◂ ${signed(size)}`;
@@ -165,42 +171,53 @@ const reweighed = (table, weights) => {
     const found = placed.get(row.dataset.name), cell = row.cells[1];
     cell.dataset.sort = found?.value ?? "";
     cell.className = `mean ${{ first: "best" }[found?.state] ?? found?.state ?? "none"}`;
-    cell.title = found ? `${signed(found.size)} (${signed(found.low)} to ${signed(found.high)})` : "not ranked";
+    cell.title = found ? interval(found) : "not ranked";
     cell.replaceChildren(make("span", { className: "v" }, found ? found.value.toFixed(1) : "–"),
       found && found.state !== "untested" ? strip(found) : "");
   }
-  const names = [...placed.values()].filter(({ state }) => ["first", "open"].includes(state)).map(({ name }) => name);
-  const said = names.slice(0, 3).flatMap((name, at) => [at ? (at + 1 === names.length ? " or " : ", ") : "",
-    make("em", {}, name)]);
-  const rest = names.length > 3 ? ` or one of ${names.length - 3} more` : "";
-  find("h1").replaceChildren(names.length ? "With your weights: " : "Nothing to rank with these weights", ...said, rest);
+  const first = [...placed.values()].filter(({ state }) => ["first", "open"].includes(state));
+  const before = (at) => (at ? (at + 1 === first.length ? " or " : ", ") : "");
+  const said = first.slice(0, 3).flatMap(({ name }, at) => [before(at), make("em", {}, name)]);
+  const rest = first.length > 3 ? ` or one of ${first.length - 3} more` : "";
+  const begins = first.length ? "With your weights: " : "Nothing to rank with these weights";
+  find("h1").replaceChildren(begins, ...said, rest);
 };
 const controls = (table) => {
-  const corpora = [...new Set(answer.tasks.filter(({ percent }) => percent).map(({ corpus }) => corpus))];
+  const weighable = answer.tasks.filter(({ percent }) => percent);
+  const corpora = [...new Set(weighable.map(({ corpus }) => corpus))];
   const field = (label, name, value) => make("label", {}, `${label} `,
     make("input", { type: "number", name, min: 0, step: "any", value }));
   const names = [option(""), ...answer.names.map((name) => option(name))];
   const select = (label, name) => make("label", {}, `${label} `,
     make("select", { name }, ...names.map((each) => each.cloneNode(true))));
-  const weighing = find("#weights form"), comparing = find("#pair form"), opening = find("h1").cloneNode(true);
+  const weighing = find("#weights form"), comparing = find("#pair form");
+  const opening = find("h1").cloneNode(true);
   const original = [...table.tBodies[0].rows].map((row) => [row, row.cells[1].cloneNode(true)]);
-  weighing.append(...corpora.map((corpus) => field(corpus, corpus, 1)), field("Margin, points", "", answer.margin),
-    make("button", { type: "reset" }, "Equal weights"));
+  weighing.append(...corpora.map((corpus) => field(corpus, corpus, 1)),
+    field("Margin, points", "", answer.margin), make("button", { type: "reset" }, "Equal weights"));
   comparing.append(select("A", "a"), select("against B", "b"));
-  const margin = find("[name='']", weighing), given = () => corpora.map((name) => Number(weighing.elements[name].value));
+  const margin = find("[name='']", weighing), { a: first, b: second } = comparing.elements;
+  const given = () => corpora.map((name) => Number(weighing.elements[name].value));
   const draw = () => {
-    const weights = given();
-    if (new Set(weights).size > 1) {
-      reweighed(table, answer.tasks.map(({ corpus, weight }) => weight * (weights[corpora.indexOf(corpus)] ?? 0)));
+    const weights = given(), weighed = new Set(weights).size > 1;
+    if (weighed) {
+      const of = ({ corpus, weight }) => weight * (weights[corpora.indexOf(corpus)] ?? 0);
+      reweighed(table, answer.tasks.map(of));
       sortBy(table, find("[data-key=mean]", table), false);
-    } else if (find("h1").textContent !== opening.textContent) {
+    } else if (document.body.classList.contains("weighed")) {
       find("h1").replaceChildren(...opening.cloneNode(true).childNodes);
-      for (const [row, cell] of original) { row.cells[1].replaceWith(cell.cloneNode(true)); row.parentNode.append(row); }
+      for (const [row, cell] of original) {
+        row.cells[1].replaceWith(cell.cloneNode(true));
+        row.parentNode.append(row);
+      }
     }
-    document.body.classList.toggle("weighed", new Set(weights).size > 1);
-    const low = placeOf(-margin.value), wide = placeOf(Number(margin.value)) - low;
-    for (const rect of all(".margin")) { rect.setAttribute("x", low); rect.setAttribute("width", wide); }
-    const a = answer.names.indexOf(comparing.elements.a.value), b = answer.names.indexOf(comparing.elements.b.value);
+    document.body.classList.toggle("weighed", weighed);
+    const low = placeOf(-margin.value), width = placeOf(Number(margin.value)) - low;
+    for (const rect of all(".margin")) {
+      rect.setAttribute("x", low);
+      rect.setAttribute("width", width);
+    }
+    const [a, b] = [first, second].map(({ value }) => answer.names.indexOf(value));
     find("#pair .pairs").replaceChildren(a < 0 || b < 0 || a === b ? "" : pairTable(a, b));
   };
   const keep = () => {
@@ -208,7 +225,7 @@ const controls = (table) => {
     choose("answer", {
       weights: some ? corpora.map((name, at) => `${name}:${weights[at]}`).join(",") : "",
       margin: Number(margin.value) === answer.margin ? "" : margin.value,
-      a: comparing.elements.a.value, b: comparing.elements.b.value,
+      a: first.value, b: second.value,
     });
     draw();
   };
@@ -224,12 +241,15 @@ const controls = (table) => {
       const at = part.lastIndexOf(":");
       return [part.slice(0, at), part.slice(at + 1)];
     }));
-    for (const name of corpora) weighing.elements[name].value = weights.get(name) ?? (weights.size > 1 ? 0 : 1);
+    for (const name of corpora) {
+      weighing.elements[name].value = weights.get(name) ?? (weights.size > 1 ? 0 : 1);
+    }
     margin.value = chosen.get("margin") ?? answer.margin;
-    for (const name of ["a", "b"]) comparing.elements[name].value = chosen.get(name) ?? "";
+    for (const field of [first, second]) field.value = chosen.get(field.name) ?? "";
     find("#pair").open ||= chosen.has("a") && chosen.has("b");
     draw();
-    const sorted = all("tr.heads th", table).find(({ dataset }) => dataset.key === chosen.get("sort"));
+    const key = chosen.get("sort");
+    const sorted = all("tr.heads th", table).find(({ dataset }) => dataset.key === key);
     if (sorted) sortBy(table, sorted, false);
   });
 };
@@ -237,8 +257,7 @@ const pairTable = (a, b) => {
   const { names, tasks, values } = answer;
   const rows = tasks.map((task, t) => {
     const gap = gapOf(t, a, b), value = (n) => values[t][n]?.toFixed(1) ?? "–";
-    const interval = gap ? `${signed(gap.size)} (${signed(gap.low)} to ${signed(gap.high)})` : "–";
-    const cells = [value(a), value(b), interval, gap?.state ?? "not tested"];
+    const cells = [value(a), value(b), gap ? interval(gap) : "–", gap?.state ?? "not tested"];
     return make("tr", {}, make("th", { scope: "row" }, `${task.corpus}, ${task.title}`),
       ...cells.map((text) => make("td", { className: "num" }, text)));
   });
@@ -254,7 +273,8 @@ addEventListener("click", async ({ target }) => {
   const { copy, save } = target.dataset ?? {};
   if (copy) {
     const text = copy === "link" ? location.href : exported[copy], before = target.textContent;
-    target.textContent = await navigator.clipboard.writeText(text).then(() => "Copied", () => "Not allowed here");
+    const done = navigator.clipboard.writeText(text);
+    target.textContent = await done.then(() => "Copied", () => "Not allowed here");
     setTimeout(() => { target.textContent = before; }, 1500);
   }
   if (target.closest?.("[data-print]")) print();
@@ -311,8 +331,8 @@ for (const place of all(".picker")) {
   offer();
 }
 
-// Failures: a wall of pictures by cause; one query with all answers in a window. A case stays when it
-// has every chosen value and every word of the text.
+// Failures: a wall of pictures by cause; one query with all answers in a window. A case stays when
+// it has every chosen value and every word of the text.
 const CASE_CHOICES = ["corpus", "direction", "missed", "found", "kind", "slice", "language",
   "ambiguous", "text", "case"];
 const unpack = async (text) => {
@@ -326,7 +346,8 @@ const picture = (key, label) => make("img",
   { className: "thumb", alt: label, loading: "lazy", decoding: "async", src: source(key) });
 const hit = ({ thumbnail, label, rank, score, right }, about) =>
   make("li", { className: right ? "right" : "wrong" },
-    thumbnail ? picture(thumbnail, label) : make("span", { className: "words", dir: "auto" }, label),
+    thumbnail ? picture(thumbnail, label)
+      : make("span", { className: "words", dir: "auto" }, label),
     make("small", {}, about ?? [rank, score].filter(Boolean).join(" · "), right ? " " : "",
       right ? make("b", {}, "relevant") : ""));
 // As store/errors.py: no spreadsheet runs a cell as a formula, numbers stay numbers.
@@ -338,17 +359,20 @@ const lineOf = (texts) => {
 };
 const gallery = (place, block) => {
   const cases = block.cases ?? [], totals = block.totals ?? [];
-  const texts = cases.map((one) => [one.query, ...(one.relevant ?? []), one.about].join(" ").toLowerCase());
+  const textOf = (one) => [one.query, ...(one.relevant ?? []), one.about].join(" ").toLowerCase();
+  const texts = cases.map(textOf);
   const text = make("input", { type: "search", name: "text", autocomplete: "off" });
   const select = ({ name, label, options }) => make("label", {}, label,
     make("select", { name }, option("", "no filter"), ...options.map((each) => option(each))));
   const form = make("form", { className: "filters", ariaLabel: `Filter: ${block.caption}` },
     ...(block.filters ?? []).map(select), make("label", {}, "Text", text),
     make("button", { type: "reset" }, "Show all"));
-  const shown = make("output", { className: "shown", ariaLive: "polite" }), wall = make("div", { className: "walls" });
+  const shown = make("output", { className: "shown", ariaLive: "polite" });
+  const wall = make("div", { className: "walls" });
   const viewer = make("dialog",
     { className: "viewer", tabIndex: -1, ariaLabel: "One query with all answers" });
-  const chosen = () => Object.fromEntries([...new FormData(form)].filter(([, value]) => value.trim()));
+  const chosen = () =>
+    Object.fromEntries([...new FormData(form)].filter(([, value]) => value.trim()));
   const fits = (i, wanted) => Object.entries(wanted).every(([name, value]) => name === "text"
     ? value.toLowerCase().split(/\s+/).every((word) => texts[i].includes(word))
     : (cases[i].tags[name] ?? []).includes(value));
@@ -392,7 +416,8 @@ const gallery = (place, block) => {
       groups.set(kind, [...(groups.get(kind) ?? []), cases[i]]);
     }
     const whole = Object.keys(wanted).length > 0, shownOf = whole ? most : few;
-    shown.textContent = `${count(left.length)} of ${count(cases.length)} cases fit.${ofAll(wanted)}`;
+    const fitting = `${count(left.length)} of ${count(cases.length)} cases fit.`;
+    shown.textContent = `${fitting}${ofAll(wanted)}`;
     const more = (kind, of) => button(`All ${count(of.length)}`, () => {
       if (whole) { most = Infinity; return draw(); }
       find("[name=kind]", form).value = kind;
@@ -421,8 +446,8 @@ const gallery = (place, block) => {
   form.addEventListener("submit", (event) => event.preventDefault());
   readers.push(read);
 
-  // One query: arrow keys go to the next, Escape goes back to the wall. What is also right becomes a
-  // line of judgements.
+  // One query: arrow keys go to the next, Escape goes back to the wall. What is also right becomes
+  // a line of judgements.
   const judged = new Map();
   const save = make("a", { className: "save", hidden: true, download: "judgements.csv" });
   const judge = (one, item, box) => {
@@ -454,7 +479,8 @@ const gallery = (place, block) => {
     choose(place.id, { case: cases[next].id });
     show(next);
   };
-  const list = (items, fields = {}) => make("ul", fields, ...items.map((each) => make("li", { dir: "auto" }, each)));
+  const list = (items, fields = {}) =>
+    make("ul", fields, ...items.map((each) => make("li", { dir: "auto" }, each)));
   const show = (i) => {
     at = i;
     const one = cases[i];
@@ -465,7 +491,8 @@ const gallery = (place, block) => {
     viewer.replaceChildren(
       make("p", { className: "steps" }, button("Previous", () => step(-1)), " ",
         button("Next", () => step(1)), " ", button("Close", () => viewer.close()), " ", save),
-      make("header", {}, make("ul", {}, ...(one.expected ?? []).map((each) => hit(each, each.rank))),
+      make("header", {},
+        make("ul", {}, ...(one.expected ?? []).map((each) => hit(each, each.rank))),
         make("div", {}, make("h2", { dir: "auto" }, one.query),
           one.relevant ? list(one.relevant, { className: "own" }) : "",
           make("p", {}, one.summary), make("p", { className: "about" }, one.about ?? ""),
@@ -488,9 +515,11 @@ const gallery = (place, block) => {
 };
 
 for (const table of all("table.sorts")) sortable(table);
-if (answer && find("#board")) controls(find("#board"));
+if (find("#weights")) controls(find("#board"));
 (async () => {
-  for (const place of all(".gallery")) gallery(place, await unpack(find("script", place).textContent));
+  for (const place of all(".gallery")) {
+    gallery(place, await unpack(find("script", place).textContent));
+  }
   follow();
   root.dataset.made = "summary";
 })();

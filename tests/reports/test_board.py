@@ -272,7 +272,7 @@ def test_to_take_away_are_a_csv_with_value_ends_and_verdict_in_columns_and_a_com
 def test_one_encoder_is_faster_only_where_the_ratios_by_corpus_show_it(rates: list[float], said: str) -> None:
     data = read_report_data(_with_i2t(demo()))
     other = {"tiny-clip-plain": [200] * len(rates)}
-    text = " ".join(board.board(timed(data, {"tiny-clip": rates, **other})).lines)
+    text = " ".join(evidence.evidence(timed(data, {"tiny-clip": rates, **other})))
     assert said in text
     assert (" times as fast" in text) == bool(said)
     logs = np.log(rates) - np.log(200)
@@ -285,7 +285,7 @@ def test_one_encoder_is_faster_only_where_the_ratios_by_corpus_show_it(rates: li
 def test_speeds_of_two_devices_or_precisions_are_not_compared(setting: dict[str, str]) -> None:
     data = read_report_data(_with_i2t(demo()))
     first, second = timed(data, {"tiny-clip": [280, 300, 320]}), timed(data, {"tiny-clip-plain": [200] * 3}, **setting)
-    assert " times as fast" not in " ".join(board.board(replace(data, batches=first.batches + second.batches)).lines)
+    assert " times as fast" not in " ".join(evidence.evidence(replace(data, batches=first.batches + second.batches)))
 
 
 def _with_i2t(store: StandIn) -> StandIn:
