@@ -230,8 +230,8 @@ def publish(config: RunConfig, everything: bool = False, markdown: Literal["shor
         corpora = whole if whole and whole != corpora and not everything else ()
     encoders = tuple(encoder_name(encoder) for encoder in config.encoders)
     with recorded_run(config, "report") as run:
-        chosen = {"corpora": corpora, "encoders": encoders, "protocols": tuple(config.protocols)}
-        return publish_step(config, run, **chosen, markdown=markdown)
+        wanted = tuple(config.protocols)
+        return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=wanted, markdown=markdown)
 
 
 def publish_step(

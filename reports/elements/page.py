@@ -249,7 +249,8 @@ class BoardCell:
 class BoardColumn:
     """A task: its corpus, heading, metric, and name in addresses, and whether it enters the mean.
 
-    ``wide``: with strips where the screen has room for them; ``shown``: on the first screen at all.
+    ``measure`` is the name of the metric as it is stored; ``wide``: with strips where the screen has room for them;
+    ``shown``: on the first screen at all.
     """
 
     corpus: str
@@ -257,6 +258,7 @@ class BoardColumn:
     metric: str
     explain: str
     key: str
+    measure: str
     counts: bool = True
     wide: bool = True
     shown: bool = True

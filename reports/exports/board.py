@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -30,7 +31,7 @@ def rows(board: Board) -> list[dict[str, str]]:
     for row in board.rows:
         about = [("", f"mean {board.of}", "", row.mean)]
         about += [
-            (column.corpus, column.key.removeprefix(f"{column.corpus}:"), column.metric, cell)
+            (column.corpus, column.key.removeprefix(f"{column.corpus}:"), column.measure, cell)
             for column, cell in zip(board.columns, row.cells, strict=True)
         ]
         made += [
@@ -65,11 +66,11 @@ def _cited(data: ReportData) -> str:
 
 
 def _python(board: Board) -> str:
-    metrics = [*dict.fromkeys(column.metric.removesuffix(", mean") for column in board.columns)]
+    metrics = [*dict.fromkeys(column.measure for column in board.columns)]
     protocols = [*dict.fromkeys(column.key.removeprefix(f"{column.corpus}:") for column in board.columns)]
     return (
         "import capim\n\n"
-        f"figures = capim.results(protocols={protocols}, metrics={metrics})\n"
+        f"figures = capim.results(\n    protocols={json.dumps(protocols)},\n    metrics={json.dumps(metrics)},\n)\n"
         'table = figures.pivot(index="encoder", columns=["corpus", "protocol"], values="value")\n'
         "print((100 * table).round(1).to_string())\n"
     )

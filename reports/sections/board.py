@@ -357,6 +357,7 @@ def _columns(
             metric=data.metric(task.metric).label + ", mean" * task.title.endswith(MEAN),
             explain=_explained(data, task, counts=task in counted),
             key=f"{task.corpus}:{task.protocol}",
+            measure=task.metric,
             counts=task in counted,
             wide=wide or (some and task == first[task.corpus]),
             shown=task in kept,

@@ -217,6 +217,8 @@ const controls = (table) => {
       rect.setAttribute("x", low);
       rect.setAttribute("width", width);
     }
+    const key = find(".key li");
+    key.textContent = key.textContent.replace(/within .*/, `within ${margin.value} points`);
     const [a, b] = [first, second].map(({ value }) => answer.names.indexOf(value));
     find("#pair .pairs").replaceChildren(a < 0 || b < 0 || a === b ? "" : pairTable(a, b));
   };

@@ -45,7 +45,12 @@ HEAT = Table(
 )
 
 COLUMN = page.BoardColumn(
-    corpus="shapes", heading="text → image", metric="R@1", explain="R@1: text to image (t2i/all)", key="shapes:t2i/all"
+    corpus="shapes",
+    heading="text → image",
+    metric="R@1",
+    explain="R@1: text to image (t2i/all)",
+    key="shapes:t2i/all",
+    measure="R@1",
 )
 FIRST = page.BoardCell(
     text="82.7", low="79.9", high="85.3", kind="best", verdict="highest", sort="0.827",

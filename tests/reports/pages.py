@@ -62,6 +62,11 @@ class Cells(HTMLParser):
         if tag in ("td", "th", "small"):
             self.place = ""
 
+    @property
+    def texts(self) -> set[str]:
+        """What the cells say, without their small print."""
+        return {cell["text"] for cell in self.found}
+
     def handle_data(self, data: str) -> None:
         if self.place:
             self.found[-1][self.place] += data.strip()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from capim.reports.elements.page import CONTENDERS, Board
+from capim.reports.elements.page import CONTENDERS, Board, Chart, Picker, Table
 from capim.reports.exports import paper
 from capim.reports.exports.latex import column_table
 from capim.reports.rows import choice, standing
@@ -46,20 +46,22 @@ def test_no_table_shows_an_encoder_at_chance_bold_and_no_strip_holds_it(data: Re
             assert cell.kind in CONTENDERS or not cell.bold
             assert cell.strip is None or column.corpus != "binding"
     [picker] = leaderboard.section(data).blocks
+    assert isinstance(picker, Picker)
     for corpus, _, table in picker.views:
-        for row in table.rows:
-            assert not any(cell.mark == "best" for cell in row) or (corpus != "binding" and row[0].text != "broken")
+        for line in table.rows:
+            assert not any(cell.mark == "best" for cell in line) or (corpus != "binding" and line[0].text != "broken")
     assert "\\textbf{21.0}" not in column_table(data)
     assert "\\textbf{60.0}" in column_table(data)
 
 
 def test_no_chart_draws_an_encoder_at_chance(data: ReportData) -> None:
-    charts = [*tests.section(data).blocks, speed.quality_over_cost(data)]
-    assert [{point["encoder"] for point in chart.points} for chart in charts if chart] == [{"good", "fine"}] * 3
+    charts = [each for each in (*tests.section(data).blocks, speed.quality_over_cost(data)) if isinstance(each, Chart)]
+    assert [{point["encoder"] for point in chart.points} for chart in charts] == [{"good", "fine"}] * 3
 
 
 def test_no_slices_are_shown_of_a_task_that_nobody_does(data: ReportData) -> None:
     [table] = slices.section(data).blocks
+    assert isinstance(table, Table)
     assert [row[0].text for row in table.rows] == ["words 1-7"]
     assert [column.heading for column in table.columns] == ["Slice", "good", "fine"]
 

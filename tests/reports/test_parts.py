@@ -57,8 +57,8 @@ def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
     for protocol, value in (("winoground", 0.25), ("winoground/swap-att", 0.5)):
         result(store, "a", "s", protocol, "winoground_group", value)
     data = read_report_data(store)
-    for protocol, chance in (("sugarcrepe-pp/swap_att", "33.3"), ("negbench/hybrid", "25.0")):
-        assert texts(view(data, "s", data.titled("s", protocol)))[-1] == ["chance", chance]
+    for protocol, shown in (("sugarcrepe-pp/swap_att", "33.3"), ("negbench/hybrid", "25.0")):
+        assert texts(view(data, "s", data.titled("s", protocol)))[-1] == ["chance", shown]
     assert texts(view(data, "s", "group score, all protocols")) == [["a", "25.0", "50.0"]]
 
 
