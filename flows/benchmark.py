@@ -25,14 +25,12 @@ from capim.flows.execution import (
     map_collecting_failures,
     reason_of,
     record_end,
-    record_note,
     recorded_run,
     refuse_all,
     run_flow,
     task_settings,
 )
 from capim.flows.inspection import device_faults, watched_parts
-from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store import EmbeddingStore
 from capim.store.errors import RequestError, WorkError, without_credentials
 from capim.tasks import evaluate as scoring
@@ -213,7 +211,7 @@ REPORTS_VARIABLE = "CAPIM_REPORTS_URL"  # where browsers find the reports of the
 
 
 @run_flow("publish", hours=2)
-def publish(config: RunConfig, everything: bool = False) -> str:
+def publish(config: RunConfig, everything: bool = False, markdown: Literal["short", "whole"] = "short") -> str:
     """Write the report of the run's encoders, corpora and protocols (all where none is named); returns its path.
 
     Samples of corpora are left out where there are whole corpora and none is named, unless ``everything`` is wanted.
@@ -236,7 +234,8 @@ def publish(config: RunConfig, everything: bool = False) -> str:
             "name one, or see them together by `capim compare` and `capim results`"
         )
     with recorded_run(config, "report") as run:
-        return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=tuple(config.protocols))
+        wanted = tuple(config.protocols)
+        return publish_step(config, run, corpora=corpora, encoders=encoders, protocols=wanted, markdown=markdown)
 
 
 def publish_step(
@@ -247,16 +246,14 @@ def publish_step(
     corpora: tuple[str, ...] = (),
     encoders: tuple[str, ...] = (),
     protocols: tuple[str, ...] = (),
+    markdown: Literal["short", "whole"] = "short",
 ) -> str:
     """Write the report of these encoders, corpora and protocols; of all that the store has, or that the run used."""
     where = {"store_uri": config.store_uri, "reports_uri": config.reports_uri, "run": run, "of_run": of_run}
-    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
+    chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols, "markdown": markdown}
     where |= {"reports_url": os.environ.get(REPORTS_VARIABLE)}
     [page] = call_each(publish_report, [{**where, **chosen}])
     announce("capim.report", config.workspace, run=run, path=without_credentials(page))
-    if not can_draw():
-        log.warning("the report is %s", NO_CHARTS)
-        record_note(config, run, f"the report is {NO_CHARTS}")
     return page
 
 

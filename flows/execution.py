@@ -492,13 +492,6 @@ class IncompleteError(WorkError):
         return (type(self), (self.done, self.missing))
 
 
-def record_note(config: RunConfig, run: str, note: str) -> None:
-    """Write into the record of a run what its outcome lacks, unless it has a message already."""
-    store = EmbeddingStore.open(config.store_uri)
-    [row] = store.all(Run, run=run)
-    store.write([dataclasses.replace(row, message=row.message or note)], replace="run")
-
-
 def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
     """Write how a run ended, which of its encoders failed, and what it used, unless that is written."""
     [row] = store.all(Run, run=run)

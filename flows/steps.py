@@ -552,6 +552,7 @@ def report(
     *,
     compare: Annotated[tuple[str, str] | None, "OLD NEW"] = None,
     everything: Annotated[bool, "--all"] = False,
+    markdown: Literal["short", "whole"] = "short",
     show: Callable[[str], None] | None = None,
 ) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
@@ -567,6 +568,7 @@ def report(
     Args:
         compare: compare two reports instead
         everything: include samples of corpora beside whole corpora
+        markdown: report.md of a hundred lines at most, or with every table
 
     Returns:
         From Python, the path of the report.
@@ -578,7 +580,7 @@ def report(
         terminal.refuse_unused("with --compare", **unused, **{"--all": everything})
         page = write_comparison(*compare, f"{config.reports_uri}/compared")
     else:
-        page = _run("benchmark:publish", config, quiet=True, everything=everything)
+        page = _run("benchmark:publish", config, quiet=True, everything=everything, markdown=markdown)
     if show:
         show(page)
     return page

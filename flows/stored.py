@@ -246,7 +246,7 @@ def choose(
 
     The interval is that of the difference from the first, and holds for all pairs of a task together. Standard error
     says which limits rule an encoder out, and for which weights the first place stays the same. The page of a
-    report does the same under "Decide". Exit code 1 if no encoder is left.
+    report does the same under "Weights". Exit code 1 if no encoder is left.
 
     Example: capim choose --weights shop-de:t2i/all=70,binding=30 --limits bytes=1024
 

@@ -94,15 +94,16 @@ def frame_of(rows: pa.Table | Sequence[Row], columns: Sequence[str] | None = Non
 
 
 class ReportPath(str):
-    """The path or URI of a report; a notebook shows what it recommends, and a link."""
+    """The path or URI of a report; a notebook shows its first screen, and a link."""
 
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        from capim.reports.rows.snapshot import results_of
+        from capim.reports.rows.snapshot import first_screen
 
-        lines = "<br>".join(escape(line) for line in results_of(self).get("answer", ()))
-        return f'<p>{lines}</p><a href="{escape(self)}" target="_blank">{escape(self)}</a>'
+        style, shown = "width:100%;height:640px;border:1px solid #8884", escape(first_screen(self, html=True))
+        frame = f'<iframe sandbox srcdoc="{shown}" style="{style}" title="capim"></iframe>' if shown else ""
+        return f'{frame}<p><a href="{escape(self)}" target="_blank">{escape(self)}</a></p>'
 
 
 def _framed(rows: Rows, wide: bool = False) -> Frame:

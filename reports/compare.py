@@ -115,7 +115,7 @@ def _table(old: Snapshot, new: Snapshot, metrics: Metrics, moved: list[FigureCha
     def difference(c: FigureChange) -> Cell:
         of, size = metrics[c.key[2]], c.difference
         mark: Mark = "" if not c.significant else "bad" if c.worse else "good"
-        return value(size, words.difference(of, size, 2), mark=mark, unit=words.unit(of, difference=True))
+        return value(size, words.difference(of, size, 2), mark=mark)
 
     def p_cell(p: float | None, c: FigureChange, bound: str = "") -> Cell:
         return value(p, f"{bound}{show.p_value(p)}", mark="" if c.significant else "muted")

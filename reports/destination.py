@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow.fs
 
-from capim.reports.drawing import NO_CHARTS, can_draw
 from capim.store.errors import WorkError
 from capim.store.files import file_system, replacing
 from capim.store.types import digest16
@@ -62,10 +61,9 @@ _POINTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" cont
 
 @cache
 def version_of_pages() -> str:
-    """Return a digest of the code that makes reports, its templates and styles, the release, and whether it draws."""
+    """Return a digest of the code that makes reports, its templates and styles, and the release."""
     code = sorted(path for path in Path(__file__).parent.rglob("*") if path.is_file() and path.suffix != ".pyc")
-    charts = [] if can_draw() else [NO_CHARTS]
-    return digest16([version("capim"), *charts, *(sha256(path.read_bytes()).hexdigest() for path in code)])
+    return digest16([version("capim"), *(sha256(path.read_bytes()).hexdigest() for path in code)])
 
 
 def has_file(target: str) -> bool:

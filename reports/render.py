@@ -11,9 +11,8 @@ import hashlib
 import html
 import json
 import re
-import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -22,65 +21,65 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from capim.reports.elements import charts
-from capim.reports.elements.page import Block, Board, Cell, Chart, Gallery, Report, Table
+from capim.reports.elements.page import Block, Board, Chart, Gallery, Kind, Report
 from capim.reports.elements.tables import T
 from capim.reports.exports.tabular import csv_bytes
 from capim.store.errors import plain
 
 TEMPLATES = Path(__file__).parent / "templates"
-IN_THE_PAGE = (  # sections that markdown can do without: those before the gap always, then as many as are too long
-    *("slices", "ablations", "throughput", "differences"),
-    *("directions", "multilingual", "compositional", "provenance", "skipped", "gate"),
-    *("ranking", "leaderboard", "failures"),
-)
-ALWAYS_IN_THE_PAGE = 4
-MOST_ROWS = (40, 20, 10, 5)  # of a table in markdown, from the most to the fewest
-MOST_BYTES = 29_500  # of markdown beside a page
+SHORT = ("sure", "languages")  # sections of markdown beside a page, after its first screen
+MOST_TASKS = 6  # of a table in markdown, beside the encoder and the mean
+MOST_LINES = 100  # of markdown beside a page
 LONGEST_ALT = 400
-ONLY_DRAWN = ("ci_low", "ci_high", "text", "words", "speed", "method", "order")  # fields of a point of a chart
-LIGHT_INK, DARK_INK = "#1c211e", "#e5e9e4"
-
-
-MADE_WHEN_SEEN = (Table, Board, Chart, Gallery)
+LIGHT_INK, DARK_INK = "#18201c", "#e7ece8"
 PRINTED_CASES = 3  # of a gallery, in markdown
-DETAILS = frozenset(IN_THE_PAGE) - {"failures", "ranking", "gate"}
-"""Sections that are not printed: their tables are for looking things up."""
+MARKS: dict[Kind, str] = {
+    "best": "●",
+    "equal": "●",
+    "open": "○",
+    "worse": "▾",
+    "chance": "×",
+    "untested": "",
+    "none": "",
+}
 
 
-def render_html(report: Report) -> str:
-    """The page as one HTML file that needs no network: a shell, and blocks that are made when they are seen."""
+def render_html(report: Report, *, saved: bool = False) -> str:
+    """The page as one HTML file that needs no network; without its script all but the failures reads the same.
+
+    ``saved``: of `capim serve`, without links to its pages.
+    """
     script = _script_text((TEMPLATES / "page.js").read_text("utf-8"))
     template = html_templates().get_template("report.html")
     return template.render(
-        report=report,
-        details=DETAILS,
-        packs=packs(report),
+        **values_of(report),
+        saved=saved,
         pictures=json.dumps(dict(report.thumbnails)),
         style=Markup((TEMPLATES / "page.css").read_text("utf-8")),  # noqa: S704 - our own file
-        library=_library() if _blocks(report, Chart) else "",
         script=script,
         policy=_policy(script),
     )
 
 
-def packs(report: Report) -> dict[str, str]:
-    """Section to its tables, charts and galleries, packed."""
-    return {s.id: _pack([packed(b) for b in s.blocks if isinstance(b, MADE_WHEN_SEEN)]) for s in report.sections}
+def render_first_screen(report: Report) -> str:
+    """The first screen alone, without scripts and links into the page: for notebooks and mail."""
+    style = Markup((TEMPLATES / "page.css").read_text("utf-8"))  # noqa: S704 - our own file
+    return html_templates().get_template("first.html").render(report=report, style=style)
+
+
+def values_of(report: Report) -> dict[str, object]:
+    """What the templates of a page need of a report."""
+    board = report.board
+    galleries = {block.id: _pack(packed(block)) for block in _blocks(report, Gallery)}
+    data = json.dumps(board.script if board else {}, ensure_ascii=False, separators=(",", ":"))
+    return {"report": report, "galleries": galleries, "board_data": data, "exports": json.dumps(dict(report.exports))}
 
 
 def packed(value: Any) -> Any:
-    """A block as plain values: fields without a value are left out, a cell is a list without its empty end."""
-    if isinstance(value, Cell):
-        bar = value.bar and [value.bar.low, value.bar.high, value.bar.point, value.bar.chance]
-        cell: list[Any] = [value.text, value.note, value.state, value.title, value.sort, value.mark, value.link, bar]
-        while len(cell) > 1 and not cell[-1]:
-            cell.pop()
-        return cell[0] if len(cell) == 1 else [part or 0 for part in cell]
+    """A block as plain values: fields without a value are left out."""
     if is_dataclass(value):
-        kind = {"kind": value.kind} if isinstance(value, MADE_WHEN_SEEN) else {}
-        found = ((each.name, packed(getattr(value, each.name))) for each in fields(value) if each.name != "points")
-        return kind | {name: part for name, part in found if part not in ("", (), [], {}, None, False)}
+        found = ((each.name, packed(getattr(value, each.name))) for each in fields(value))
+        return {name: part for name, part in found if part not in ("", (), [], {}, None, False)}
     if isinstance(value, list | tuple):
         return [packed(part) for part in value]
     return {name: packed(part) for name, part in value.items()} if isinstance(value, Mapping) else value
@@ -91,39 +90,37 @@ def _pack(value: object) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
-@cache
-def _library() -> str:
-    """Vega for the page, packed: it is unpacked for the first chart that a reader points at."""
-    return _pack(charts.script())
-
-
 def render_markdown(report: Report, *, page: str = "") -> str:
     """GitHub-flavoured markdown; :func:`figure_files` gives its pictures and their data in ``figures/``.
 
-    ``page`` is the file with everything. Beside one, markdown is short: rows of long tables and whole sections become
-    links to it, until it has no more than ``MOST_BYTES``, with the first screen and five rows of every table at least.
+    ``page`` is the file with everything. Beside one, markdown has the first screen and the languages, and links to all
+    other sections; without one, everything.
     """
-    if not page:
-        return _markdown_of(report, page="", most_rows=sys.maxsize, left_out=())
-    for n_sections, most_rows in _lengths():
-        text = _markdown_of(report, page=page, most_rows=most_rows, left_out=IN_THE_PAGE[:n_sections])
-        if len(text.encode()) <= MOST_BYTES:
-            break
-    return text
+    values = {"report": report, "page": page, "short": SHORT, "most_lines": MOST_LINES, "printed_cases": PRINTED_CASES}
+    text = _markdown().get_template("report.md").render(values, columns=_columns(report.board), marks=MARKS)
+    lines = _trimmed(text).splitlines()
+    if page and len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 2], "", f"[The rest]({page}) is in the page."]
+    return "\n".join(lines) + "\n"
 
 
-def _lengths() -> Iterator[tuple[int, int]]:
-    """Numbers of sections left out and of rows kept, from the longest text to the shortest."""
-    yield from ((ALWAYS_IN_THE_PAGE, rows) for rows in MOST_ROWS[:-1])
-    yield from ((n, MOST_ROWS[-2]) for n in range(ALWAYS_IN_THE_PAGE + 1, len(IN_THE_PAGE) + 1))
-    yield len(IN_THE_PAGE), MOST_ROWS[-1]
+def board_markdown(board: Board) -> str:
+    """The first screen alone, as markdown."""
+    text = '{% import "board.md" as parts %}{{ parts.opening(board) }}{{ parts.table(board, columns, marks) }}'
+    template = _markdown().from_string(text)
+    return _trimmed(template.render(board=board, columns=_columns(board), marks=MARKS))
 
 
-def _markdown_of(report: Report, *, page: str, most_rows: int, left_out: Sequence[str]) -> str:
-    every = [*_blocks(report, Table), *(board.table for board in _blocks(report, Board))]
-    cut = {t.id: len(t.rows) - most_rows for t in every if len(t.rows) > most_rows}
-    values = {"report": report, "page": page, "most_rows": most_rows, "cut": cut, "left_out": left_out}
-    text = _markdown().get_template("report.md").render(values, printed_cases=PRINTED_CASES)
+def _columns(board: Board | None) -> list[int]:
+    """The places of the tasks that markdown shows: all, if there are few; else the first of every corpus."""
+    columns = board.columns if board else ()
+    places = [*range(len(columns))]
+    if len(places) > MOST_TASKS:
+        places = [at for at in places if at == 0 or columns[at].corpus != columns[at - 1].corpus]
+    return places[:MOST_TASKS]
+
+
+def _trimmed(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
@@ -136,10 +133,17 @@ def figure_files(report: Report) -> dict[str, str | bytes]:
     for key in sorted(_pictures(report)):
         files[f"{key}.jpg"] = base64.b64decode(report.thumbnails[key].partition(",")[2])
     for chart in _blocks(report, Chart):
-        files[f"{chart.id}.svg"] = chart.svg.replace("currentColor", LIGHT_INK)
-        files[f"{chart.id}-dark.svg"] = chart.svg.replace("currentColor", DARK_INK)
-        files[f"{chart.id}.csv"] = csv_bytes([_long(point) for point in chart.points])
+        files[f"{chart.id}.svg"] = _inked(chart.svg, LIGHT_INK)
+        files[f"{chart.id}-dark.svg"] = _inked(chart.svg, DARK_INK)
+        files[f"{chart.id}.csv"] = csv_bytes(chart.points)
     return files
+
+
+def _inked(svg: str, ink: str) -> str:
+    """A drawing for a page of GitHub, which has a light ground or a dark one."""
+    ground, green = ("#fff", "#11633a") if ink == LIGHT_INK else ("#0d1117", "#7fd6a0")
+    colours = {"currentColor": ink, "var(--bg,#fff)": ground, "#11633a": green}
+    return re.sub("|".join(map(re.escape, colours)), lambda found: colours[found[0]], svg)
 
 
 def _pictures(report: Report) -> set[str]:
@@ -153,15 +157,6 @@ def _blocks(report: Report, kind: type[T]) -> list[T]:
     return [block for block in blocks if isinstance(block, kind)]
 
 
-def _long(point: Mapping[str, object]) -> dict[str, str]:
-    """A value of a chart as a row: what it is of, then the value, the ends of its interval, and its unit."""
-    low, high = point["ci_low"], point["ci_high"]  # equal where there is no interval
-    ends = {"low": "", "high": ""} if low == high else {"low": low, "high": high}
-    last = {"value": point["value"], **ends, "unit": point["unit"]}
-    row = {name: part for name, part in point.items() if name not in (*last, *ONLY_DRAWN)} | last
-    return {name: f"{part:.10g}" if isinstance(part, float) else str(part) for name, part in row.items()}
-
-
 def _script_text(source: str) -> Markup:
     """Our own JavaScript, unable to end its element early."""
     return Markup(source.replace("</script", r"<\/script").replace("<!--", r"<\!--"))  # noqa: S704 - no corpus text in it
@@ -170,12 +165,11 @@ def _script_text(source: str) -> Markup:
 def _policy(script: str) -> str:
     """Only our own script may run, and nothing may be fetched.
 
-    Vega is unpacked and compiles the expressions of our own specifications, which needs ``unsafe-eval``; text from a
-    corpus reaches it as data alone. Inline styles hold the positions of interval bars.
+    Inline styles are those of the page's own style element.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}' 'unsafe-eval'; style-src 'unsafe-inline'; "
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
@@ -203,6 +197,12 @@ def _picture(chart: Chart) -> Markup:
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="figures/{chart.id}-dark.svg">'
         f'<img alt="{alt}" src="figures/{chart.id}.svg"></picture>'
     )
+
+
+def _says(board: Board) -> Markup:
+    """The recommendation with the names of encoders in bold."""
+    pieces = [(escape_markdown(f"x{text}x")[1:-1], name) for text, name in board.says]  # blanks at its ends are kept
+    return Markup("".join(f"**{text}**" if name else text for text, name in pieces))  # noqa: S704 - escaped just above
 
 
 def _environment(**options: Any) -> jinja2.Environment:
@@ -261,5 +261,6 @@ def _markdown() -> jinja2.Environment:
 
     templates = _environment(finalize=escaped)
     templates.filters["picture"] = _picture
+    templates.filters["says"] = _says
     templates.filters["figure_path"] = lambda name, kind: Markup(f"figures/{name}.{kind}")  # noqa: S704
     return templates

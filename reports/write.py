@@ -5,31 +5,32 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from capim.reports import format as show
 from capim.reports.destination import write_files
-from capim.reports.drawing import NO_CHARTS, can_draw
-from capim.reports.elements.page import Chart, Report, Section
+from capim.reports.elements.page import Board, Report, Section
 from capim.reports.elements.pictures import data_uris
+from capim.reports.exports.board import exports
 from capim.reports.exports.tabular import csv_bytes
-from capim.reports.render import figure_files, render_html, render_markdown
+from capim.reports.render import board_markdown, figure_files, render_first_screen, render_html, render_markdown
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData, columns, redact
 from capim.reports.rows.snapshot import SCHEMA
 from capim.reports.sections import (
     ablations,
-    answer,
-    differences,
+    board,
+    definitions,
+    evidence,
     failures,
-    glossary,
     languages,
     leaderboard,
     provenance,
     slices,
     speed,
+    tests,
 )
 from capim.store import EmbeddingStore
 from capim.store.plugins import Plugin, PluginTable
@@ -43,20 +44,15 @@ COLOPHON = (
 )
 Build: TypeAlias = Callable[[ReportData], Section]
 _OWN: dict[str, Build] = {  # in reading order
-    "answer": answer.section,
-    "weaknesses": answer.weaknesses_section,
-    "languages": languages.overview_section,
-    "ranking": leaderboard.ranking_section,
-    "gate": provenance.published_section,
+    "sure": evidence.section,
+    "languages": languages.section,
     "failures": failures.section,
-    "leaderboard": leaderboard.section,
-    "differences": differences.section,
-    "directions": leaderboard.directions_section,
-    "compositional": leaderboard.compositional_section,
-    "multilingual": languages.section,
+    "tests": tests.section,
+    "cost": speed.section,
     "slices": slices.section,
     "ablations": ablations.section,
-    "throughput": speed.section,
+    "leaderboard": leaderboard.section,
+    "gate": provenance.published_section,
     "provenance": provenance.section,
     "skips": provenance.skipped_section,
 }
@@ -89,26 +85,20 @@ def report_of(data: ReportData, *, sections: Sequence[str] = ()) -> Report:
     """
     encoders, corpora = data.encoder_names(), data.corpus_names()
     newest = max(r.created for r in data.results)
-    said = answer.answer(data)
+    first = board.board(data)
     made = [section for name in sections or SECTIONS if (section := SECTIONS[name](data)).blocks]
-    if not can_draw():
-        rows = [[block.data if isinstance(block, Chart) else block for block in section.blocks] for section in made]
-        made = [replace(section, blocks=tuple(blocks)) for section, blocks in zip(made, rows, strict=True)]
-    strip, explained = glossary.explained(data, "\n".join(said), made)
+    if not sections:
+        made += [terms for terms in [definitions.section(data, first, made)] if terms.blocks]
     return Report(
-        title="Image–caption retrieval",
+        title=first.headline,
         subtitle=f"{_named(encoders, show.encoders)} on {_named(corpora, show.corpora)}",
-        facts=(
-            ("Results", show.number(len(data.results), 0)),
-            ("Newest result", show.moment(newest)),
-            *([] if can_draw() else [("Report", NO_CHARTS)]),
-        ),
-        sections=explained,
+        facts=(("results", show.number(len(data.results), 0)), ("newest", show.moment(newest))),
+        sections=tuple(made),
         thumbnails=data_uris({data.picture(sha): encoded for sha, encoded in data.thumbnails.items()}),
         sources=data.digest,
         colophon=COLOPHON,
-        answer=said,
-        strip=strip,
+        board=first,
+        exports=exports(data, first) | {"markdown": board_markdown(first)},
     )
 
 
@@ -127,8 +117,10 @@ IN_CSV = frozenset({
 """Columns of these CSVs, in the order of the row types."""
 
 
-def write_report(store: EmbeddingStore, target: str | Path, **shown: Any) -> str:
-    """Writes ``report.html``, ``report.md``, ``figures/`` and ``results.json`` into a folder or to an address.
+def write_report(
+    store: EmbeddingStore, target: str | Path, *, markdown: Literal["short", "whole"] = "short", **shown: Any
+) -> str:
+    """Writes ``report.html``, ``first.html``, ``report.md``, ``figures/``, CSVs and ``results.json`` into a folder.
 
     All files are made before the first is written, and each replaces its predecessor in one step, so that a failure
     while making them leaves an earlier report intact.
@@ -137,6 +129,7 @@ def write_report(store: EmbeddingStore, target: str | Path, **shown: Any) -> str
         store: The store with the results.
         target: A folder, made if need be, or ``s3://…``; figures of an earlier report that the new one does not have
             are removed.
+        markdown: ``report.md`` of a hundred lines at most, or with every table.
         shown: What it shows, as :func:`reports.rows.reading.read_report_data` takes it; by default all.
 
     Returns:
@@ -153,21 +146,22 @@ def write_report(store: EmbeddingStore, target: str | Path, **shown: Any) -> str
         if rows := getattr(data, table):
             names = [each.name for each in fields(rows[0]) if each.name in IN_CSV]
             files[f"{table}.csv"] = csv_bytes([vars(row) for row in rows], names)
-    numbers = json.dumps(results_json(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    numbers = json.dumps(results_json(data, report.board), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     files["results.json"] = f"{numbers}\n"
-    files["report.md"] = render_markdown(report, page="report.html")
+    files["report.md"] = render_markdown(report, page="report.html" if markdown == "short" else "")
+    files["first.html"] = render_first_screen(report)
     files["report.html"] = render_html(report)
     write_files(target, files, replace_folder="figures")
     return f"{str(target).rstrip('/')}/report.html"
 
 
-def results_json(data: ReportData) -> dict[str, object]:
+def results_json(data: ReportData, first: Board | None) -> dict[str, object]:
     """Every stored row of a report; described by ``docs/results.schema.json``."""
     return {
         "schema": SCHEMA,
         "digest": data.digest,
         "store": data.uri,
-        "answer": [*answer.answer(data), *answer.evidence(data)],
+        "answer": [*(first.lines if first else ()), *evidence.evidence(data)],
         **{table: [columns(row) for row in getattr(data, table)] for table in STORED},
         "encoders": {
             name: {"fingerprint": spec.fingerprint, **redact(spec.identity())} for name, spec in data.specs.items()

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,6 +233,7 @@ def publish_report(
     corpora: Sequence[str] = (),
     encoders: Sequence[str] = (),
     protocols: Sequence[str] = (),
+    markdown: Literal["short", "whole"] = "short",
     reports_url: str | None = None,
 ) -> str:
     """Write the report of these corpora, encoders and protocols (all where none is named); return its path or URI.
@@ -242,11 +243,13 @@ def publish_report(
 
     Args:
         of_run: Only what this run used.
+        markdown: ``report.md`` of a hundred lines at most, or with every table.
         reports_url: Where browsers find the folder of the reports. None: the artifact has no link.
     """
     store, shown = EmbeddingStore.open(store_uri), run if of_run else None
     chosen = {"corpora": corpora, "encoders": encoders, "protocols": protocols}
-    page = page_of(store, store.keys_of(run) if of_run else None, chosen)
+    of_page = chosen if markdown == "short" else {**chosen, "markdown": (markdown,)}
+    page = page_of(store, store.keys_of(run) if of_run else None, of_page)
     if has_file(f"{reports_uri}/{page}/report.html"):
         log.info("the report was written before")
     else:
@@ -254,7 +257,7 @@ def publish_report(
         from capim.tasks.analyses.content import caption_features
 
         how: dict[str, Any] = {"describe": caption_features, "explain": partial(explain_pairs, store), **chosen}
-        write_report(store, f"{reports_uri}/{page}", run=shown, **how)
+        write_report(store, f"{reports_uri}/{page}", markdown=markdown, run=shown, **how)
     path = f"{point(reports_uri, run, page)}/report.html"
     if in_a_run():
         _show_report(path, store, run, reports_url)

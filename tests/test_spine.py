@@ -93,6 +93,6 @@ def test_a_corrupt_photograph_is_skipped_and_counted_in_the_report(shared_data: 
     words = "run --encoders tiny-clip --replicates 200 --protocols t2i/all --analyses hubs --device cpu --quiet"
     printed = command(f"{words} --corpora {photos}", folder)
     assert victim.stem.lstrip("0") in printed.err
-    assert victim.stem.lstrip("0") in printed.page.with_name("report.md").read_text()
+    assert victim.stem.lstrip("0") in printed.page.read_text()
     rows = json_rows("results --protocol t2i/all --metric R@1", folder)
     assert rows[0]["n_clusters"] == 90

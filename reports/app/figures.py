@@ -32,7 +32,7 @@ from capim.reports.app.state import (
 )
 from capim.reports.elements.page import Cell, Section, Table
 from capim.reports.elements.tables import link, names, numbers, only, pivot, texts
-from capim.reports.render import packs, render_html
+from capim.reports.render import render_html, values_of
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.snapshot import state_after
 from capim.reports.sections import differences
@@ -43,7 +43,7 @@ from capim.store.errors import RequestError, unknown
 from capim.store.schema import Comparison, LedgerEntry, Run
 from capim.tasks.protocols import Protocol
 
-SECTIONS = ("answer", "weaknesses")  # of a report, on the first page; all others are in the report itself
+SECTIONS = ("sure", "languages")  # of a report, on the first page; all others are in the report itself
 _RUNS = "SELECT run, name, state, started, finished, command FROM runs ORDER BY started DESC, run DESC"
 _FIGURES = """SELECT corpus, protocol, metric, encoder, a.value AS old, b.value AS new, b.value - a.value AS difference
 FROM all_results a JOIN all_results b USING (corpus, protocol, metric, encoder)
@@ -66,11 +66,13 @@ ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst
 
 
 def grid(request: Request) -> Response:
-    """The answer of the present state: the board, whose cells lead to the missed queries, and what is weak where."""
+    """The answer of the present state: the board, whose cells lead to the missed queries."""
     snapshot = state_of(request).snapshot()
     report = snapshot.kept("report", lambda: report_of(snapshot.data, sections=SECTIONS))
     if request.query_params.get("as") == "html":
-        return HTMLResponse(render_html(report), headers={"Content-Disposition": 'attachment; filename="capim.html"'})
+        return HTMLResponse(
+            render_html(report, saved=True), headers={"Content-Disposition": 'attachment; filename="capim.html"'}
+        )
     tasks = [task for conclusion in snapshot.conclusions for task in conclusion.tasks]
     of_task = " OR ".join("(corpus = ? AND protocol = ? AND metric = ?)" for _ in tasks) or "FALSE"
     statement = Statement(
@@ -80,7 +82,7 @@ WHERE {of_task}
 ORDER BY corpus, protocol, metric, CASE WHEN lower_is_better THEN value ELSE -value END, encoder""",  # noqa: S608 - only placeholders are put in
         parameters=tuple(part for task in tasks for part in task[:3]),
     )
-    values = {"report": report, "packs": packs(report), "details": ()}
+    values = values_of(report)
     return respond(request, View(template="grid.html", title=report.title, statement=statement, values=values))
 
 

@@ -1,66 +1,23 @@
-"""Charts: one Vega-Lite specification each, drawn twice.
-
-Altair checks the specification when it is built; vl-convert draws it as SVG without a browser, for paper and for
-the first paint; vega-embed, inlined once, makes the same specification interactive in the page. Text and rules
-take ``currentColor``, so that one specification serves light and dark alike; the colours of the marks reach 3:1
-on both backgrounds and differ in shape and label as well.
-"""
+"""Charts by Altair: those of a paper and of a notebook; what a page shows is drawn by ``drawings``."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import altair as alt
-import vl_convert
-import xxhash
 
 from capim.reports import format as show
-from capim.reports.drawing import can_draw
-from capim.reports.elements.page import Chart, Table
 from capim.reports.rows.report_data import ends
 from capim.store.errors import RequestError
-from capim.store.files import json_value
 from capim.store.schema import FIGURE, Result, Slice
 
-# Okabe and Ito's palette (2008) without the yellow and the black, which fail on one of the two grounds,
-# and with four more hues that stay apart from it under deuteranopia and protanopia.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7A5FD0", "#B8860B", "#3FA7D6", "#A0522D", "#808890")
-STAR = "M0,-1L.25,-.35L1,-.3L.4,.15L.6,.9L0,.5L-.6,.9L-.4,.15L-1,-.3L-.25,-.35Z"
-TRIANGLES = ("triangle-down", "triangle-right", "triangle-left")
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", *TRIANGLES, STAR)
-STYLE = Path(__file__).parents[1] / "templates" / "charts.json"
-SCRIPTS = Path("~/.cache/capim/scripts")
+COLOUR = "#0072B2"
 WIDTH = 640
 ENCODER = "encoder"  # the field of a point that names its encoder
 Point: TypeAlias = dict[str, Any]
 """The data of one value of a chart: field to value."""
-
-
-def by_name(names: Sequence[str], everyone: Sequence[str], **options: Any) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape of every encoder of a chart; the same in all charts that are given the same ``everyone``.
-
-    The legend stands above the picture, to fit narrow screens.
-    """
-    options["legend"] = alt.Legend(title=None, orient="top", direction="horizontal", columns=4, symbolOpacity=1)
-
-    def scale(kinds: Sequence[str]) -> alt.Scale:
-        return alt.Scale(domain=list(names), range=[kinds[everyone.index(name) % len(kinds)] for name in names])
-
-    colour = alt.Color(f"{ENCODER}:N", scale=scale(PALETTE), **options)
-    return colour, alt.Shape(f"{ENCODER}:N", scale=scale(SHAPES), **options)
-
-
-def tooltips(*fields: str) -> list[alt.Tooltip]:
-    """One line of the tooltip for the encoder, and one for every other field of the data."""
-    return [alt.Tooltip(f"{field}:N") for field in (ENCODER, *fields)]
 
 
 def interval_point(
@@ -138,72 +95,6 @@ def strips(
     return alt.layer(*layers).properties(width=width, height=height)
 
 
-def finish(chart: alt.TopLevelMixin, *, name: str, title: str, alt_text: str, data: Table, note: str = "") -> Chart:
-    """A chart in the style of the report, with its static picture."""
-    # the tests check charts: for each of every report, it would take a sixth of the time
-    spec = {key: value for key, value in chart.to_dict(validate=False).items() if key != "$schema"}
-    spec["config"] = _style()
-    spec["background"] = None
-    spec["padding"] = {"left": 16, "top": 5, "bottom": 5, "right": 5}
-    return Chart(
-        id=name,
-        title=title,
-        alt=alt_text,
-        spec=json.dumps(json_value(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False),
-        svg=_draw(spec, prefix=name) if can_draw() else "",
-        data=data,
-        points=_points(spec),
-        note=note,
-    )
-
-
-def _points(spec: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """The data of encoders in a specification: that of the whole, or of its layers, which share it."""
-    parts = (spec, *spec.get("layer", ()))
-    found = (part.get("data", {}).get("values", [{}]) for part in parts)
-    return next((tuple(values) for values in found if ENCODER in values[0]), ())
-
-
-def _draw(spec: Mapping[str, Any], *, prefix: str) -> str:
-    """The SVG of a specification, with ids that depend on nothing but itself.
-
-    vl-convert numbers clip paths and gradients through the life of the process; two equal charts would differ.
-    """
-    svg: str = vl_convert.vegalite_to_svg(dict(spec), allowed_base_urls=[])
-    order: dict[str, str] = {}
-    for name in re.findall(r'id="([^"]+)"', svg):
-        order.setdefault(name, f"{prefix}-mark-{len(order)}")
-    for name, stable in order.items():
-        svg = svg.replace(f'id="{name}"', f'id="{stable}"').replace(f"url(#{name})", f"url(#{stable})")
-    return svg
-
-
-@cache
-def _style() -> dict[str, Any]:
-    """What all charts share: fonts, sizes and colours, as Vega-Lite's ``config``."""
-    return {**json.loads(STYLE.read_text("utf-8")), "range": {"category": list(PALETTE)}}
-
-
-@cache
-def script() -> str:
-    """Vega, Vega-Lite and vega-embed as one script that asks the network for nothing.
-
-    Bundling takes a second and a half of a processor; the script is the same for a version of vl-convert, and is kept
-    beside other caches, under its own digest: one that was cut short or changed is not read.
-    """
-    folder, name = SCRIPTS.expanduser(), f"vega-{version('vl-convert-python')}"
-    for kept in sorted(folder.glob(f"{name}-*.js")):
-        with suppress(OSError):
-            text = kept.read_bytes()
-            if kept.stem == f"{name}-{xxhash.xxh3_128_hexdigest(text)}":
-                return text.decode()
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    with suppress(OSError):  # a full disk, a home that is not writable
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}-{xxhash.xxh3_128_hexdigest(bundle.encode())}.js").write_bytes(bundle.encode())
-    return bundle
-
-
 _NAMES = ("encoder", "encoder_a", "encoder_b", *FIGURE)
 
 
@@ -228,6 +119,6 @@ def interval_chart(rows: Sequence[Mapping[Any, Any]], *, title: str = "") -> alt
         for row in known
     ]
     axis = alt.X("ci_low:Q", title=figure, scale=alt.Scale(zero=False))
-    look = {"height": 20 * len(points), "width": 420, "size": 60, "color": alt.value(PALETTE[0])}
+    look = {"height": 20 * len(points), "width": 420, "size": 60, "color": alt.value(COLOUR)}
     made = strips(points, axis, row="label", zero=figure == "difference", **look)
     return made.properties(title=title).configure_axisY(labelLimit=400)

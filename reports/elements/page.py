@@ -8,7 +8,7 @@ markup, made by ``reports.elements.charts``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 
@@ -118,23 +118,6 @@ Mark: TypeAlias = Literal["", "best", "good", "warn", "bad", "muted"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bar:
-    """An interval drawn below a number, in CSS percentages of the column's axis.
-
-    Attributes:
-        low: Left end of the interval, e.g. ``"41.2%"``.
-        high: Right end.
-        point: Position of the value.
-        chance: Position of chance; empty where it is unknown or off the axis.
-    """
-
-    low: str
-    high: str
-    point: str
-    chance: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Cell:
     """One cell of a table.
 
@@ -145,9 +128,8 @@ class Cell:
         title: Tooltip: exact value, ties, reason of a missing value.
         sort: The exact number to sort by; empty to sort by ``text``.
         mark: Emphasis.
-        bar: The interval as a picture.
         link: The address of the failures behind a figure.
-        unit: Of the number as displayed, or of ``sort`` where the text names one: for the headings of CSV.
+        shade: How dark its ground is in a matrix, from 0 to 9; empty outside one.
     """
 
     text: str
@@ -156,24 +138,18 @@ class Cell:
     title: str = ""
     sort: str = ""
     mark: Mark = ""
-    bar: Bar | None = None
     link: str = ""
-    unit: str = ""
+    shade: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table: its heading, the heading of its group, its alignment and a tooltip.
-
-    For CSV also the unit of its numbers, and what the ``state`` of its cells is, if not a verdict.
-    """
+    """One column of a table: its heading, the heading of its group, its alignment and a tooltip."""
 
     heading: str
     group: str = ""
     numeric: bool = False
     explain: str = ""
-    unit: str = ""
-    says: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +163,7 @@ class Table(Printed):
         rows: The cells.
         note: Explanation below the table.
         folded: Label of the line behind which the table is folded; empty for an open one.
-        choice: The choice of the section with which the page shows it; empty: always.
+        matrix: True for a matrix, whose cells are shaded.
     """
 
     id: str
@@ -196,7 +172,16 @@ class Table(Printed):
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
     folded: str = ""
-    choice: str = ""
+    matrix: bool = False
+
+    @property
+    def groups(self) -> tuple[tuple[str, int], ...]:
+        """Headings over neighbouring columns, each with their number; empty where no column has one."""
+        found: list[tuple[str, int]] = []
+        for column in self.columns:
+            same = bool(found) and found[-1][0] == column.group
+            found[-1 if same else len(found) :] = [(column.group, found[-1][1] + 1 if same else 1)]
+        return tuple(found) if any(group for group, _ in found) else ()
 
     def __post_init__(self) -> None:
         for number, row in enumerate(self.rows):
@@ -206,42 +191,183 @@ class Table(Printed):
                 )
 
 
-Pair: TypeAlias = tuple[str, str, float, float, float]
-"""The state of a first encoder against a second, in words, and the difference with its interval, in displayed units."""
+Kind: TypeAlias = Literal["best", "equal", "open", "worse", "chance", "untested", "none"]
+"""How an encoder stands in a column of the board: ``equal`` and ``open`` could be as good as the best."""
+CONTENDERS: tuple[Kind, ...] = ("best", "equal", "open")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strip:
+    """The distance from the best of a column with its interval, as places on the scale of the board, in pixels.
+
+    ``far`` is the distance as text where the point lies beyond the scale: then there are no places.
+    """
+
+    low: str = ""
+    high: str = ""
+    point: str = ""
+    far: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardCell:
+    """One figure of one encoder: its value, the ends of its interval, and how the encoder stands against the best.
+
+    Attributes:
+        text: The value as displayed.
+        low: Lower end of its interval, as displayed; empty without one.
+        high: Upper end.
+        kind: What the tests say.
+        verdict: The same in words.
+        strip: Where it lies behind the best; None where nothing was tested or there is no value.
+        sort: The exact value, with a higher one better; empty without one.
+        link: The address of the failures behind it.
+    """
+
+    text: str
+    low: str = ""
+    high: str = ""
+    kind: Kind = "none"
+    verdict: str = ""
+    strip: Strip | None = None
+    sort: str = ""
+    link: str = ""
+
+    @property
+    def bold(self) -> bool:
+        """True for a contender."""
+        return self.kind in CONTENDERS
+
+    @property
+    def said(self) -> str:
+        """Interval and verdict in one line."""
+        interval = f"{self.low} to {self.high}" if self.low else ""
+        return "; ".join(filter(None, (interval, self.verdict)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardColumn:
+    """A task: its corpus, heading, metric, and name in addresses, and whether it enters the mean.
+
+    ``measure`` is the name of the metric as it is stored; ``wide``: with strips where the screen has room for them;
+    ``shown``: on the first screen at all.
+    """
+
+    corpus: str
+    heading: str
+    metric: str
+    explain: str
+    key: str
+    measure: str
+    counts: bool = True
+    wide: bool = True
+    shown: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fact:
+    """What is known of an encoder besides its figures: the text, and the number to sort by."""
+
+    text: str
+    sort: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoardRow:
+    """An encoder: its mean over the tasks, its figures by task, and facts; ``card`` is where its model card is."""
+
+    encoder: str
+    mean: BoardCell
+    cells: tuple[BoardCell, ...]
+    facts: tuple[Fact, ...]
+    card: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCard:
+    """What the tests say of a corpus: the encoders to use, a badge (clear, 2-way tie, nobody), and the reason."""
+
+    corpus: str
+    about: str
+    names: tuple[str, ...]
+    more: int
+    badge: str
+    kind: Literal["clear", "tie", "bad", "none"]
+    why: str
+
+    @property
+    def listed(self) -> str:
+        """The names in a sentence."""
+        return ", ".join([*self.names, *([f"{self.more} more"] if self.more else [])])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Board(Printed):
-    """Encoders in rows and tasks in columns, one line a row, compared with the highest or with a chosen encoder.
+    """The answer: one recommendation with its test, a card for every corpus, and every encoder on every task.
 
     Attributes:
-        id: Unique in the report.
-        table: The cells, for a reader without scripts too; the first column names the encoders.
-        pairs: Of every column after the first, encoder to another encoder to what the tests say; empty without tests.
-        hidden: Places of the columns that a reader has to ask for.
-        values: Of every column with pairs, the values that a weighted mean is of, by encoder; else empty.
-        costs: What a limit can be put on, with its value of every encoder that has one (``reports.rows.choice.Limit``).
+        id: An anchor.
+        says: The recommendation, in pieces: a text, and True if it is the name of an encoder.
+        sure: How sure it is, in lines.
+        suspects: Values far from the published ones, a line each.
+        notes: What else a reader has to know, a line each.
+        cards: One for every corpus.
+        of: What the mean is over, for its heading.
+        columns: The tasks.
+        facts: Headings of the facts.
+        rows: The encoders, best mean first.
+        unranked: Encoders without a rank, each with the reason.
+        ticks: The scale of the strips: place in pixels and label.
+        margin: From where to where a difference is within the margin: place and width in pixels.
+        legend: What the strips are.
+        script: What the page's script reads: values, chance and tests of all pairs.
     """
 
     id: str
-    table: Table
-    pairs: tuple[Mapping[str, Mapping[str, Pair]], ...]
-    hidden: tuple[int, ...] = ()
-    values: tuple[Mapping[str, float], ...] = ()
-    costs: tuple[Mapping[str, object], ...] = ()
+    says: tuple[tuple[str, bool], ...]
+    sure: tuple[str, ...]
+    suspects: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    cards: tuple[TaskCard, ...] = ()
+    of: str = ""
+    columns: tuple[BoardColumn, ...] = ()
+    facts: tuple[str, ...] = ()
+    rows: tuple[BoardRow, ...] = ()
+    unranked: tuple[tuple[str, str], ...] = ()
+    ticks: tuple[tuple[str, str], ...] = ()
+    margin: tuple[str, str] = ("0", "0")
+    legend: str = ""
+    script: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> str:
+        """The recommendation as plain text."""
+        return "".join(text for text, _ in self.says)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The answer as plain text, for a terminal."""
+        unranked = "; ".join(f"{name} ({why})" for name, why in self.unranked)
+        cards = (f"{card.corpus}: {card.listed} ({card.badge}): {card.why}" for card in self.cards)
+        out = (f"Not ranked: {unranked}",) if unranked else ()
+        return (self.headline, *self.sure, *self.suspects, *self.notes, *cards, *out)
+
+    @property
+    def spanners(self) -> tuple[tuple[str, int], ...]:
+        """Headings over the columns that are shown: a corpus and its number of columns."""
+        shown = [column.corpus for column in self.columns if column.shown]
+        return tuple((corpus, shown.count(corpus)) for corpus in dict.fromkeys(shown))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chart(Printed):
-    """A chart, interactive and static.
+    """A drawing.
 
     Attributes:
-        id: Unique in the report; names the image files.
+        id: Unique in the report; names the files.
         title: The content, in one line.
         alt: The text alternative, with the numbers.
-        spec: Vega-Lite JSON, for the page; colours of text and rules are ``currentColor``.
-        svg: The same as SVG with ``currentColor``, for markdown and for pages without scripts.
-        data: The rows that it shows.
+        svg: The drawing; texts and rules are ``currentColor``.
         points: Every value that it draws, with its encoder, its interval and its unit.
         note: Explanation below the chart.
     """
@@ -249,10 +375,18 @@ class Chart(Printed):
     id: str
     title: str
     alt: str
-    spec: str
     svg: str
-    data: Table
     points: tuple[Mapping[str, object], ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picker(Printed):
+    """Tables of which one is shown: the first, or that of the corpus and the view that a reader chooses."""
+
+    id: str
+    caption: str
+    views: tuple[tuple[str, str, Table], ...]
     note: str = ""
 
 
@@ -279,18 +413,18 @@ class Evidence(Printed):
     lines: tuple[str, ...]
 
 
-Block: TypeAlias = Text | Notice | Evidence | Table | Board | Chart | Gallery
+Block: TypeAlias = Text | Notice | Evidence | Table | Chart | Picker | Gallery
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One part of the report, with the terms that it explains; it is shown only if it has blocks."""
+    """One part of the report; it is shown only if it has blocks. ``folded``: behind its title."""
 
     id: str
     title: str
     lead: str = ""
     blocks: tuple[Block, ...]
-    terms: tuple[tuple[str, str], ...] = ()
+    folded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,8 +439,8 @@ class Report:
         thumbnails: Key to the data URI of every picture of the galleries.
         sources: Digest of all rows of the report; equal digests give equal bytes.
         colophon: Last line: the origin of the report.
-        answer: The answer, one sentence for every task; empty where the page has none.
-        strip: The terms of the answer, each with its explanation.
+        board: The answer; None where the page has none.
+        exports: What a reader can copy: its name (csv, markdown, latex, cite, command, python) to the text.
     """
 
     title: str
@@ -316,8 +450,8 @@ class Report:
     thumbnails: Mapping[str, str]
     sources: str
     colophon: str
-    answer: tuple[str, ...] = ()
-    strip: tuple[tuple[str, str], ...] = ()
+    board: Board | None = None
+    exports: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ids = [section.id for section in self.sections]

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Bar, Cell, Column, Mark, Table
+from capim.reports.elements.page import Cell, Column, Mark, Table
 from capim.reports.rows.report_data import ReportData, ShownResult
 from capim.reports.rows.standing import at_chance, contenders, decision_of
 from capim.store.schema import Comparison, Result, Slice
@@ -22,8 +22,6 @@ from capim.tasks.protocols import DIRECTION_TITLES, Protocol, with_outcomes
 T = TypeVar("T")
 ColumnOf: TypeAlias = tuple[Column, Callable[[T], Cell | str]]
 """A heading, and the function that gives the cell of a row: a :class:`Cell`, or its text."""
-UNITS = {show.percent: "percent", show.points: "percentage points", show.size: "bytes", show.duration: "seconds"}
-"""Function of ``reports.format`` -> the unit of what it displays, or of the exact number where that varies."""
 
 
 def texts(heading: str, cell: Callable[[T], Cell | str], *, group: str = "", explain: str = "") -> ColumnOf[T]:
@@ -59,8 +57,7 @@ def measures(
     explain: str = "",
 ) -> ColumnOf[T]:
     """A column of numbers without intervals: ``number`` reads the number of a row, ``text`` formats it."""
-    unit = UNITS.get(text, "")
-    return numbers(heading, lambda row: value(number(row), text(number(row)), unit=unit), group=group, explain=explain)
+    return numbers(heading, lambda row: value(number(row), text(number(row))), group=group, explain=explain)
 
 
 def pivot(
@@ -86,13 +83,11 @@ def pivot(
         made = (cell(row) for _, cell in columns)
         return tuple(Cell(text=cell) if isinstance(cell, str) else cell for cell in made)
 
-    made = (*map(cells, rows), *map(tuple, extra_rows))
-    units = (" or ".join(sorted({row[at].unit for row in made} - {""})) for at, _ in enumerate(columns))
     return Table(
         id=id_,
         caption=caption,
-        columns=tuple(replace(column, unit=unit) for (column, _), unit in zip(columns, units, strict=True)),
-        rows=made,
+        columns=tuple(column for column, _ in columns),
+        rows=(*map(cells, rows), *map(tuple, extra_rows)),
         note=note,
         folded=folded,
     )
@@ -116,11 +111,9 @@ def anchor(*parts: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in text.replace("@", ""))
 
 
-def value(
-    exact: float | None, text: str, *, note: str = "", state: str = "", title: str = "", mark: Mark = "", unit: str = ""
-) -> Cell:
+def value(exact: float | None, text: str, *, note: str = "", state: str = "", title: str = "", mark: Mark = "") -> Cell:
     """A cell that shows a text and sorts by the exact number behind it."""
-    return Cell(text=text, note=note, state=state, title=title, sort=show.exact(exact), mark=mark, unit=unit)
+    return Cell(text=text, note=note, state=state, title=title, sort=show.exact(exact), mark=mark)
 
 
 def counted(n: int, title: str = "") -> Cell:
@@ -136,13 +129,13 @@ def absent(title: str = "") -> Cell:
 def estimate(metric: MetricFacts, row: Result | Slice, *, title: str = "", mark: Mark = "", state: str = "") -> Cell:
     """A value with its interval."""
     text, note = words.value(metric, row.value), words.interval(metric, row)
-    return value(row.value, text, note=note, title=title, mark=mark, state=state, unit=words.unit(metric))
+    return value(row.value, text, note=note, title=title, mark=mark, state=state)
 
 
 def difference_cell(metric: MetricFacts, row: Comparison) -> Cell:
     """The difference of a comparison with its interval."""
     text = words.difference(metric, row.difference)
-    return value(row.difference, text, note=words.interval(metric, row), unit=words.unit(metric, difference=True))
+    return value(row.difference, text, note=words.interval(metric, row))
 
 
 def verdict_cell(metric: MetricFacts, row: Comparison) -> Cell:
@@ -162,37 +155,32 @@ def result_column(
     group: str = "",
     explain: str = "",
     plain: bool = False,
-    tested: bool = False,
 ) -> ColumnOf[str]:
     """A column with the result of every encoder, under the name of the metric unless a ``heading`` is given.
 
-    ``plain`` leaves out the interval bar and the marks of the best value and of chance; ``tested`` adds what the tests
-    of an encoder against the best say.
-    The bars of a metric share an axis over all protocols of a corpus, without results at chance, which have no bar.
+    Bold are the best value and those that no test shows to be worse; the tooltip has the verdict. ``plain`` leaves out
+    these and the marks of chance.
     """
-    axis = axis_of([row for of in data.protocols(corpus) for row in contenders(data, corpus, of, metric)])
     best = next(iter(contenders(data, corpus, protocol, metric)), None)
 
     def cell(encoder: str) -> Cell:
         row = data.row(corpus, protocol, metric, encoder)
         weak = "" if plain else at_chance(data, corpus, protocol, metric, encoder)
-        mark: Mark = "bad" if weak else "best" if row and best and not plain and row.value == best.value else ""
-        pair = data.comparison(corpus, protocol, metric, encoder, best.encoder) if tested and row and best else None
-        state = "; ".join(filter(None, (weak, words.verdict(data.metric(metric), pair) if pair else "")))
-        return result_cell(data, row, mark=mark, axis=None if plain or weak else axis, state=state)
+        first = row and best and not plain and row.value == best.value
+        pair = data.comparison(corpus, protocol, metric, encoder, best.encoder) if row and best and not plain else None
+        found = decision_of(pair)
+        contends = first or (found is not None and found.state != "worse")
+        made = result_cell(
+            data, row, mark="bad" if weak else "best" if contends else "", state="chance" if weak else ""
+        )
+        verdict = words.verdict(data.metric(metric), pair) if pair and not first else "highest" if first else ""
+        return replace(made, title="; ".join(filter(None, (weak or verdict, made.title))))
 
     return numbers(heading or data.metric(metric).label, cell, group=group, explain=explain)
 
 
-def result_cell(
-    data: ReportData,
-    row: ShownResult | None,
-    *,
-    mark: Mark = "",
-    axis: tuple[float, float] | None = None,
-    state: str = "",
-) -> Cell:
-    """One result as a cell; ``axis``: the ends of the axis on which to draw the interval."""
+def result_cell(data: ReportData, row: ShownResult | None, *, mark: Mark = "", state: str = "") -> Cell:
+    """One result as a cell."""
     if row is None:
         return absent("not evaluated")
     if row.value is None:
@@ -206,7 +194,7 @@ def result_cell(
     if ties:
         about.append(f"{ties} if ties are all lost or all won; {show.percent(row.tie_share)} % of queries tie")
     made = estimate(metric, row, title=", ".join(about), mark=mark, state=state)
-    return replace(made, bar=interval_bar(row, axis) if axis else None, link=failures_address(data, row))
+    return replace(made, link=failures_address(data, row))
 
 
 def link(path: str, **parameters: object) -> str:
@@ -227,24 +215,3 @@ def failures_address(data: ReportData, row: Result) -> str:
     given = {"corpus": row.corpus, "direction": DIRECTION_TITLES[of.direction], "missed": row.encoder}
     language = of.language if of.is_of_language else ""
     return f"#cases?{urlencode(given | {'language': language} if language else given)}"
-
-
-def interval_bar(row: Result, axis: tuple[float, float]) -> Bar | None:
-    """The interval in CSS percentages of an axis; None without an interval."""
-    low, high, centre, chance = row.ci_low, row.ci_high, row.value, row.chance
-    start, end = axis
-    if low is None or high is None or centre is None or end <= start:
-        return None
-
-    def position(x: float) -> str:
-        return f"{100 * min(1.0, max(0.0, (x - start) / (end - start))):.2f}%"
-
-    of_chance = position(chance) if chance is not None and start <= chance <= end else ""
-    return Bar(low=position(low), high=position(high), point=position(centre), chance=of_chance)
-
-
-def axis_of(rows: Sequence[Result]) -> tuple[float, float]:
-    """An axis from the lowest interval end to the highest, with a margin of 4 % on both sides."""
-    ends = [x for r in rows for x in (r.ci_low, r.ci_high, r.value) if x is not None]
-    margin = 0.04 * (max(ends) - min(ends)) if ends else 0.0
-    return (min(ends) - margin, max(ends) + margin) if ends else (0.0, 1.0)

@@ -41,11 +41,6 @@ def difference(metric: MetricFacts, size: float | None, decimals: int = 1) -> st
     return f"+{text}" if metric.unit == "own" and size is not None and size > 0 else text
 
 
-def unit(metric: MetricFacts, *, difference: bool = False) -> str:
-    """The unit of displayed values or differences; empty where it is the metric's own."""
-    return "percentage points" if difference and metric.unit == "percent" else metric.unit.replace("own", "")
-
-
 def described(metric: MetricFacts) -> str:
     """The name of a metric in a caption; of a user's metric, the first line of its docstring and its name."""
     return f"{metric.title.rstrip('.')} ({metric.name})" if metric.has_table else metric.label
@@ -108,12 +103,6 @@ def settled(compared: Iterable[tuple[MetricFacts, Comparison]]) -> str:
     (size, n), *more = needed
     first = f"About {n:,} {units} like these would settle a difference of {show.count(size, 'point')}"
     return ", ".join([first, *(f"about {n:,} one of {show.count(size, 'point')}" for size, n in more)]) + "."
-
-
-def not_drawn(data: ReportData, *task: *tuple[str, str, str]) -> str:
-    """Return which encoders a chart of a task leaves out, because they are at chance, as a sentence; empty if none."""
-    weak = [row.encoder for row in data.ranked(*task) if standing.at_chance(data, *task, row.encoder)]
-    return f"Not drawn, because not shown above chance: {show.some(weak, most=6)}." if weak else ""
 
 
 def budgets(data: ReportData) -> list[str]:

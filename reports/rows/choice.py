@@ -8,15 +8,16 @@ wider. ``templates/page.js`` (``ranking``) has the same formulas for a reader wh
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from capim.reports import format as show
 from capim.reports.rows.report_data import R1, ReportData, ends
 from capim.reports.rows.speed import bytes_per_image, image_rate
-from capim.reports.rows.standing import Task, broken, claimed, counted_tasks, headline_tasks, values
+from capim.reports.rows.standing import Task, broken, claimed, conclusions, counted_tasks, headline_tasks, values
 from capim.store.errors import RequestError, unknown
 
 COLUMNS = ("encoder", "mean", "difference", "low", "high", "is")  # of a choice, as it is printed
@@ -125,6 +126,36 @@ def tasks_to_weigh(data: ReportData) -> list[Task]:
     return [task for task in headline_tasks(data) if data.metric(task.metric).unit == "percent"]
 
 
+def equal_weights(data: ReportData, tasks: Sequence[Task]) -> dict[Task, float]:
+    """Return the weights of the headline tasks: corpora alike, in each its tasks alike; copies of a corpus count once.
+
+    Only figures in percent have a mean. Tasks that enter no mean have a weight, with which a choice names them.
+    """
+    stored = json.loads(data.rankings[0].corpora) if data.rankings else []
+    copies = {name for corpus in stored for name in corpus["copies"]}
+    percent = [t for t in tasks if data.metric(t.metric).unit == "percent" and t.corpus not in copies]
+    counted = counted_tasks(data, percent) or percent
+    size = {task.corpus: sum(each.corpus == task.corpus for each in counted) for task in percent}
+    return {task: 1 / max(1, size[task.corpus]) for task in percent}
+
+
+def contenders(made: Choice) -> list[str]:
+    """Return the first of a choice and those that no test shows to be worse."""
+    return [each.encoder for each in made.order if each.state in ("first", "open")]
+
+
+def overall(data: ReportData) -> Choice:
+    """Return the choice with equal weights, which a report recommends; of figures in percent alone."""
+    tasks = [task for conclusion in conclusions(data) for task in conclusion.tasks]
+    weights = equal_weights(data, tasks)
+    return choose(data, weights, {}) if weights else Choice(order=(), out={}, same={})
+
+
+def best_first(data: ReportData) -> list[str]:
+    """Return the encoders of a report: those with a mean, best first, then the others by name."""
+    return [*dict.fromkeys([*(each.encoder for each in overall(data).order), *data.encoder_names()])]
+
+
 def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
     """The weights that ``CORPUS=70``, ``CORPUS:PROTOCOL=70`` or ``CORPUS:t2i/de=70`` mean.
 
@@ -216,7 +247,7 @@ def _out(
     yield from (f"not evaluated on {task.corpus}, {task.title}" for task, of in known.items() if name not in of)
     if name in broken(data, [*known]):
         yield "not shown above chance on any task with a weight"
-    for limit in limits(data):
+    for limit in limits(data) if bounds else ():
         if limit.key in bounds and (why := limit.broken(name, bounds[limit.key])):
             yield why
 

@@ -104,13 +104,13 @@ def results_of(page: str) -> Document:
         return {}
 
 
-def first_screen(page: str) -> str:
-    """What a report begins with, as markdown: its answer, its figures and its first section; empty if unreadable."""
+def first_screen(page: str, *, html: bool = False) -> str:
+    """The first screen of a report (path or URI), as markdown or as a page of HTML; empty if it is unreadable."""
     try:
-        text = _beside(page, "report.md").decode()
+        text = _beside(page, "first.html" if html else "report.md").decode()
     except (OSError, ValueError):
         return ""
-    return "\n## ".join(text.split("\n## ")[:2]).strip()
+    return text if html else text.partition("\n## ")[0].strip()
 
 
 def _results(page: str) -> Document:

@@ -38,6 +38,7 @@ PAIR_COLUMNS = (
 )  # fmt: skip
 SHARED = ("shared_low", "shared_high")  # columns from which a budget of several figures takes its ends
 _SHOWN = 6  # names in one line
+MEAN = ", mean over languages"  # of the title of a task
 C = TypeVar("C", bound=Comparison)
 Chance: TypeAlias = Literal["", "not shown above chance", "below chance"]
 
@@ -214,11 +215,6 @@ def conclusions(data: ReportData) -> list[Conclusion]:
         return not of.is_retrieval, not of.is_combined
 
     return sorted(found, key=place)
-
-
-def in_order(data: ReportData, found: list[Conclusion]) -> list[str]:
-    """The encoders as the first conclusion orders them, then the others by name."""
-    return list(dict.fromkeys([*(found[0].order if found else ()), *data.encoder_names()]))
 
 
 def languages(data: ReportData, corpus: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Differences between encoders: every comparison in full."""
+"""Differences between encoders: comparisons in full, for the appendix of a paper and the pages of `capim serve`."""
 
 from __future__ import annotations
 
@@ -6,29 +6,12 @@ from collections.abc import Callable
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Cell, Section, Table
+from capim.reports.elements.page import Cell, Table
 from capim.reports.elements.tables import ColumnOf, difference_cell, metrics, numbers, pivot, texts, value, verdict_cell
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.standing import intervals_of
-from capim.store.current import grouped
 from capim.store.schema import Comparison
 from capim.store.types import MetricFacts
-
-
-def section(data: ReportData) -> Section:
-    """All comparisons of each corpus."""
-    by_corpus = grouped(data.comparisons, lambda row: row.corpus)
-    lead = (
-        "Every pair of encoders on the same queries: sign-flip permutation tests over images, with step-down max-T "
-        "correction over all pairs of a figure. The headline family was chosen before the data were seen; all other "
-        "comparisons are exploratory: a reason to look closer."
-    )
-    return Section(
-        id="differences",
-        title="Differences",
-        lead=" ".join([lead, *data.larger_families]),
-        blocks=tuple(pairs(data, name, by_corpus[name]) for name in data.corpus_names() if name in by_corpus),
-    )
 
 
 def pairs(data: ReportData, corpus: str, rows: list[Comparison]) -> Table:
@@ -37,8 +20,8 @@ def pairs(data: ReportData, corpus: str, rows: list[Comparison]) -> Table:
     def facts(r: Comparison) -> MetricFacts:
         return data.metric(r.metric)
 
-    def known(number: float | None, text: str, unit: str = "") -> Cell:
-        return value(number, text, mark="muted" if number is None else "", unit=unit)
+    def known(number: float | None, text: str) -> Cell:
+        return value(number, text, mark="muted" if number is None else "")
 
     def p_value(heading: str, p: Callable[[Comparison], float | None], explain: str) -> ColumnOf[Comparison]:
         return numbers(heading, lambda r: known(p(r), show.p_value(p(r))), explain=explain)
@@ -47,8 +30,7 @@ def pairs(data: ReportData, corpus: str, rows: list[Comparison]) -> Table:
         return numbers(heading, lambda r: known(n(r), show.number(n(r), 0)), explain=explain)
 
     def detectable(r: Comparison) -> Cell:
-        text = words.value(facts(r), r.detectable_effect)
-        return known(r.detectable_effect, text, words.unit(facts(r), difference=True))
+        return known(r.detectable_effect, words.value(facts(r), r.detectable_effect))
 
     def pair(r: Comparison) -> Cell:
         return Cell(text=f"{r.encoder_a} − {r.encoder_b}", title=r.reason or "")

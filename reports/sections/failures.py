@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
+from urllib.parse import urlencode
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from capim.reports import format as show
 from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
-from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts
-from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, map_key
+from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts, value
+from capim.reports.rows import standing
+from capim.reports.rows.choice import best_first
+from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, Totals, map_key
 from capim.reports.rows.report_data import R1, WITHOUT, ReportData, detail_of
 from capim.reports.sections.slices import encoder_order, slice_cell
 from capim.store.row_types import rows_in
@@ -47,9 +51,10 @@ SOURCES = {"same words": "it has a caption with the same words", "same picture":
 
 
 def section(data: ReportData) -> Section:
-    """The tables of ambiguous misses, then one gallery with the cases of every corpus."""
+    """The matrix of missed queries, one gallery with the cases of every corpus, and the tables of ambiguous misses."""
     tables = [table for corpus in data.corpus_names() if (table := _ambiguous(data, corpus)) is not None]
-    blocks: list[Block] = [*([_gallery(data)] if data.queries else []), *tables]
+    missed = [_missed(data)] if data.totals else []
+    blocks: list[Block] = [*missed, *([_gallery(data)] if data.queries else []), *tables]
     return Section(
         id="failures",
         title="Failures",
@@ -57,6 +62,33 @@ def section(data: ReportData) -> Section:
         "scores above its best relevant item, and found where that item alone is first.",
         blocks=tuple(blocks),
     )
+
+
+def _missed(data: ReportData) -> Table:
+    """What share of the queries of a task an encoder misses; at chance where no test tells it from guessing."""
+    every = reversed(standing.headline_tasks(data))
+    tasks = {(task.corpus, Protocol.of(task.protocol).direction): task for task in every}
+    totals = [total for total in data.totals if total.queries]
+
+    def cell(name: str, total: Totals) -> Cell:
+        if name not in total.missed:
+            return absent("not evaluated")
+        task = tasks.get((total.corpus, total.direction))
+        weak = standing.at_chance(data, *task[:3], name) if task else ""
+        n, share = total.missed[name], total.missed[name] / total.queries
+        wanted = {"corpus": total.corpus, "direction": DIRECTION_TITLES[total.direction], "missed": name}
+        title = f"{n:,} of {total.queries:,} queries"
+        made = value(share, show.percent(share), title=title, mark="bad" if weak else "")
+        shade = "" if weak else str(min(9, int(10 * share)))
+        return replace(made, state="chance" if weak else "", shade=shade, link=f"#cases?{urlencode(wanted)}")
+
+    titles = [DIRECTION_TITLES[total.direction].replace(" to ", " → ") for total in totals]
+    columns = [
+        numbers(title, partial(cell, total=total), group=total.corpus)
+        for title, total in zip(titles, totals, strict=True)
+    ]
+    title, note = "Missed queries, percent", "Missed: something scores above the best relevant item."
+    return replace(pivot("missed", title, best_first(data), texts("Encoder", str), *columns, note=note), matrix=True)
 
 
 def _ambiguous(data: ReportData, corpus: str) -> Table | None:

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from capim.reports import format as show
 from capim.reports.elements import words
-from capim.reports.elements.page import Block, Cell, Mark, Notice, Section, Table, Text
+from capim.reports.elements.page import Block, Cell, Mark, Section, Table, Text
 from capim.reports.elements.tables import estimate, measures, metrics, numbers, pivot, texts
 from capim.reports.rows.report_data import ReportData, detail_of, goodness, without_paths
 from capim.store.current import figure_of, grouped
@@ -35,6 +35,7 @@ def section(data: ReportData) -> Section:
         title="Provenance",
         lead=f"All results come from the store {data.uri}; digest of the rows {data.digest[:16]}.",
         blocks=tuple(blocks),
+        folded=True,
     )
 
 
@@ -63,6 +64,7 @@ def skipped_section(data: ReportData) -> Section:
         title="Skipped images and queries",
         lead=f"{lead}; no result includes them.",
         blocks=(table,) if skipped else (),
+        folded=True,
     )
 
 
@@ -191,24 +193,20 @@ def _versions(data: ReportData) -> Table:
 
 
 def published_section(data: ReportData) -> Section:
-    """Results of this store beside published figures for the same model and protocol: suspect ones as a notice."""
+    """Results of this store beside published figures for the same model and protocol."""
     rows = [r for r in data.slices if r.analysis == REFERENCE]
-    suspects = [r for r in rows if r.level_name == "suspect"]
     parts = sorted({f"{r.corpus} is a {r.reason}" for r in rows if r.level_name == "not compared"})
     compared = [r for r in rows if r.level_name not in ("no reference", "not compared")]
     unpublished = {r.encoder for r in rows if r.level_name == "no reference"}
     without = sorted(unpublished - {r.encoder for r in compared})
     blocks: list[Block] = []
-    if suspects:
-        title = f"{show.count(len(suspects), 'result')} far from the published figure"
-        blocks.append(Notice(title=title, items=tuple(_suspicion(data, r) for r in suspects), mark="bad"))
     if compared:
         blocks.append(_published(data, compared))
     if data.published:
         blocks.append(_of_others(data))
     return Section(
         id="gate",
-        title="Comparison with published figures",
+        title="Published figures",
         lead="Each result beside the figure published for the same model and protocol. A suspect result is more often "
         "caused by an error in loading or preprocessing than by a real difference."
         + (f" No published figures for {show.listing(without)}." if without else "")
@@ -242,15 +240,6 @@ def _of_others(data: ReportData) -> Table:
 
 def _source(row: Slice) -> str:
     return str(detail_of(row).get("source") or row.feature)
-
-
-def _suspicion(data: ReportData, row: Slice) -> str:
-    task, metric = data.titled(row.corpus, row.protocol), data.metric(row.metric).label
-    return (
-        f"{row.encoder} on {row.corpus}, {task}, {metric}: "
-        f"{show.percent(row.value)} here, {show.percent(detail_of(row).get('published'))} published "
-        f"({_source(row)})" + (f"; {row.reason}" if row.reason else "")
-    )
 
 
 def _published(data: ReportData, rows: list[Slice]) -> Table:

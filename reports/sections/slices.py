@@ -1,84 +1,125 @@
-"""Slices: contrasts of queries with and without a feature, then tables of parts, kinds of errors, hubs, disagreement.
+"""Slices: the same figure over parts of the queries as one matrix, with the five largest tested differences.
 
 A slice is one row of ``schema.SLICES``: an analysis, a feature, and a level of it. Three levels named ``with``,
-``without`` and ``difference`` make a contrast; any other levels make a table of parts.
+``without`` and ``difference`` make a contrast; any other levels make parts. All of them stand in ``slices.csv``.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
-
-import altair as alt
+from typing import NamedTuple
 
 from capim.reports import format as show
-from capim.reports.elements import charts, words
-from capim.reports.elements.page import Block, Cell, Chart, Section, Table, Text
-from capim.reports.elements.tables import ColumnOf, absent, anchor, estimate, numbers, pivot, texts
-from capim.reports.rows.report_data import R1, WITHOUT, ReportData, of_package
+from capim.reports.elements import words
+from capim.reports.elements.page import Block, Cell, Evidence, Section, Table, Text
+from capim.reports.elements.tables import absent, estimate, numbers, pivot, texts
+from capim.reports.rows import standing
+from capim.reports.rows.choice import best_first
+from capim.reports.rows.report_data import ReportData
 from capim.reports.sections.leaderboard import pair_protocols, sliced
-from capim.store.current import grouped
-from capim.store.schema import ERRORS, Slice
-from capim.tasks.analyses.table import ANALYSES, headings, looks_of
-from capim.tasks.protocols import Protocol, language_name
+from capim.store.current import figure_of
+from capim.store.schema import Slice
+from capim.tasks.analyses.table import headings, looks_of
+from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import ALPHA
 
-CONTRAST = ("with", "without", "difference")
+MOST = 12  # slices of the matrix
+GAPS = 5
+
+
+class Part(NamedTuple):
+    """A part of the queries of a task: the figure, the analysis, and the name of the part."""
+
+    figure: tuple[str, str, str]
+    analysis: str
+    name: str
 
 
 def section(data: ReportData) -> Section:
-    """Contrasts, then the other slices that are not ablations."""
-    blocks: list[Block] = []
+    """The matrix of the parts on which the best encoder does worst, and the largest tested differences."""
+    parts, blocks = _parts(data), list[Block]()
+    if parts:
+        blocks.append(_matrix(data, parts))
+    if lines := _gaps(data):
+        blocks.append(Evidence(lines=lines))
     for corpus in data.corpus_names():
-        protocols = {p for p in data.protocols(corpus) if Protocol.of(p).is_all_quadruples}
-        protocols = protocols | {*pair_protocols(data, corpus)} or {*sliced(data, corpus)}
-        found = [r for r in data.slices if r.corpus == corpus and r.protocol in protocols]
-        for code, rows in sorted(grouped(found, lambda r: Protocol.of(r.protocol).language).items()):
-            made: list[Any] = []
-            contrasted = (r for r in rows if r.level_name in CONTRAST)
-            contrasts = grouped(contrasted, lambda r: (r.analysis, r.protocol, r.metric))
-            for analysis, protocol, metric in sorted(contrasts):
-                if metric != WITHOUT:
-                    kept = contrasts.get((analysis, protocol, WITHOUT), []) if metric == R1 else []
-                    rows_of = contrasts[analysis, protocol, metric]
-                    made += _contrast(SliceGroup(data, corpus, analysis, protocol, metric, rows_of), kept)
-            made += _parts_of(data, corpus, [r for r in rows if r.level_name not in CONTRAST])
-            blocks += [replace(table, choice=language_name(code)) for table in made] if code else made
-        if lacking := sorted(protocols - {r.protocol for r in found}) if found else ():
+        found = {row.protocol for row in data.slices if row.corpus == corpus}
+        lacking = sorted(id_ for id_ in _protocols(data, corpus) if id_ not in found)
+        if found and lacking:
             command = f"capim analyse --corpora {corpus} --protocols {lacking[0]}"
             blocks.append(Text(text=f"{corpus}: no slices of {show.some(lacking)} ({command})."))
-    return Section(
-        id="slices",
-        title="Slices",
-        lead="The same metric over parts of the queries. A difference is the value with the feature minus the value "
-        "without it, in percentage points, with its interval; its p is adjusted over all features of an encoder. "
-        "R@1 is shown with and without ambiguous misses, which are explained under failures.",
-        blocks=tuple(blocks),
-    )
+    return Section(id="slices", title="Slices", blocks=tuple(blocks))
 
 
-class SliceGroup(NamedTuple):
-    """The slices of one table: those of one corpus, analysis, protocol and (unless several are joined) metric."""
+def _protocols(data: ReportData, corpus: str) -> list[str]:
+    quadruples = sorted(p for p in data.protocols(corpus) if Protocol.of(p).is_all_quadruples)
+    return [*quadruples, *pair_protocols(data, corpus)] or sliced(data, corpus)
 
-    data: ReportData
-    corpus: str
-    analysis: str
-    protocol: str
-    metric: str
-    rows: Sequence[Slice]
 
-    def id(self, suffix: str = "") -> str:
-        """An anchor for the table."""
-        return anchor(self.analysis, self.corpus, self.protocol, self.metric, suffix)
+def _parts(data: ReportData) -> dict[Part, dict[str, Slice]]:
+    """The parts of the headline tasks with an interval, by encoder; without encoders at chance on the task."""
+    tasks = {task[:3] for task in standing.headline_tasks(data)}
+    parts: dict[Part, dict[str, Slice]] = {}
+    for row in data.slices:
+        key, level, looks = figure_of(row), row.level_name, looks_of(row.analysis)
+        shown = "part" in looks and level != "difference" and (level != "without" or "absence" in looks)
+        known = key in tasks and shown and row.value is not None and row.ci_low is not None
+        if known and not standing.at_chance(data, *key, row.encoder):
+            named = {"with": row.feature, "without": f"without {row.feature}"}
+            name = named.get(level) or part_label(row.feature, level)
+            parts.setdefault(Part(key, row.analysis, name), {})[row.encoder] = row
+    return parts
 
-    @property
-    def where(self) -> str:
-        """Corpus and protocol."""
-        return f"{self.corpus} · {self.data.titled(self.corpus, self.protocol)}"
+
+def _matrix(data: ReportData, parts: dict[Part, dict[str, Slice]]) -> Table:
+    names = [name for name in best_first(data) if any(name in of for of in parts.values())]
+    first = names[0]
+
+    def lowest(part: Part) -> tuple[object, ...]:
+        value = parts[part][first].value or 0.0
+        return value if data.metric(part.figure[2]).higher_is_better else -value, part
+
+    worst = sorted((part for part in parts if first in parts[part]), key=lowest)[:MOST]
+    names = [name for name in names if any(name in parts[part] for part in worst)]
+
+    def label(part: Part) -> Cell:
+        corpus, protocol, metric = part.figure
+        row = parts[part][first]
+        title = data.protocol(corpus, protocol).title.replace(" to ", " → ")
+        about = f"{data.metric(metric).label}, {show.count(row.n_queries, 'query', 'queries')}"
+        return Cell(text=part.name, note=f"{corpus}, {title}", title=about)
+
+    def cell(part: Part, name: str) -> Cell:
+        row = parts[part].get(name)
+        made = slice_cell(data, row)
+        high = row is not None and row.value is not None and data.metric(row.metric).unit == "percent"
+        return replace(made, shade=str(min(9, max(0, int(10 * (row.value or 0.0)))))) if row and high else made
+
+    columns = [numbers(name, partial(cell, name=name)) for name in names]
+    title = f"The {show.count(len(worst), 'slice')} on which {first} does worst" if len(worst) > 1 else "Slices"
+    note = "Percent, with interval; parts with too few images for an interval are left out."
+    return replace(pivot("slices-worst", title, worst, texts("Slice", label), *columns, note=note), matrix=True)
+
+
+def _gaps(data: ReportData) -> tuple[str, ...]:
+    """The largest differences with a feature against without it that a test shows, a line each."""
+    tasks = {task[:3]: task for task in standing.headline_tasks(data)}
+    known = [row for row in data.slices if row.level_name == "difference" and row.value is not None]
+    known = [row for row in known if figure_of(row) in tasks and row.p_adjusted is not None and row.p_adjusted < ALPHA]
+    known = [row for row in known if not standing.at_chance(data, *figure_of(row), row.encoder)]
+    known.sort(key=lambda row: (-abs(row.value or 0.0), row.encoder, row.feature))
+    return tuple(_gap(data, row) for row in known[:GAPS])
+
+
+def _gap(data: ReportData, row: Slice) -> str:
+    metric, task = data.metric(row.metric), data.protocol(row.corpus, row.protocol).title
+    size = words.difference(metric, row.value)
+    heading = headings("slices").get(row.analysis, row.analysis)
+    n = show.count(row.n_queries, "query", "queries")
+    about = f"{words.interval(metric, row)}; {heading.lower()}, {n}"
+    return f"{row.encoder}, {row.corpus}, {task}: {size} with {row.feature} ({about})"
 
 
 def encoder_order(data: ReportData, corpus: str, protocol: str, metric: str, rows: Sequence[Slice]) -> list[str]:
@@ -97,150 +138,5 @@ def slice_cell(data: ReportData, row: Slice | None) -> Cell:
     """One slice as a cell: its value, or the reason why there is none."""
     if row is None or row.value is None:
         return absent((row.reason if row else None) or "not computed")
-    metric = data.metric(row.metric)
     title = f"{show.count(row.n_queries, 'query', 'queries')} in {show.count(row.n_clusters, 'cluster')}"
-    made = estimate(metric, row, title=f"{title}; {row.reason}" if row.reason else title)
-    if row.level_name != "difference":
-        return made
-    made = replace(made, text=words.difference(metric, row.value), unit=words.unit(metric, difference=True))
-    if (p := row.p_adjusted) is None:
-        return made
-    if p >= ALPHA:
-        return replace(made, state="undecided", mark="muted")
-    return replace(made, state="higher" if row.value > 0 else "lower")
-
-
-def _contrast(group: SliceGroup, kept: list[Slice]) -> list[Chart] | list[Table]:
-    """Differences as points with intervals, one line per feature; ``kept`` are those without ambiguous misses.
-
-    Of the captions of one language the table of the chart, folded.
-    """
-    data, corpus, analysis, protocol, metric, rows = group
-    facts, of = data.metric(metric), data.protocol(corpus, protocol)
-    differences = [r for r in rows if r.level_name == "difference" and r.value is not None]
-    if not differences:
-        return []
-    names = encoder_order(data, corpus, protocol, metric, differences)
-    lower_is_better = any(r.lower_is_better for r in data.ranked(corpus, protocol, metric))
-    lowest = {
-        name: min((r.value or 0.0 for r in differences if r.feature == name), default=0.0)
-        for name in {r.feature for r in rows}
-    }
-    features = sorted(lowest, key=lambda name: (lowest[name], name))
-    about = f" · {words.described(facts)}" if facts.has_table else ""
-    title = f"{headings('slices').get(analysis, analysis)}{of_package(rows)} · {group.where}{about}"
-    table = _contrast_table(group, title, names, features, kept)
-    if of.is_of_language:  # there are many
-        return [replace(table, folded=title)]
-    unit = " points" if facts.unit == "percent" else ""
-    points = [
-        charts.interval_point(
-            r,
-            fraction=facts.unit == "percent",
-            unit="percentage points",
-            text=f"{words.difference(facts, r.value)}{unit} ({words.interval(facts, r)})",
-            feature=r.feature,
-        )
-        for r in sorted(differences, key=lambda r: (r.encoder, r.feature))
-    ]
-    colour, shape = charts.by_name(names, data.encoder_names(), sort=names)
-    x_title = f"{facts.label}, {of.title}: with minus without{',' * bool(unit)}{unit}"
-    x = alt.X("ci_low:Q", title=x_title, scale=alt.Scale(zero=True))
-    height = max(120, len(features) * (14 + 9 * len(names)))
-    look = {"color": colour, "shape": shape, "yOffset": alt.YOffset("encoder:N", sort=names)}
-    tooltip = charts.tooltips("feature", "text")
-    picture = charts.strips(
-        points, x, height=height, row="feature", order=features, size=55, zero=True, tooltip=tooltip, **look
-    )
-    clear = [f"{p['feature']}, {p[charts.ENCODER]}: {p['text']}" for p in points if p["ci_low"] > 0 or p["ci_high"] < 0]
-    chart = charts.finish(
-        picture,
-        name=group.id(),
-        title=title,
-        alt_text=f"Differences of {metric}, {of.title}, between queries with and without each of "
-        f"{show.count(len(features), 'feature')}, for {show.encoders(len(names))}. "
-        + (f"Intervals without zero: {'; '.join(clear)}." if clear else "Every interval includes zero."),
-        data=table,
-        note=f"Left of the line: {'lower' if facts.has_table or lower_is_better else 'harder'} with the feature.",
-    )
-    return [chart]
-
-
-def _contrast_table(group: SliceGroup, title: str, names: list[str], features: list[str], kept: list[Slice]) -> Table:
-    by_key = {(r.encoder, r.feature, r.level_name): r for r in group.rows}
-    by_key |= {(r.encoder, r.feature, WITHOUT): r for r in kept if r.level_name == "difference"}
-    levels = {level: level for level in CONTRAST} | ({WITHOUT: "difference without ambiguous misses"} if kept else {})
-    percent = group.data.metric(group.metric).unit == "percent"
-
-    def queries(feature: str) -> str:
-        counts = [by_key[name, feature, "with"].n_queries for name in names if (name, feature, "with") in by_key]
-        ends = sorted({min(counts), max(counts)}) if counts else []  # encoders truncate different captions
-        return "–".join(show.number(count, 0) for count in ends) or show.ABSENT
-
-    def cell(feature: str, name: str, level: str) -> Cell:
-        return slice_cell(group.data, by_key.get((name, feature, level)))
-
-    return pivot(
-        f"{group.id()}-data",
-        f"{title} · percent, with interval; differences in points" if percent else f"{title} · with interval",
-        features,
-        texts("Feature", str),
-        numbers("queries with it", queries),
-        *(
-            numbers(heading, partial(cell, name=name, level=level), group=name)
-            for name in names
-            for level, heading in levels.items()
-        ),
-    )
-
-
-def _parts_of(data: ReportData, corpus: str, rows: Sequence[Slice]) -> list[Table]:
-    """The tables of one corpus that are no contrasts, in the order of the registry of analyses."""
-    tables: list[Table] = []
-    first = sliced(data, corpus)[:1]
-    for analysis in headings("slices"):
-        looks, own = looks_of(analysis), (r for r in rows if r.analysis == analysis)
-        groups = grouped(own, lambda r: (r.protocol, "" if "joined" in looks_of(r.analysis) else r.metric))
-        for protocol, metric in sorted(groups, key=lambda key: (Protocol.of(key[0]).direction == "i2t", key)):
-            made = _parts(SliceGroup(data, corpus, analysis, protocol, metric, groups[protocol, metric]))
-            opened = "folded" not in looks and (protocol in first or Protocol.of(protocol).is_all_quadruples)
-            tables.append(made if opened else replace(made, folded=made.caption))
-    return tables
-
-
-def _parts(group: SliceGroup) -> Table:
-    """One row per part, one column per encoder."""
-    names = encoder_order(group.data, group.corpus, group.protocol, group.rows[0].metric, group.rows)
-    of_corpus = "of the corpus" in looks_of(group.analysis)
-    columns = {"all encoders": names[0]} if of_corpus else {name: name for name in names}
-    by_key = {(r.encoder, r.metric, r.feature, r.level_name): r for r in group.rows}
-
-    def position(part: tuple[str, str, str]) -> tuple[object, ...]:
-        metric, feature, level = part
-        number = re.search(r"\d+", level)  # 5-9 stands before 10-14
-        natural = float(number[0]) if number else math.inf, level
-        if group.analysis == ERRORS:
-            return (*ANALYSES[ERRORS].labels, feature).index(feature), feature, metric, natural
-        return metric, feature, natural
-
-    parts = sorted({key[1:] for key in by_key}, key=position)
-    counts = {part: {r.n_queries for name in columns.values() if (r := by_key.get((name, *part)))} for part in parts}
-
-    def queries(part: tuple[str, str, str], name: str) -> str:
-        return show.number(by_key[name, *part].n_queries, 0) if (name, *part) in by_key else show.ABSENT
-
-    def cell(part: tuple[str, str, str], name: str) -> Cell:
-        return slice_cell(group.data, by_key.get((name, *part)))
-
-    shown: list[ColumnOf[tuple[str, str, str]]] = [texts("part", lambda part: part_label(*part[1:]))]
-    if all(len(of) < 2 for of in counts.values()):
-        shown.append(numbers("queries", lambda part: show.number(next(iter(counts[part]), None), 0)))
-        shown += [numbers(heading, partial(cell, name=name)) for heading, name in columns.items()]
-    else:  # hits and misses, say: every encoder has other numbers
-        for name in names:
-            shown.append(numbers("queries", partial(queries, name=name), group=name))
-            shown.append(numbers("value", partial(cell, name=name), group=name))
-    metric = group.data.metric(group.metric)
-    about = f" · {words.described(metric)}" + ", percent" * (metric.unit == "percent") if group.metric else ""
-    title = f"{headings('slices')[group.analysis]}{of_package(group.rows)} · {group.where}{about}"
-    return pivot(group.id("parts"), title, parts, *shown)
+    return estimate(data.metric(row.metric), row, title=f"{title}; {row.reason}" if row.reason else title)

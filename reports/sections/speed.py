@@ -1,36 +1,30 @@
-"""Speed: measured throughput of every stage, the cost of indexing a million images, and accuracy against speed."""
+"""Quality and cost: the mean against speed or size, the throughput of every stage, the cost of a million images."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import permutations
-
-import altair as alt
+from dataclasses import replace
 
 from capim.reports import format as show
-from capim.reports.elements import charts, words
-from capim.reports.elements.page import Cell, Chart, Section, Table
-from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, result_column, texts, value
-from capim.reports.rows.report_data import ReportData, goodness
-from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, speed_ratio, speeds
-from capim.reports.rows.standing import contenders
-from capim.store.schema import Result
+from capim.reports.elements.drawings import Marked, over_cost
+from capim.reports.elements.page import Block, Cell, Chart, Kind, Section, Table
+from capim.reports.elements.tables import ColumnOf, absent, measures, numbers, pivot, texts, value
+from capim.reports.rows.choice import overall
+from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.speed import STAGES, Speed, bytes_per_image, image_rate, speeds
+from capim.reports.sections.tests import point
 
 MILLION = 1_000_000
 SIZE = "The vectors of an image: their mean number, times components, times bytes of a stored component"
 
 
 def section(data: ReportData) -> Section:
-    """Two tables over all corpora with timed batches."""
+    """The chart, and two folded tables over all corpora with timed batches."""
     measured = speeds(data)
-    return Section(
-        id="throughput",
-        title="Throughput by stage",
-        lead="Items per second of each stage: the median over the batches of a corpus, without the warm-up, and over "
-        "corpora the geometric mean, with the lowest and the highest corpus. Each stage is timed separately; the "
-        "pipeline runs them in parallel.",
-        blocks=(_stages(measured), _projection(data)) if measured else (),
-    )
+    chart = quality_over_cost(data)
+    blocks: list[Block] = [chart] if chart else []
+    if measured:
+        blocks += [replace(table, folded=table.caption) for table in (_stages(measured), _projection(data))]
+    return Section(id="cost", title="Cost", blocks=tuple(blocks))
 
 
 def _stages(measured: list[Speed]) -> Table:
@@ -46,7 +40,7 @@ def _stages(measured: list[Speed]) -> Table:
 
     return pivot(
         "throughput-stages",
-        "Encoding",
+        "Throughput of every stage",
         measured,
         texts("Encoder", lambda s: s.encoder),
         texts("items", items),
@@ -57,6 +51,8 @@ def _stages(measured: list[Speed]) -> Table:
         numbers("batch", lambda s: value(s.batch_size, str(s.batch_size)), group="setting"),
         texts("precision", lambda s: s.precision, group="setting"),
         texts("device", lambda s: s.device, group="setting"),
+        note="Items per second: the median over the batches of a corpus, without the warm-up, and over corpora the "
+        "geometric mean, with the lowest and the highest corpus. Each stage is timed by itself; they run in parallel.",
     )
 
 
@@ -67,16 +63,6 @@ def _rate(speed: Speed, stage: str) -> Cell:
     low, high = min(rate.by_corpus.values()), max(rate.by_corpus.values())
     span = show.span(low, high, 0 if low >= 100 else 1) if low != high else ""
     return value(rate.mean, show.significant(rate.mean), note=span)
-
-
-def rate_cell(speed: Speed | None) -> Cell:
-    """Images per second with the number of batches."""
-    if speed is None:
-        return absent("no batch was timed apart from the warm-up")
-    rate, batches = speed.stages["forward"], show.count(speed.n_batches, "batch", "batches")
-    setting = f"{speed.device}, {speed.precision}, batch size {speed.batch_size}"
-    corpora = show.corpora(len(rate.by_corpus))
-    return value(rate.mean, show.significant(rate.mean), note=batches, title=f"{setting}; {batches} of {corpora}")
 
 
 def _projection(data: ReportData) -> Table:
@@ -95,86 +81,40 @@ def _projection(data: ReportData) -> Table:
     )
 
 
-def accuracy_over_cost(data: ReportData, corpus: str, protocol: str, metric: str) -> Chart | None:
-    """The chart of a corpus: over speed, or over the size of an image where fewer than two speeds are known.
+def quality_over_cost(data: ReportData) -> Chart | None:
+    """The mean over the tasks over speed, or over the size of an image where fewer than two speeds are comparable.
 
-    None unless at least two encoders that are not at chance have both figures, and these differ in the cost.
+    None unless at least two encoders that are ranked have both figures, and these differ in the cost.
     """
-    rates, of = image_rate(data), data.protocol(corpus, protocol)
-    known = contenders(data, corpus, protocol, metric)
-    fast = sum(r.encoder in rates for r in known) > 1
-    costs = {n: s.stages["forward"].mean for n, s in rates.items()} if fast else bytes_per_image(data)
-    rows = [r for r in known if r.encoder in costs]
-    if len({costs[r.encoder] for r in rows}) < 2:
+    placed = {each.encoder: each for each in overall(data).order}
+    rates = {name: speed for name, speed in image_rate(data).items() if name in placed}
+    fast = len(rates) > 1 and len({(of.device, of.precision) for of in rates.values()}) == 1
+    costs = {name: of.stages["forward"].mean for name, of in rates.items()} if fast else bytes_per_image(data)
+    names = [name for name in placed if name in costs]
+    if len({costs[name] for name in names}) < 2:
         return None
+    kinds: dict[str, Kind] = {"first": "best", "open": "open", "worse": "worse", "not tested": "untested"}
 
     def cost(name: str) -> str:
         return f"{show.significant(costs[name])} images/s" if fast else f"{show.size(costs[name])} per image"
 
-    names = [r.encoder for r in rows]
-    best = pareto([(costs[r.encoder] * (1 if fast else -1), goodness(r)) for r in rows])
-    alike = not fast or len({(rates[name].device, rates[name].precision) for name in names}) == 1
-    frontier = {name: alike and on_it for name, on_it in zip(names, best, strict=True)}
-    shown = not fast or _is_shown(rates, rows, best)
-    points = [
-        charts.interval_point(r, rate=costs[name], speed=cost(name), frontier=frontier[name])
-        for name, r in zip(names, rows, strict=True)
-    ]
-    unbeaten = show.listing([name for name in names if frontier[name]], "or")
-    claim = f" No other encoder is both {'faster' if fast else 'smaller'} and better than {unbeaten}." * shown
-    by_point = " ".join(f"{name}: {p['text']} at {p['speed']}." for name, p in zip(names, points, strict=True))
-    table = pivot(
-        f"speed-{corpus}-data",
-        f"Accuracy and {'speed' if fast else 'size'} on {corpus}",
-        names,
-        texts("Encoder", str),
-        result_column(data, corpus, protocol, metric, heading=f"{metric}, {of.titled}", plain=True),
-        numbers("images/s", lambda name: rate_cell(rates[name]))
-        if fast
-        else measures("size/image", costs.get, show.size),
-        *([texts("on the frontier", lambda name: "yes" if frontier[str(name)] else "no")] if alike else []),
+    points = []
+    for name in names:
+        of = placed[name]
+        points.append(Marked(name, kinds[of.state], of.value, of.value, of.value, show.number(of.value), costs[name]))
+    best = pareto([(costs[name] * (1 if fast else -1), placed[name].value) for name in names])
+    unbeaten = show.listing([name for name, on_it in zip(names, best, strict=True) if on_it], "or")
+    claim = f" No other encoder is both {'faster' if fast else 'smaller'} and better than {unbeaten}, as measured."
+    devices = f" Measured on {show.listing(sorted({of.device for of in rates.values()}))}." if fast else ""
+    by_point = " ".join(f"{each.name}: {each.text} at {cost(each.name)}." for each in points)
+    return Chart(
+        id="quality-cost",
+        title=f"Mean over the tasks against {'speed' if fast else 'size'}",
+        alt=f"Mean over the tasks, percent, over {'images per second' if fast else 'bytes per image'}. {by_point}",
+        svg=over_cost(points, "images per second" if fast else "bytes per image", "mean, percent"),
+        points=tuple(point(each, "percent") for each in points),
+        note=f"Up and to the {'right' if fast else 'left'} is better.{claim}{devices}",
     )
-    devices = sorted({rates[name].device for name in names}) if fast else []
-    line = "Dashed line: Pareto frontier" if alike else "No frontier: not all measured on one device in one precision"
-    line += " of the measured values, not all of which are shown to differ in speed" if alike and not shown else ""
-    up = "down" if rows[0].lower_is_better else "up"
-    return charts.finish(
-        _picture(points, names, f"{metric}, {of.titled}, percent", metric, data.encoder_names(), fast=fast),
-        name=f"speed-{corpus}",
-        title=f"Accuracy against {'speed' if fast else 'size'}, {corpus}",
-        alt_text=f"{metric}, {of.title}, over {'images per second' if fast else 'bytes per image'} for "
-        f"{show.encoders(len(rows))}. {by_point}{claim}",
-        data=table,
-        note=f"{line}; {up} and to the {'right' if fast else 'left'} is better."
-        + (f" Measured on {show.listing(devices)}." if fast else "")
-        + f" {words.not_drawn(data, corpus, protocol, metric)}".rstrip(),
-    )
-
-
-def _is_shown(rates: dict[str, Speed], rows: Sequence[Result], best: list[bool]) -> bool:
-    """True if every pair of speeds can be compared, and each encoder off the frontier is shown to be slower."""
-    pairs = [(a, b, speed_ratio(rates[a.encoder], rates[b.encoder])) for a, b in permutations(rows, 2)]
-    slower = {b.encoder for a, b, ratio in pairs if ratio and ratio.low > 1 and goodness(a) >= goodness(b)}
-    off = {r.encoder for r, on_it in zip(rows, best, strict=True) if not on_it}
-    return all(ratio for *_, ratio in pairs) and slower == off
-
-
-def _picture(
-    points: list[charts.Point], names: list[str], y_title: str, metric: str, everyone: list[str], *, fast: bool
-) -> alt.LayerChart:
-    colour, shape = charts.by_name(names, everyone)
-    cost = alt.Tooltip("speed:N", title="speed" if fast else "size")
-    x_title = "images per second (forward pass, logarithmic)" if fast else "bytes per image (logarithmic)"
-    base = alt.Chart(alt.Data(values=points)).encode(
-        x=alt.X("rate:Q", title=x_title, scale=alt.Scale(type="log", nice=False, padding=20)),
-        tooltip=[alt.Tooltip("encoder:N"), alt.Tooltip("text:N", title=metric), cost],
-    )
-    y = alt.Y("ci_low:Q", title=y_title, scale=alt.Scale(zero=False))
-    step = "step-before" if fast else "step-after"
-    frontier = base.transform_filter("datum.frontier").encode(y="value:Q")
-    dashed = frontier.mark_line(interpolate=step, strokeDash=[4, 4], color="currentColor", opacity=0.5)
-    intervals = charts.intervals(base.encode(color=colour), y, size=110, shape=shape)
-    return alt.layer(dashed, *intervals).properties(width=charts.WIDTH, height=320)
 
 
 def pareto(points: list[tuple[float, float]]) -> list[bool]:

@@ -1,17 +1,17 @@
 "use strict";
 const root = document.documentElement;
-root.classList.add("scripted");
+root.classList.add("with-scripts");
 const find = (selector, from = document) => from.querySelector(selector);
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
-// Characters that turn or hide others are named, as reports/render.py does in what it writes itself.
+// Characters that turn or hide others are named, as reports/render.py does in its own texts.
 const HIDDEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]/g;
-const named = (text) => text.replace(HIDDEN, (one) => `[U+${one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+const code = (one) => one.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+const named = (text) => text.replace(HIDDEN, (one) => `[U+${code(one)}]`);
 const SAID = new Set(["title", "alt", "ariaLabel"]); // attributes that are read as text
 const make = (tag, fields = {}, ...children) => {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(fields)) {
-    if (name === "style") made.style.cssText = value; // which a policy without inline styles allows
-    else if (name in made) made[name] = SAID.has(name) ? named(value) : value;
+    if (name in made) made[name] = SAID.has(name) ? named(value) : value;
     else made.setAttribute(name, value);
   }
   const kept = children.filter((child) => child !== "" && child !== undefined && child !== null);
@@ -26,468 +26,408 @@ const button = (text, act, fields = {}) => {
 const option = (value, text = value) => make("option", { value }, text);
 const count = (n) => n.toLocaleString("en");
 
-// Light or dark: the first click leaves the setting of the system.
-if (!document.body.classList.contains("app")) find("#theme")?.addEventListener("click", () => {
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
-});
+// Light or dark: the first click leaves the setting of the system; a browser may keep nothing.
+const kept = (value) => {
+  try {
+    if (value !== undefined) localStorage.setItem("capim-theme", value);
+    return localStorage.getItem("capim-theme") ?? "";
+  } catch { return value ?? ""; }
+};
+if (!document.body.classList.contains("app")) {
+  root.dataset.theme = kept();
+  find("#theme")?.addEventListener("click", () => {
+    const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    root.dataset.theme = kept((root.dataset.theme || system) === "dark" ? "light" : "dark");
+  });
+}
 
-// The current section is marked in the contents.
-const links = new Map(all(".contents a").map((a) => [a.hash.slice(1), a]));
-const visible = new Set();
-let current = [...links.keys()][0];
-const watcher = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) visible[isIntersecting ? "add" : "delete"](target.id);
-  current = [...links.keys()].find((id) => visible.has(id)) ?? current; // between two sections: the one before
-  for (const [id, a] of links) id === current ? a.setAttribute("aria-current", "true") : a.removeAttribute("aria-current");
-}, { rootMargin: "-10% 0px -60%" });
-for (const section of all("main > section")) watcher.observe(section);
-
-// Choices are in the address, behind the id of their place: #cases?missed=A&found=B. A new view of it can be gone back
-// from; a change of a choice replaces it.
+// Choices are in the address, behind the id of their place: #cases?missed=A&found=B. A new view of
+// it can be gone back from; a change of a choice replaces it.
 const address = () => {
   const [, id, query] = location.hash.match(/^#([^?]*)\??(.*)$/) ?? [, "", ""];
   return { id: decodeURIComponent(id), chosen: new URLSearchParams(query) };
 };
 const readers = []; // what follows the address
 const choose = (id, changes, { push = false, drop = [] } = {}) => {
-  const { chosen } = address();
+  const here = address(), chosen = here.id === id ? here.chosen : new URLSearchParams();
   for (const name of drop) chosen.delete(name);
-  for (const [name, value] of Object.entries(changes)) value ? chosen.set(name, value) : chosen.delete(name);
-  history[push ? "pushState" : "replaceState"](null, "", `#${id}${chosen.size ? "?" : ""}${chosen}`);
+  for (const [name, value] of Object.entries(changes)) {
+    value ? chosen.set(name, value) : chosen.delete(name);
+  }
+  const query = String(chosen).replaceAll("%3A", ":").replaceAll("%2C", ",").replaceAll("%2F", "/");
+  history[push ? "pushState" : "replaceState"](null, "", `#${id}${query && "?"}${query}`);
 };
-const follow = () => { for (const read of readers) read(address()); };
+const follow = () => {
+  for (const read of readers) read(address());
+  const place = document.getElementById(address().id);
+  for (const box of place ? [find("details:not(.menu)", place), place.closest("details")] : []) {
+    if (box) box.open = true;
+  }
+};
 addEventListener("popstate", follow);
+addEventListener("click", (event) => { // a link to failures keeps the other choices
+  const link = event.target.closest?.("a[href^='#']"), href = link?.getAttribute("href");
+  const [, id, query] = href?.match(/^#([^?]*)\?(.*)$/) ?? [];
+  if (!query) return;
+  event.preventDefault();
+  const asked = Object.fromEntries(new URLSearchParams(query));
+  choose(id, asked, { push: true, drop: asked.case ? [] : CASE_CHOICES });
+  follow();
+});
 
-// Blocks: the packed values of a section are made to elements when their place is seen.
+// Tables sort by a click on a heading: numbers by data-sort, largest first, what has none last.
+const keyOf = (row, at) => row.cells[at].dataset.sort ?? row.cells[at].textContent.trim();
+const sortBy = (table, heading, up) => {
+  const at = heading.cellIndex, body = table.tBodies[0];
+  const number = (row) => { const text = keyOf(row, at); return text === "" ? NaN : Number(text); };
+  const numeric = [...body.rows].some((row) => Number.isFinite(number(row)));
+  const order = (a, b) => (!numeric ? keyOf(a, at).localeCompare(keyOf(b, at))
+    : (Number.isFinite(number(b)) - Number.isFinite(number(a))) * (up ? 1 : -1)
+      || (number(a) || 0) - (number(b) || 0));
+  body.append(...[...body.rows].sort((a, b) => (up ? order(a, b) : order(b, a))));
+  for (const each of all("th", table.tHead)) each.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", up ? "ascending" : "descending");
+};
+const sortable = (table, after = () => {}) => {
+  for (const heading of all("tr:last-of-type th, tr.heads th", table.tHead)) {
+    const inside = button("", () => {
+      const sorted = heading.getAttribute("aria-sort");
+      const text = !heading.dataset.key && !heading.classList.contains("num");
+      sortBy(table, heading, sorted ? sorted === "descending" : text);
+      after(heading);
+    });
+    inside.append(...heading.childNodes);
+    heading.append(inside);
+  }
+};
+
+// The board: weights re-sort it, as reports/rows/choice.py ranks; the margin is shaded; a pair
+// of encoders is compared on every task. All of it is in the address, by names.
+const answer = find("#board-data") && JSON.parse(find("#board-data").textContent);
+const gapOf = (t, a, b) => {
+  const turned = { better: "worse", worse: "better" };
+  const [state, size, low, high] = answer.pairs[t][`${a} ${b}`] ?? [];
+  if (state) return { state, size, low, high };
+  const other = answer.pairs[t][`${b} ${a}`];
+  if (!other) return undefined;
+  return { state: turned[other[0]] ?? other[0], size: -other[1], low: -other[3], high: -other[2] };
+};
+const ranking = (weights) => {
+  const { names, tasks, values, weak } = answer;
+  const given = tasks.map((_, t) => t).filter((t) => weights[t] > 0);
+  const has = (t, n) => values[t][n] !== null;
+  const corpora = (of) => new Set(of.map((t) => tasks[t].corpus)).size;
+  const reach = (n) => corpora(given.filter((t) => has(t, n))), least = Math.min(2, corpora(given));
+  // a task enters a mean if an encoder that could be ranked is above chance there
+  const able = (t, n) => has(t, n) && !weak[t][n] && reach(n) >= least;
+  const counts = given.filter((t) => names.some((_, n) => able(t, n)));
+  const used = counts.length ? counts : given;
+  const total = used.reduce((sum, t) => sum + weights[t], 0);
+  const mean = (n) => used.reduce((sum, t) => sum + (weights[t] / total) * values[t][n], 0);
+  const ranked = (n) => used.every((t) => has(t, n)) && !used.every((t) => weak[t][n]);
+  const order = names.map((_, n) => n).filter(ranked)
+    .sort((a, b) => mean(b) - mean(a) || (names[a] < names[b] ? -1 : 1));
+  return order.map((n) => {
+    const placed = { name: names[n], value: mean(n), state: "first", size: 0, low: 0, high: 0 };
+    if (n === order[0]) return placed;
+    const halves = [new Map(), new Map()];
+    for (const t of used) {
+      const gap = gapOf(t, n, order[0]), share = weights[t] / total, { corpus } = tasks[t];
+      if (!gap) return { ...placed, state: "untested" };
+      placed.size += share * gap.size;
+      [gap.size - gap.low, gap.high - gap.size].forEach((part, side) =>
+        halves[side].set(corpus, (halves[side].get(corpus) ?? 0) + share * part));
+    }
+    const [below, above] = halves.map((of) => Math.hypot(...of.values()));
+    const [low, high] = [placed.size - below, placed.size + above];
+    return { ...placed, low, high, state: high < 0 ? "worse" : "open" };
+  });
+};
+const signed = (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(1)}`;
+const interval = ({ size, low, high }) => `${signed(size)} (${signed(low)} to ${signed(high)})`;
+const placeOf = (points) => Math.max(-4, Math.min(66, 56 * (1 + points / answer.span)));
+const shape = (tag, fields) => {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(fields)) made.setAttribute(name, value);
+  return made;
+};
+const strip = ({ state, size, low, high }) => {
+  const look = { class: `strip ${state === "first" ? "best" : state}`, width: 66, height: 16 };
+  const made = shape("svg", { ...look, "aria-hidden": "true" });
+  made.append(shape("rect", { class: "margin", height: 16 }),
+    shape("line", { class: "zero", x1: 56, x2: 56, y2: 16 }));
+  if (size < -answer.span) {
+    made.append(shape("text", { class: "far", y: 12 }));
+    made.lastChild.textContent = `◂ ${signed(size)}`;
+  } else {
+    made.append(shape("line", { class: "ends", x1: placeOf(low), x2: placeOf(high), y1: 8, y2: 8 }),
+      shape("circle", { cx: placeOf(size), cy: 8, r: 4 }));
+  }
+  return made;
+};
+const reweighed = (table, weights) => {
+  const placed = new Map(ranking(weights).map((each) => [each.name, each]));
+  for (const row of table.tBodies[0].rows) {
+    const found = placed.get(row.dataset.name), cell = row.cells[1];
+    cell.dataset.sort = found?.value ?? "";
+    cell.className = `mean ${{ first: "best" }[found?.state] ?? found?.state ?? "none"}`;
+    cell.title = found ? interval(found) : "not ranked";
+    cell.replaceChildren(make("span", { className: "v" }, found ? found.value.toFixed(1) : "–"),
+      found && found.state !== "untested" ? strip(found) : "");
+  }
+  const first = [...placed.values()].filter(({ state }) => ["first", "open"].includes(state));
+  const before = (at) => (at ? (at + 1 === first.length ? " or " : ", ") : "");
+  const said = first.slice(0, 3).flatMap(({ name }, at) => [before(at), make("em", {}, name)]);
+  const rest = first.length > 3 ? ` or one of ${first.length - 3} more` : "";
+  const begins = first.length ? "With your weights: " : "Nothing to rank with these weights";
+  find("h1").replaceChildren(begins, ...said, rest);
+};
+const controls = (table) => {
+  const weighable = answer.tasks.filter(({ percent }) => percent);
+  const corpora = [...new Set(weighable.map(({ corpus }) => corpus))];
+  const field = (label, name, value) => make("label", {}, `${label} `,
+    make("input", { type: "number", name, min: 0, step: "any", value }));
+  const names = [option(""), ...answer.names.map((name) => option(name))];
+  const select = (label, name) => make("label", {}, `${label} `,
+    make("select", { name }, ...names.map((each) => each.cloneNode(true))));
+  const weighing = find("#weights form"), comparing = find("#pair form");
+  const opening = find("h1").cloneNode(true);
+  const original = [...table.tBodies[0].rows].map((row) => [row, row.cells[1].cloneNode(true)]);
+  weighing.append(...corpora.map((corpus) => field(corpus, corpus, 1)),
+    field("Margin, points", "", answer.margin), make("button", { type: "reset" }, "Equal weights"));
+  comparing.append(select("A", "a"), select("against B", "b"));
+  const margin = find("[name='']", weighing), { a: first, b: second } = comparing.elements;
+  const given = () => corpora.map((name) => Number(weighing.elements[name].value));
+  const draw = () => {
+    const weights = given(), weighed = new Set(weights).size > 1;
+    if (weighed) {
+      const of = ({ corpus, weight }) => weight * (weights[corpora.indexOf(corpus)] ?? 0);
+      reweighed(table, answer.tasks.map(of));
+      sortBy(table, find("[data-key=mean]", table), false);
+    } else if (document.body.classList.contains("weighed")) {
+      find("h1").replaceChildren(...opening.cloneNode(true).childNodes);
+      for (const [row, cell] of original) {
+        row.cells[1].replaceWith(cell.cloneNode(true));
+        row.parentNode.append(row);
+      }
+    }
+    document.body.classList.toggle("weighed", weighed);
+    const low = placeOf(-margin.value), width = placeOf(Number(margin.value)) - low;
+    for (const rect of all(".margin")) {
+      rect.setAttribute("x", low);
+      rect.setAttribute("width", width);
+    }
+    const key = find(".key li");
+    key.textContent = key.textContent.replace(/within .*/, `within ${margin.value} points`);
+    const [a, b] = [first, second].map(({ value }) => answer.names.indexOf(value));
+    find("#pair .pairs").replaceChildren(a < 0 || b < 0 || a === b ? "" : pairTable(a, b));
+  };
+  const keep = () => {
+    const weights = given(), some = new Set(weights).size > 1;
+    choose("answer", {
+      weights: some ? corpora.map((name, at) => `${name}:${weights[at]}`).join(",") : "",
+      margin: Number(margin.value) === answer.margin ? "" : margin.value,
+      a: first.value, b: second.value,
+    });
+    draw();
+  };
+  for (const form of [weighing, comparing]) {
+    form.addEventListener("input", keep);
+    form.addEventListener("reset", () => setTimeout(keep));
+    form.addEventListener("submit", (event) => event.preventDefault());
+  }
+  sortable(table, ({ dataset }) => choose("answer", { sort: dataset.key ?? "" }));
+  readers.push(({ id, chosen }) => {
+    if (id !== "answer") return;
+    const weights = new Map((chosen.get("weights") ?? "").split(",").map((part) => {
+      const at = part.lastIndexOf(":");
+      return [part.slice(0, at), part.slice(at + 1)];
+    }));
+    for (const name of corpora) {
+      weighing.elements[name].value = weights.get(name) ?? (weights.size > 1 ? 0 : 1);
+    }
+    margin.value = chosen.get("margin") ?? answer.margin;
+    for (const field of [first, second]) field.value = chosen.get(field.name) ?? "";
+    find("#pair").open ||= chosen.has("a") && chosen.has("b");
+    draw();
+    const key = chosen.get("sort");
+    const sorted = all("tr.heads th", table).find(({ dataset }) => dataset.key === key);
+    if (sorted) sortBy(table, sorted, false);
+  });
+};
+const pairTable = (a, b) => {
+  const { names, tasks, values } = answer;
+  const rows = tasks.map((task, t) => {
+    const gap = gapOf(t, a, b), value = (n) => values[t][n]?.toFixed(1) ?? "–";
+    const cells = [value(a), value(b), gap ? interval(gap) : "–", gap?.state ?? "not tested"];
+    return make("tr", {}, make("th", { scope: "row" }, `${task.corpus}, ${task.title}`),
+      ...cells.map((text) => make("td", { className: "num" }, text)));
+  });
+  const heads = ["Task", names[a], names[b], "A minus B, with interval", "A is"];
+  return make("table", {}, make("caption", { className: "unseen" }, "Two encoders on every task"),
+    make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, ...rows));
+};
+
+// Taking away: what the page holds as text is copied as it is; a drawing is saved as SVG or PNG.
+const exported = find("#exports") && JSON.parse(find("#exports").textContent);
+addEventListener("click", async ({ target }) => {
+  const { copy, save } = target.dataset ?? {};
+  if (copy) {
+    const text = copy === "link" ? location.href : exported[copy], before = target.textContent;
+    const done = navigator.clipboard.writeText(text);
+    target.textContent = await done.then(() => "Copied", () => "Not allowed here");
+    setTimeout(() => { target.textContent = before; }, 1500);
+  }
+  if (target.closest?.("[data-print]")) print();
+  if (save) saved(find("svg", target.closest("figure")), target.closest("figure").id, save);
+  for (const menu of all("details.menu[open]")) if (!menu.contains(target)) menu.open = false;
+});
+addEventListener("keydown", ({ key }) => {
+  const menu = key === "Escape" && find("details.menu[open]");
+  if (menu) { menu.open = false; find("summary", menu).focus(); }
+});
+const saved = async (drawing, name, kind) => {
+  const { width, height } = drawing.viewBox.baseVal, copy = drawing.cloneNode(true);
+  copy.setAttribute("color", "#18201c");
+  let href = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(copy.outerHTML)}`;
+  if (kind === "png") {
+    const image = new Image(), canvas = make("canvas", { width: 3 * width, height: 3 * height });
+    image.src = href;
+    await image.decode();
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    href = canvas.toDataURL();
+  }
+  make("a", { href, download: `${name}.${kind}` }).click();
+};
+
+// All figures: the table of a corpus and a view, of those that the page holds as templates.
+for (const place of all(".picker")) {
+  const views = all("template", place), form = find("form", place), shown = find(".view", place);
+  const corpora = [...new Set(views.map(({ dataset }) => dataset.corpus))];
+  const corpus = make("select", { name: "corpus" }, ...corpora.map((name) => option(name)));
+  const view = make("select", { name: "view" });
+  const offer = (chosen) => {
+    const labels = views.filter(({ dataset }) => dataset.corpus === corpus.value);
+    view.replaceChildren(...labels.map(({ dataset }) => option(dataset.view)));
+    if (labels.some(({ dataset }) => dataset.view === chosen)) view.value = chosen;
+  };
+  const draw = () => {
+    const is = ({ dataset }) => dataset.corpus === corpus.value && dataset.view === view.value;
+    shown.replaceChildren(views.find(is).content.cloneNode(true));
+    for (const table of all("table", shown)) sortable(table);
+  };
+  form.append(make("label", {}, "Corpus ", corpus), make("label", {}, "Protocol or metric ", view));
+  form.addEventListener("input", ({ target }) => {
+    if (target === corpus) offer(view.value);
+    choose(place.id, { corpus: corpus.value, view: view.value });
+    draw();
+  });
+  readers.push(({ id, chosen }) => {
+    if (id !== place.id) return;
+    if (corpora.includes(chosen.get("corpus"))) corpus.value = chosen.get("corpus");
+    offer(chosen.get("view"));
+    draw();
+    place.scrollIntoView({ behavior: "instant" });
+  });
+  offer();
+}
+
+// Failures: a wall of pictures by cause; one query with all answers in a window. A case stays when
+// it has every chosen value and every word of the text.
+const CASE_CHOICES = ["corpus", "direction", "missed", "found", "kind", "slice", "language",
+  "ambiguous", "text", "case"];
 const unpack = async (text) => {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
   return JSON.parse(await new Response(stream).text());
 };
-const packs = new Map();
-const blocksOf = (section) => {
-  if (!packs.has(section)) {
-    const blocks = unpack(find(".pack", section).textContent);
-    packs.set(section, blocks.then((made) => new Map(made.map((block) => [block.id, block]))));
-  }
-  return packs.get(section);
-};
-const fill = async (place) => {
-  const block = (await blocksOf(place.closest("section"))).get(place.id);
-  if (!place.classList.replace("later", "made")) return;
-  kinds[block.kind](place, block);
-};
-const seen = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) if (isIntersecting) { seen.unobserve(target); fill(target); }
-}, { rootMargin: "700px 0px" });
-
-// Tables of one language each: those of the chosen one are shown.
-for (const section of all("section")) {
-  const places = all("[data-choice]", section), names = [...new Set(places.map((place) => place.dataset.choice))].sort();
-  if (names.length < 2) continue;
-  const select = make("select", {}, ...names.map((name) => option(name)));
-  const show = () => { for (const place of places) place.hidden = place.dataset.choice !== select.value; };
-  select.addEventListener("input", show);
-  places[0].before(make("form", { className: "filters" }, make("label", {}, "Captions in", select)));
-  show();
-}
-
-// What a cell says in words: on hover, on focus, and at the first touch, which follows no link.
-const tip = make("div", { className: "tip", role: "tooltip", id: "tip", hidden: true });
-document.body.append(tip);
-const words = new WeakMap();
-let told = null, touched = false;
-const tell = (cell) => {
-  told = cell;
-  tip.hidden = !cell;
-  if (!cell) return;
-  tip.textContent = named(words.get(cell));
-  const box = cell.getBoundingClientRect(), left = Math.min(box.left, innerWidth - tip.offsetWidth - 8);
-  const above = box.top - tip.offsetHeight - 6;
-  tip.style.left = `${Math.max(8, left) + scrollX}px`;
-  tip.style.top = `${(above > 0 ? above : box.bottom + 6) + scrollY}px`;
-};
-const worded = (event) => event.target.closest?.("td, th");
-addEventListener("pointerdown", (event) => { touched = event.pointerType === "touch"; });
-addEventListener("pointerover", (event) => { if (event.pointerType !== "touch") tell(words.has(worded(event)) ? worded(event) : null); });
-addEventListener("focusin", (event) => { if (!touched) tell(words.has(worded(event)) ? worded(event) : null); });
-addEventListener("keydown", (event) => { if (event.key === "Escape") tell(null); });
-addEventListener("click", (event) => {
-  const cell = worded(event), link = event.target.closest?.("a[href^='#']");
-  if (touched && cell !== told && words.has(cell)) { event.preventDefault(); return tell(cell); }
-  if (!link) return tell(null);
-  const [, id, query] = link.getAttribute("href").match(/^#([^?]*)\?(.*)$/) ?? [];
-  if (!query) return;
-  event.preventDefault(); // a link to failures keeps the other choices
-  const asked = Object.fromEntries(new URLSearchParams(query));
-  choose(id, asked, { push: true, drop: asked.case ? [] : CASE_CHOICES });
-  follow();
-}, true);
-
-// Tables: the rows of a long one are made in portions; search in rows, columns and encoders hidden, copied as CSV.
-const MOST_PLAIN = 6, MOST_WIDE = 8, PORTION = 60;
-const hidden = new Set(address().chosen.get("without")?.split(",") ?? []); // encoders
-const redrawn = new Set(); // what follows the hidden encoders
-const parts = (cell) => {
-  const [text, note, state, title, sort, mark, link, bar] = typeof cell === "string" ? [cell] : cell;
-  return { text, note: note || "", state: state || "", title: title || "", sort: sort || "", mark: mark || "", link: link || "", bar };
-};
-// A table as CSV: value, ends of the interval, verdict and other small print are columns of their own, each where a row has
-// one; numbers and intervals as reports/format.py writes them become plain numbers, those in no fixed unit exact ones.
-const PARTS = ["", "low", "high", "verdict", "note"];
-const plain = (text) => (/^[+−]?[\d,]+(\.\d+)?$/.test(text) ? text.replaceAll(",", "").replace("−", "-").replace("+", "") : "");
-const ends = (text) => /^(−?[\d.,]+)(?:–| to )(−?[\d.,]+)$/.exec(text)?.slice(1).map(plain);
-const fields = (cell, numeric) => {
-  const { text, note, state, sort } = parts(cell);
-  if (!numeric) return [text, "", "", state, note];
-  const [low, high] = ends(note) ?? ends(text) ?? ["", ""], shown = /[\p{L}\d]/u.test(text) && !ends(text) ? text : "";
-  return [plain(shown) || (shown && sort) || shown, low, high, state, ends(note) ? "" : note];
-};
-// As store/errors.py: no spreadsheet runs a cell as a formula, numbers stay numbers.
-const lineOf = (texts) => {
-  const formula = (text) => /^'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/.test(text) && !Number.isFinite(Number(text));
-  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
-  return `${texts.map((text) => quoted(formula(text) ? `'${text}` : text)).join(",")}\n`;
-};
-const csv = (columns, rows) => {
-  const made = columns.flatMap(({ group, heading, unit, says, numeric }, i) => {
-    const cells = rows.map((row) => fields(row[i], numeric));
-    return PARTS.map((part, at) => [[group, heading, part === "verdict" ? says ?? part : part].filter(Boolean).join(" ") + (unit && at < 3 ? ` (${unit})` : ""), ...cells.map((cell) => cell[at])])
-      .filter(([, ...texts], at) => !at || texts.some(Boolean));
-  });
-  return ["", ...rows].map((_, at) => lineOf(made.map((column) => column[at]))).join("");
-};
-const ordered = (rows, place, up, numeric) => {
-  const key = (row) => { const { text, sort } = parts(row[place]); return sort || text; };
-  const size = (row) => parseFloat(key(row).replaceAll(",", "").replace("−", "-"));
-  const known = (row) => !numeric || Number.isFinite(size(row));
-  return [...rows].sort((a, b) => {
-    if (known(a) !== known(b)) return known(a) ? -1 : 1;
-    const order = numeric ? size(a) - size(b) : key(a).localeCompare(key(b));
-    return up ? order : -order;
-  });
-};
-const headings = (columns, places, sorted, sort) => {
-  const groups = [];
-  for (const i of places) {
-    const group = columns[i].group ?? "";
-    groups.at(-1)?.[0] === group ? (groups.at(-1)[1] += 1) : groups.push([group, 1]);
-  }
-  const upper = groups.map(([group, n]) => group ? make("th", { scope: "colgroup", colSpan: n }, group) : make("td", { colSpan: n }));
-  const lower = places.map((i) => {
-    const { heading, numeric, explain } = columns[i];
-    const made = make("th", { scope: "col", className: numeric ? "num" : "", title: explain ?? "" }, button(heading, () => sort(i)));
-    if (sorted?.place === i) made.setAttribute("aria-sort", sorted.up ? "ascending" : "descending");
-    return made;
-  });
-  return [...(groups.some(([group]) => group) ? [make("tr", { className: "groups" }, ...upper)] : []), make("tr", {}, ...lower)];
-};
-const columnChoice = (name, columns, isHidden, toggle) => make("details", {},
-  make("summary", { ariaLabel: `Columns: ${name}` }, "Columns"),
-  make("div", {}, ...columns.slice(1).map(({ group, heading }, at) => {
-    const box = make("input", { type: "checkbox", checked: !isHidden(at + 1) });
-    box.addEventListener("change", () => toggle(at + 1, box.checked));
-    return make("label", {}, box, ` ${[group, heading].filter(Boolean).join(" · ")}`);
-  })));
-const copied = (name, text) => {
-  const made = button("Copy as CSV", async () => {
-    made.textContent = await navigator.clipboard.writeText(text()).then(() => "Copied", () => "Not allowed here");
-    setTimeout(() => { made.textContent = "Copy as CSV"; }, 1500);
-  }, { ariaLabel: `Copy as CSV: ${name}` });
-  return made;
-};
-// A dot with its interval, at places of an axis in percent, and a line at zero or chance.
-const strip = (kind, low, high, point, line = 0) => make("i", { className: `dot ${kind}`, ariaHidden: "true", style: `--low:${low};--high:${high};--point:${point};--zero:${line}` });
-const cellOf = (cell, column, first) => {
-  const { text, note, state, title, mark, link, bar } = parts(cell);
-  const plain = !(note || state || bar || link);
-  const made = make(first ? "th" : "td", { className: [column.numeric && "num", mark].filter(Boolean).join(" "), title });
-  if (first) made.scope = "row";
-  if (plain) made.textContent = named(text);
-  else made.append(link ? make("a", { className: "value", href: link }, text) : make("span", { className: "value" }, text));
-  if (note) made.append(make("span", { className: "interval" }, note));
-  if (bar) made.append(strip(`row ${bar[3] ? "" : "free"}`, ...bar));
-  if (state) made.append(make("span", { className: "state" }, state));
-  return made;
-};
-const table = (place, block) => {
-  if (!block.folded) return open(place, block);
-  const folded = make("details", { className: "folded" }, make("summary", {}, block.folded));
-  folded.addEventListener("toggle", () => { if (folded.children.length === 1) open(folded, block); });
-  place.append(folded);
-};
-// What a kind of table has of its own: columns that are ``gone`` at first, ``cells`` (of every drawing), ``tools``, and
-// ``keep`` for a change of the columns. Gives what draws it again.
-const open = (place, block, own = {}) => {
-  const { caption, columns, rows = [] } = block, gone = own.gone ?? new Set(), long = rows.length > MOST_PLAIN && !own.tools;
-  let sorted = null, wanted = "", most = PORTION;
-  const kind = own.kind ?? (columns.length > MOST_WIDE ? "dense" : "");
-  const made = make("table", { className: kind }, make("caption", {}, caption), make("thead"), make("tbody"));
-  const more = button("", () => { most = Infinity; draw(); }, { className: "more" });
-  const kept = () => {
-    const places = columns.map((_, i) => i).filter((i) => !gone.has(i) && !hidden.has(columns[i].heading) && !hidden.has(columns[i].group));
-    const fits = (row) => !hidden.has(parts(row[0]).text)
-      && (!wanted || row.some((cell) => [].concat(cell).slice(0, 3).join(" ").toLowerCase().includes(wanted)));
-    const chosen = rows.filter(fits);
-    return { places, rows: sorted ? ordered(chosen, sorted.place, sorted.up, columns[sorted.place].numeric) : chosen };
-  };
-  const draw = () => {
-    const { places, rows } = kept(), first = document.activeElement?.closest?.("th")?.cellIndex;
-    const cell = own.cells?.() ?? ((row, i) => cellOf(row[i], columns[i], i === 0));
-    made.tHead.replaceChildren(...headings(columns, places, sorted, sort));
-    made.tBodies[0].replaceChildren(...rows.slice(0, most).map((row) => make("tr", {}, ...places.map((i) => cell(row, i)))));
-    more.hidden = rows.length <= most;
-    more.textContent = `Show the other ${count(rows.length - most)} rows`;
-    if (first !== undefined && !document.activeElement.closest("th")) find("button", made.tHead.rows[made.tHead.rows.length - 1].cells[first])?.focus();
-  };
-  const sort = (i) => {
-    sorted = { place: i, up: sorted?.place === i ? !sorted.up : !columns[i].numeric };
-    draw();
-  };
-  const box = make("div", { className: "table" }, make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: caption }, made), more);
-  if (rows.length > 1 || own.tools) {
-    const tools = make("div", { className: "tools" }, ...(own.tools ?? []));
-    if (long) {
-      const search = make("input", { type: "search", placeholder: "Search", ariaLabel: `Search: ${caption}` });
-      search.addEventListener("input", () => { wanted = search.value.trim().toLowerCase(); draw(); });
-      tools.append(search);
-    }
-    tools.append(columnChoice(caption, columns, (i) => gone.has(i), (i, shown) => { gone[shown ? "delete" : "add"](i); own.keep?.(); draw(); }));
-    tools.append(copied(caption, () => { const { places, rows } = kept(); return csv(places.map((i) => columns[i]), rows.map((row) => places.map((i) => row[i]))); }));
-    long || own.tools ? box.prepend(tools) : box.append(tools);
-  }
-  if (block.note) box.append(make("p", { className: "note" }, block.note));
-  place.append(box);
-  redrawn.add(draw);
-  draw();
-  return draw;
-};
-
-// The board: one line for every encoder, in every column a dot with its simultaneous interval against the highest or the
-// chosen encoder, on the axis of those that no test shows to be worse.
-const board = (place, block) => {
-  const { columns, rows } = block.table, names = rows.map((row) => parts(row[0]).text);
-  const { chosen } = address();
-  const gone = new Set(chosen.has("columns") ? chosen.get("columns").split(",").map(Number) : block.hidden ?? []);
-  let against = names.includes(chosen.get("against")) ? chosen.get("against") : "";
-  const isTested = (i) => Object.keys(block.pairs?.[i - 1] ?? {}).length > 0;
-  const rivals = columns.map((_, i) => {
-    if (!isTested(i)) return "";
-    return ordered(rows.filter((row) => parts(row[i]).sort && parts(row[i]).mark !== "bad"), i, false, true).map((row) => parts(row[0]).text)[0] ?? "";
-  });
-  const cells = () => {
-    const axes = columns.map((_, i) => {
-      const rival = against || rivals[i];
-      const able = rows.filter((row) => parts(row[i]).mark !== "bad").map((row) => parts(row[0]).text);
-      const pairs = able.map((name) => block.pairs?.[i - 1]?.[name]?.[rival]).filter(Boolean).sort((a, b) => b[2] - a[2]);
-      const ends = pairs.filter((pair, at) => pair[0] !== "worse" || !at).flatMap((pair) => [pair[3], pair[4]]);
-      const low = Math.min(0, ...ends), high = Math.max(0, ...ends), rim = Math.max(0.08 * (high - low), 0.5);
-      return [low - rim, high + rim];
-    });
-    return (row, i) => cell(row, i, axes[i]);
-  };
-  const cell = (row, i, [start, end]) => {
-    const name = parts(row[0]).text, { text, note, state, title, mark, link } = parts(row[i]);
-    if (!i) return make("th", { scope: "row", title }, make("span", { className: "value" }, text));
-    const rival = against || rivals[i], pair = name === rival ? undefined : block.pairs?.[i - 1]?.[name]?.[rival];
-    const verdict = pair ? `${pair[1]} (against ${rival})` : name === rival ? (against ? "the reference" : "highest") : rival && parts(row[i]).sort ? `not tested against ${rival}` : "";
-    const kind = mark === "bad" ? "bad" : pair ? pair[0] : name === rival ? "best" : "";
-    const made = make("td", { className: `num ${kind}` }, link ? make("a", { className: "value", href: link }, text) : make("span", { className: "value" }, text));
-    if (isTested(i) && parts(row[i]).sort) {
-      const at = (x) => `${(100 * Math.min(1, Math.max(0, (x - start) / (end - start)))).toFixed(1)}%`;
-      const [low, high, point] = pair ? [pair[3], pair[4], pair[2]] : [0, 0, 0];
-      const beyond = point < start ? " beyond" : "";
-      made.append(strip(pair || name === rival ? kind + beyond : "none", at(low), at(high), at(point), at(0)));
-    }
-    const said = [verdict, state].filter(Boolean).join("; ");
-    made.append(make("span", { className: "unseen" }, [note && ` (${note})`, said && ` ${said}`].filter(Boolean).join("")));
-    words.set(made, `${name}, ${[columns[i].group, columns[i].heading].filter(Boolean).join(", ")}: ${[note ? `${text} (${note})` : text, said || title, link && "click for its failures"].filter(Boolean).join("; ")}`);
-    return made;
-  };
-  const keep = () => choose(place.id, { against, columns: [...gone].sort((a, b) => a - b).join(","), without: [...hidden].join(",") });
-  const reference = make("select", {}, option("", "the highest of each column"), ...names.map((name) => option(name)));
-  reference.value = against;
-  reference.addEventListener("change", () => { against = reference.value; keep(); draw(); });
-  const encoders = make("details", { id: "shown-encoders" }, make("summary", {}, "Encoders"), make("div", {}, ...names.map((name) => {
-    const box = make("input", { type: "checkbox", checked: !hidden.has(name), value: name });
-    box.addEventListener("change", () => { hidden[box.checked ? "delete" : "add"](name); keep(); for (const again of redrawn) again(); });
-    return make("label", {}, box, ` ${name}`);
-  })));
-  const draw = open(place, block.table, { kind: "board", gone, cells, keep, tools: [make("label", {}, "Compared with ", reference), encoders] });
-  if (block.values) decision(place, block, names);
-  performance.mark("first-screen");
-};
-
-// The decision: a mean over tasks by weights, with the interval that holds for all pairs, limits, and how far the weights
-// can go until another encoder is first. As reports/rows/choice.py, which has the formulas in words.
-const ranking = (block, names, weights, limits) => {
-  const { columns, rows } = block.table, given = weights.map((_, t) => t).filter((t) => weights[t] > 0);
-  const has = (t, name) => block.values[t]?.[name] !== undefined, corpusOf = (t) => columns[t + 1].group;
-  const lines = new Map(rows.map((row) => [parts(row[0]).text, row])), weak = (t, name) => has(t, name) && parts(lines.get(name)[t + 1]).mark === "bad";
-  // as tasks/statistics/decision.py (counted): a task enters a mean if an encoder that could be ranked is above chance there
-  const least = Math.min(2, new Set(given.map(corpusOf)).size), reach = (name) => new Set(given.filter((t) => has(t, name)).map(corpusOf)).size;
-  const counts = given.filter((t) => names.some((name) => has(t, name) && !weak(t, name) && reach(name) >= least)), used = counts.length ? counts : given;
-  const total = used.reduce((sum, t) => sum + weights[t], 0), share = weights.map((weight, t) => (used.includes(t) ? weight / total : 0));
-  const out = [], uncounted = given.filter((t) => !used.includes(t));
-  const left = names.filter((name) => {
-    const missing = used.find((t) => !has(t, name)), unseen = used.length && used.every((t) => weak(t, name));
-    const broken = limits.find(({ cost, bound }) => bound !== null && !(cost.at_least ? cost.values[name] >= bound : cost.values[name] <= bound));
-    const why = missing !== undefined ? `not evaluated on ${columns[missing + 1].group}, ${columns[missing + 1].heading}`
-      : unseen ? "not shown above chance on any task with a weight" : broken && (broken.cost.values[name] === undefined ? `${broken.cost.name} not known` : `${broken.cost.name}: ${broken.cost.texts[name]}`);
-    if (why) out.push(`${name}: ${why}`);
-    return !why;
-  });
-  const mean = (name, by = share) => by.reduce((sum, weight, t) => sum + (weight ? weight * block.values[t][name] : 0), 0);
-  const order = left.map((name) => [name, mean(name)]).sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1));
-  if (!order.length) return { order: [], out, same: [], uncounted };
-  const first = order[0][0];
-  const found = order.map(([name, value]) => {
-    if (name === first) return { name, value, state: "first" };
-    const squares = [new Map(), new Map()];
-    let difference = 0, tested = true;
-    for (const t of used) {
-      const pair = block.pairs[t]?.[name]?.[first];
-      if (!pair) { tested = false; continue; }
-      difference += share[t] * pair[2];
-      [pair[2] - pair[3], pair[4] - pair[2]].forEach((half, side) => {
-        const corpus = columns[t + 1].group;
-        squares[side].set(corpus, (squares[side].get(corpus) ?? 0) + share[t] * half);
-      });
-    }
-    if (!tested) return { name, value, state: "not tested" };
-    const [below, above] = squares.map((of) => Math.hypot(...of.values()));
-    const [low, high] = [difference - below, difference + above];
-    return { name, value, difference, low, high, state: high < 0 ? "worse" : "open" };
-  });
-  const same = used.length < 2 ? [] : used.map((t) => {
-    let [low, high] = [0, 1];
-    const rest = share.map((weight, other) => (other === t ? 0 : weight / (1 - share[t])));
-    for (const [name] of order.slice(1)) {
-      const here = block.values[t][first] - block.values[t][name], there = mean(first, rest) - mean(name, rest);
-      const turn = there / (there - here);
-      if (here < 0 && there >= 0) high = Math.min(high, turn);
-      if (there < 0 && here >= 0) low = Math.max(low, turn);
-    }
-    return [t, low, high];
-  });
-  return { order: found, out, same, uncounted };
-};
-const decision = (place, block, names) => {
-  const { columns } = block.table, { chosen } = address(), tasks = block.values.map((_, t) => t).filter((t) => Object.keys(block.values[t]).length);
-  const given = new Map((chosen.get("weights") ?? "").split(",").filter(Boolean).map((part) => part.split(":").map(Number)));
-  const title = (t) => `${columns[t + 1].group}, ${columns[t + 1].heading}`;
-  const weights = tasks.map((t) => make("input", { type: "number", min: 0, max: 100, step: 5, value: given.size ? given.get(t) ?? 0 : t === tasks[0] ? 100 : 0, name: `w${t}` }));
-  const costs = block.costs ?? [], levels = costs.map((cost) => Object.keys(cost.levels));
-  const bounds = costs.map((cost, i) => {
-    const control = levels[i].length ? make("select", {}, option("", "no limit"), ...levels[i].map((level) => option(level, level.replace("-", " "))))
-      : make("input", { type: "number", min: 0, step: "any", placeholder: "no limit" });
-    return Object.assign(control, { name: cost.key, value: chosen.get(cost.key) ?? "" });
-  });
-  const result = make("div", { className: "chosen", ariaLive: "polite" });
-  const signed = (x) => (x > 0 ? "+" : x < 0 ? "−" : "") + Math.abs(x).toFixed(1);
-  const draw = () => {
-    const wanted = block.values.map((_, t) => { const at = tasks.indexOf(t); return at < 0 ? 0 : Math.max(0, Number(weights[at].value) || 0); });
-    const limits = costs.map((cost, i) => ({ cost, bound: bounds[i].value === "" ? null : cost.levels[bounds[i].value] ?? Number(bounds[i].value) }));
-    const { order, out, same, uncounted } = ranking(block, names.filter((name) => !hidden.has(name)), wanted, limits);
-    const open = order.filter(({ state }) => state === "open").map(({ name }) => name);
-    const untested = order.filter(({ state }) => state === "not tested").map(({ name }) => name);
-    const listed = (all) => all.join(", ").replace(/, ([^,]+)$/, " and $1");
-    const said = !order.length ? "No encoder keeps these limits and can be ranked." : [`${order[0].name} is first`,
-      open.length && `; no test separates it from ${listed(open)}`, untested.length && `; it was not tested against ${listed(untested)}`,
-      order.length > 1 && !open.length && !untested.length && ", and better than every other one", "."].filter(Boolean).join("");
-    const rows = order.map(({ name, value, difference, low, high, state }) => make("tr", { className: state },
-      make("th", { scope: "row" }, name), make("td", { className: "num" }, value.toFixed(1)),
-      make("td", { className: "num" }, difference === undefined ? "" : signed(difference)),
-      make("td", { className: "num" }, low === undefined ? "" : `${signed(low)} to ${signed(high)}`),
-      make("td", {}, state === "open" ? "not separated" : state)));
-    const head = ["Encoder", "weighted mean", "minus the first", "interval", "against the first"].map((text, i) => make("th", { scope: "col", className: i && i < 4 ? "num" : "" }, text));
-    const far = same.map(([t, low, high]) => `${title(t)} from ${Math.ceil(100 * low)} to ${Math.floor(100 * high)} %`);
-    result.replaceChildren(make("p", { className: "count" }, said),
-      !rows.length ? "" : make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: "Encoders by the weighted mean" },
-        make("table", {}, make("caption", { className: "unseen" }, "Encoders by the weighted mean"), make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows))),
-      out.length ? make("p", {}, `Not ranked: ${out.join("; ")}.`) : "",
-      uncounted.length ? make("p", {}, `In no mean, because no encoder that could be ranked is shown above chance there: ${uncounted.map(title).join("; ")}.`) : "",
-      far.length ? make("p", {}, `The first place stays the same with the weight of ${far.join("; of ")} (the others in proportion).`) : "",
-      make("p", { className: "note" }, "Interval of the difference: from the intervals that hold for all pairs of a task; corpora count as independent, tasks of one corpus as wholly dependent, which makes it wider rather than narrower."));
-  };
-  const keep = () => {
-    const of = tasks.map((t, i) => [t, weights[i].value]).filter(([, weight]) => Number(weight) > 0).map(([t, weight]) => `${t}:${weight}`);
-    choose("choose", { weights: of.join(","), ...Object.fromEntries(costs.map((cost, i) => [cost.key, bounds[i].value])) });
-    draw();
-  };
-  const form = make("form", { className: "filters", ariaLabel: "Weights and limits" },
-    ...tasks.map((t, i) => make("label", {}, `${title(t)}, %`, weights[i])),
-    ...bounds.map((bound, i) => make("label", {}, `${costs[i].name}, ${costs[i].at_least ? "at least" : "at most"}${costs[i].unit && ` (${costs[i].unit})`}`, bound)));
-  form.addEventListener("input", keep);
-  form.addEventListener("submit", (event) => event.preventDefault());
-  const box = make("details", { id: "choose", className: "choose" }, make("summary", {}, "Decide: weights of the tasks, and limits"), form, result);
-  box.open = address().id === "choose";
-  box.addEventListener("toggle", () => { if (box.open) draw(); });
-  place.append(box);
-  redrawn.add(draw);
-  draw();
-  readers.push(({ id }) => { if (id === "choose") { box.open = true; box.scrollIntoView({ behavior: "instant" }); } });
-};
-
-// Failures: a wall of pictures by cause; one query with all answers in a window. A case stays when it has every chosen
-// value and every word of the text.
-const CASE_CHOICES = ["corpus", "direction", "missed", "found", "kind", "slice", "language", "ambiguous", "text", "case"];
 let stored; // pictures
 const source = (key) => (stored ??= JSON.parse(find("#pictures").textContent))[key] ?? key;
-const picture = (key, label) => make("img", { className: "thumb", alt: label, loading: "lazy", decoding: "async", src: source(key) });
-const hit = ({ thumbnail, label, rank, score, right }, about) => make("li", { className: right ? "right" : "wrong" },
-  thumbnail ? picture(thumbnail, label) : make("span", { className: "words", dir: "auto" }, label),
-  make("small", {}, about ?? [rank, score].filter(Boolean).join(" · "), right ? " " : "", right ? make("b", {}, "relevant") : ""));
+const picture = (key, label) => make("img",
+  { className: "thumb", alt: label, loading: "lazy", decoding: "async", src: source(key) });
+const hit = ({ thumbnail, label, rank, score, right }, about) =>
+  make("li", { className: right ? "right" : "wrong" },
+    thumbnail ? picture(thumbnail, label)
+      : make("span", { className: "words", dir: "auto" }, label),
+    make("small", {}, about ?? [rank, score].filter(Boolean).join(" · "), right ? " " : "",
+      right ? make("b", {}, "relevant") : ""));
+// As store/errors.py: no spreadsheet runs a cell as a formula, numbers stay numbers.
+const FORMULA = /^'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])/;
+const lineOf = (texts) => {
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const runs = (text) => FORMULA.test(text) && !Number.isFinite(Number(text));
+  return `${texts.map((text) => quoted(runs(text) ? `'${text}` : text)).join(",")}\n`;
+};
 const gallery = (place, block) => {
   const cases = block.cases ?? [], totals = block.totals ?? [];
-  const texts = cases.map((one) => [one.query, ...(one.relevant ?? []), one.about].join(" ").toLowerCase());
+  const textOf = (one) => [one.query, ...(one.relevant ?? []), one.about].join(" ").toLowerCase();
+  const texts = cases.map(textOf);
   const text = make("input", { type: "search", name: "text", autocomplete: "off" });
+  const select = ({ name, label, options }) => make("label", {}, label,
+    make("select", { name }, option("", "no filter"), ...options.map((each) => option(each))));
   const form = make("form", { className: "filters", ariaLabel: `Filter: ${block.caption}` },
-    ...(block.filters ?? []).map(({ name, label, options }) => make("label", {}, label, make("select", { name }, option("", "no filter"), ...options.map((each) => option(each))))),
-    make("label", {}, "Text", text), make("button", { type: "reset" }, "Show all"));
+    ...(block.filters ?? []).map(select), make("label", {}, "Text", text),
+    make("button", { type: "reset" }, "Show all"));
   const shown = make("output", { className: "shown", ariaLive: "polite" });
-  const wall = make("div", { className: "walls" }), viewer = make("dialog", { className: "viewer", tabIndex: -1, ariaLabel: "One query with all answers" });
-  const chosen = () => Object.fromEntries([...new FormData(form)].filter(([, value]) => value.trim()));
+  const wall = make("div", { className: "walls" });
+  const viewer = make("dialog",
+    { className: "viewer", tabIndex: -1, ariaLabel: "One query with all answers" });
+  const chosen = () =>
+    Object.fromEntries([...new FormData(form)].filter(([, value]) => value.trim()));
   const fits = (i, wanted) => Object.entries(wanted).every(([name, value]) => name === "text"
-    ? value.toLowerCase().split(/\s+/).every((word) => texts[i].includes(word)) : (cases[i].tags[name] ?? []).includes(value));
+    ? value.toLowerCase().split(/\s+/).every((word) => texts[i].includes(word))
+    : (cases[i].tags[name] ?? []).includes(value));
   // of all stored queries, where the choice is one that their totals answer
   const ofAll = ({ corpus, direction, missed, found, ...others }) => {
     if (!(missed || found) || Object.keys(others).length) return "";
-    const parts = totals.filter((t) => (!corpus || t.corpus === corpus) && (!direction || t.direction === direction));
-    const of = (t) => (missed && found ? t.both?.[missed]?.[found] : missed ? t.missed?.[missed] : t.found?.[found]) ?? 0;
+    const parts = totals.filter((t) => (!corpus || t.corpus === corpus)
+      && (!direction || t.direction === direction));
+    const of = (t) => (missed && found ? t.both?.[missed]?.[found]
+      : missed ? t.missed?.[missed] : t.found?.[found]) ?? 0;
     const sum = (values) => count(values.reduce((a, b) => a + b, 0));
-    const what = [missed && `missed by ${missed}`, found && `found by ${found}`].filter(Boolean).join(" and ");
-    return ` Of all ${sum(parts.map((t) => t.queries))} stored queries, ${sum(parts.map(of))} are ${what}.`;
+    const what = [missed && `missed by ${missed}`, found && `found by ${found}`].filter(Boolean);
+    const every = sum(parts.map((t) => t.queries));
+    return ` Of all ${every} stored queries, ${sum(parts.map(of))} are ${what.join(" and ")}.`;
   };
+  const face = ({ thumbnail, label }, kind, alt) => make("span",
+    { className: thumbnail ? kind : `${kind} words`, dir: "auto" },
+    thumbnail ? picture(thumbnail, alt) : label);
   const tile = (one, wanted) => {
-    const wrong = one.answers.find((answer) => answer.hits?.some((each) => !each.right) && (wanted.missed ? answer.encoder === wanted.missed : !answer.right));
-    const made = make("a", { href: `#${place.id}?case=${one.id}` }, make("span", { className: "asked", dir: "auto" }, one.query));
-    const pair = make("span", { className: "pair" });
-    const face = ({ thumbnail, label }, kind, alt) => make("span", { className: thumbnail ? kind : `${kind} words`, dir: "auto" }, thumbnail ? picture(thumbnail, alt) : label);
-    if (one.expected?.length) pair.append(face(one.expected[0], "right", one.expected[0].label));
+    const wrong = one.answers.find((answer) => answer.hits?.some((each) => !each.right)
+      && (wanted.missed ? answer.encoder === wanted.missed : !answer.right));
+    const made = make("a", { href: `#${place.id}?case=${one.id}` },
+      make("span", { className: "asked", dir: "auto" }, one.query));
+    const pair = make("span", { className: "pair" }), [expected] = one.expected ?? [];
+    if (expected) pair.append(face(expected, "right", expected.label));
     const first = wrong?.hits.find((each) => !each.right);
     if (first) pair.append(face(first, "wrong", `${wrong.encoder} puts first ${first.label}`));
     made.prepend(pair);
     const n = one.answers.length, missed = one.tags.missed?.length ?? 0;
-    made.append(make("small", {}, `missed by ${missed === n ? "all" : missed} of ${n} · ${one.tags.corpus[0]}`));
+    const by = `missed by ${missed === n ? "all" : missed} of ${n} · ${one.tags.corpus[0]}`;
+    made.append(make("small", {}, by));
     return make("li", {}, made);
   };
   const few = 4, many = 24;
-  let most = many, kept = [];
+  let most = many, left = [];
   const draw = () => {
     const wanted = chosen(), groups = new Map();
-    kept = cases.map((_, i) => i).filter((i) => fits(i, wanted));
-    for (const i of kept) { const kind = cases[i].tags.kind[0]; groups.set(kind, [...(groups.get(kind) ?? []), cases[i]]); }
-    const whole = Object.keys(wanted).length > 0;
-    shown.textContent = `${count(kept.length)} of ${count(cases.length)} cases fit.${ofAll(wanted)}`;
-    wall.replaceChildren(...[...groups].map(([kind, of]) => make("div", { className: "wall" }, make("h4", {}, kind),
-      make("ul", {}, ...of.slice(0, whole ? most : few).map((one) => tile(one, wanted))),
-      of.length > (whole ? most : few) ? button(`All ${count(of.length)}`, () => {
-        if (whole) { most = Infinity; return draw(); }
-        find("[name=kind]", form).value = kind;
-        write();
-      }, { className: "more", ariaLabel: `All ${count(of.length)}: ${kind}` }) : "")));
+    left = cases.map((_, i) => i).filter((i) => fits(i, wanted));
+    for (const i of left) {
+      const [kind] = cases[i].tags.kind;
+      groups.set(kind, [...(groups.get(kind) ?? []), cases[i]]);
+    }
+    const whole = Object.keys(wanted).length > 0, shownOf = whole ? most : few;
+    const fitting = `${count(left.length)} of ${count(cases.length)} cases fit.`;
+    shown.textContent = `${fitting}${ofAll(wanted)}`;
+    const more = (kind, of) => button(`All ${count(of.length)}`, () => {
+      if (whole) { most = Infinity; return draw(); }
+      find("[name=kind]", form).value = kind;
+      write();
+    }, { className: "more", ariaLabel: `All ${count(of.length)}: ${kind}` });
+    wall.replaceChildren(...[...groups].map(([kind, of]) => make("div", { className: "wall" },
+      make("h3", {}, kind), make("ul", {}, ...of.slice(0, shownOf).map((one) => tile(one, wanted))),
+      of.length > shownOf ? more(kind, of) : "")));
   };
   const write = () => { most = many; choose(place.id, chosen(), { drop: CASE_CHOICES }); draw(); };
   const read = ({ id, chosen: wanted }) => {
@@ -499,107 +439,89 @@ const gallery = (place, block) => {
     }
     draw();
     const one = cases.findIndex((each) => each.id === wanted.get("case"));
-    if (one >= 0) show(one);
-    else { if (viewer.open) viewer.close(); place.scrollIntoView({ behavior: "instant" }); }
+    if (one >= 0) return show(one);
+    if (viewer.open) viewer.close();
+    place.scrollIntoView({ behavior: "instant" });
   };
   form.addEventListener("input", write);
   form.addEventListener("reset", () => setTimeout(write));
   form.addEventListener("submit", (event) => event.preventDefault());
   readers.push(read);
 
-  // One query: arrow keys go to the next, Escape goes back to the wall. What is also right becomes a line of judgements.
+  // One query: arrow keys go to the next, Escape goes back to the wall. What is also right becomes
+  // a line of judgements.
   const judged = new Map();
   const save = make("a", { className: "save", hidden: true, download: "judgements.csv" });
   const judge = (one, item, box) => {
-    box.checked ? judged.set(`${one.id} ${item}`, [...one.asked, item]) : judged.delete(`${one.id} ${item}`);
+    const key = `${one.id} ${item}`;
+    box.checked ? judged.set(key, [...one.asked, item]) : judged.delete(key);
     const lines = [["corpus", "direction", "query_id", "item_id"], ...judged.values()];
     save.href = `data:text/csv;charset=utf-8,${encodeURIComponent(lines.map(lineOf).join(""))}`;
     save.textContent = `Save judgements.csv (${count(judged.size)})`;
     save.hidden = !judged.size;
   };
-  const answer = (one, { encoder, rank, right, hits = [], note, maps }) => make("div", { className: "answer" },
-    make("h5", {}, `${encoder} `, make("small", { className: right ? "found" : "" }, rank)), note ? make("p", { className: "doubt" }, note) : "",
-    make("ol", {}, ...hits.map((each) => {
-      const made = hit(each);
-      if (each.item && !each.right && one.asked) {
-        const box = make("input", { type: "checkbox", checked: judged.has(`${one.id} ${each.item}`), ariaLabel: `${each.label} is also right` });
-        box.addEventListener("change", () => judge(one, each.item, box));
-        made.append(make("label", { className: "judge" }, box, "also right"));
-      }
-      return made;
-    })), maps ? make("ul", { className: "maps" }, ...maps.map((each) => hit(each))) : "");
+  const judgeable = (one, each) => {
+    const made = hit(each);
+    if (!each.item || each.right || !one.asked) return made;
+    const checked = judged.has(`${one.id} ${each.item}`), ariaLabel = `${each.label} is also right`;
+    const box = make("input", { type: "checkbox", checked, ariaLabel });
+    box.addEventListener("change", () => judge(one, each.item, box));
+    made.append(make("label", { className: "judge" }, box, "also right"));
+    return made;
+  };
+  const answered = (one, { encoder, rank, right, hits = [], note, maps }) => make("div",
+    { className: "answer" },
+    make("h3", {}, `${encoder} `, make("small", { className: right ? "found" : "" }, rank)),
+    note ? make("p", { className: "doubt" }, note) : "",
+    make("ol", {}, ...hits.map((each) => judgeable(one, each))),
+    maps ? make("ul", { className: "maps" }, ...maps.map((each) => hit(each))) : "");
   let at = 0;
+  const step = (by) => {
+    const next = left[(left.indexOf(at) + by + left.length) % left.length] ?? at;
+    choose(place.id, { case: cases[next].id });
+    show(next);
+  };
+  const list = (items, fields = {}) =>
+    make("ul", fields, ...items.map((each) => make("li", { dir: "auto" }, each)));
   const show = (i) => {
     at = i;
     const one = cases[i];
-    const step = (by) => { const next = kept[(kept.indexOf(at) + by + kept.length) % kept.length] ?? at; choose(place.id, { case: cases[next].id }); show(next); };
-    viewer.onkeydown = (event) => { const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key]; if (by) step(by); };
-    viewer.replaceChildren(make("p", { className: "steps" }, button("Previous", () => step(-1)), " ", button("Next", () => step(1)), " ", button("Close", () => viewer.close()), " ", save),
-      make("header", {}, make("ul", {}, ...(one.expected ?? []).map((each) => hit(each, each.rank))), make("div", {}, make("h4", { dir: "auto" }, one.query),
-        one.relevant ? make("ul", { className: "own" }, ...one.relevant.map((each) => make("li", { dir: "auto" }, each))) : "",
-        make("p", {}, one.summary), make("p", { className: "about" }, one.about ?? ""),
-        make("ul", { className: "tags" }, ...(one.labels ?? []).map((label) => make("li", {}, label))))),
-      make("div", { className: "answers" }, ...one.answers.map((each) => answer(one, each))));
+    viewer.onkeydown = ({ key }) => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
+      if (by) step(by);
+    };
+    viewer.replaceChildren(
+      make("p", { className: "steps" }, button("Previous", () => step(-1)), " ",
+        button("Next", () => step(1)), " ", button("Close", () => viewer.close()), " ", save),
+      make("header", {},
+        make("ul", {}, ...(one.expected ?? []).map((each) => hit(each, each.rank))),
+        make("div", {}, make("h2", { dir: "auto" }, one.query),
+          one.relevant ? list(one.relevant, { className: "own" }) : "",
+          make("p", {}, one.summary), make("p", { className: "about" }, one.about ?? ""),
+          list(one.labels ?? [], { className: "tags" }))),
+      make("div", { className: "answers" }, ...one.answers.map((each) => answered(one, each))));
     if (!viewer.open) viewer.showModal();
-    if (!viewer.contains(document.activeElement)) viewer.focus(); // the button that had it is gone: keys would go nowhere
+    // the button that had the focus is gone: keys would go nowhere
+    if (!viewer.contains(document.activeElement)) viewer.focus();
     viewer.scrollTop = 0;
   };
-  viewer.addEventListener("click", (event) => { if (event.target === viewer) viewer.close(); });
-  viewer.addEventListener("close", () => { if (address().chosen.has("case")) choose(place.id, { case: "" }); find(`[href$="case=${cases[at].id}"]`, wall)?.focus(); });
+  viewer.addEventListener("click", ({ target }) => { if (target === viewer) viewer.close(); });
+  viewer.addEventListener("close", () => {
+    if (address().chosen.has("case")) choose(place.id, { case: "" });
+    find(`[href$="case=${cases[at].id}"]`, wall)?.focus();
+  });
 
-  place.append(make("h3", {}, block.caption), make("div", { className: "beside" }, form, make("div", {}, shown, wall)), make("p", { className: "note" }, block.note ?? ""), viewer);
+  const note = make("p", { className: "note" }, block.note ?? "");
+  place.append(form, make("div", {}, shown, wall), note, viewer);
   draw();
-  read(address());
 };
 
-// Charts: a picture until a reader points at one, then the same specification interactive. Hidden encoders are left out
-// of the data and of the scales, whose colours stay.
-const without = (part) => {
-  if (Array.isArray(part)) return part.filter((each) => !hidden.has(each?.encoder)).map(without);
-  if (typeof part !== "object" || part === null) return part;
-  const made = Object.fromEntries(Object.entries(part).map(([key, value]) => [key, without(value)]));
-  if (part.domain?.length === part.range?.length && part.domain?.some((name) => hidden.has(name))) {
-    for (const ends of ["domain", "range"]) made[ends] = part[ends].filter((_, i) => !hidden.has(part.domain[i]));
-  }
-  return made;
-};
-let library;
-const loaded = () => (library ??= unpack(find("#library").textContent).then((text) => new Function(text)())); // eslint-disable-line no-new-func
-const chart = (place, block) => {
-  const canvas = make("div", { className: "canvas", role: "img", ariaLabel: block.alt });
-  canvas.innerHTML = block.svg; // drawn by us; text in it is escaped
-  const live = async () => {
-    await loaded();
-    const spec = without(JSON.parse(block.spec)), stage = make("div", { className: "stage" });
-    if (spec.layer || spec.mark) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
-    stage.style.width = `${canvas.clientWidth}px`;
-    canvas.append(stage);
-    const logLevel = hidden.size ? 1 : 2; // a layer of hidden encoders alone is empty, which is no fault
-    await vegaEmbed(stage, spec, { actions: false, renderer: "svg", tooltip: { theme: "capim", sanitize: (value) => make("p", {}, String(value)).innerHTML }, logLevel });
-    stage.style.width = "";
-    canvas.replaceChildren(stage);
-    canvas.dataset.live = "true";
-  };
-  let drawn;
-  const start = () => { if (find("#library")) drawn ??= live().catch((fault) => console.error(`chart ${block.id}: ${fault.message}`)); };
-  canvas.addEventListener("pointerenter", start);
-  canvas.addEventListener("focusin", start);
-  redrawn.add(() => { drawn = undefined; start(); });
-  const data = make("details", {}, make("summary", {}, "Data of the chart"));
-  data.addEventListener("toggle", () => { if (data.children.length === 1) open(data, block.data); });
-  const svg = make("a", { className: "save", download: `${block.id}.svg`, href: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(block.svg.replaceAll("currentColor", "#1c211e"))}` }, "Save as SVG");
-  place.append(make("figure", { className: "chart" }, make("figcaption", {}, block.title), canvas,
-    block.note ? make("p", { className: "note" }, block.note) : "", svg, data));
-};
-
-const kinds = { table, board, chart, gallery };
-const first = find(".later");
+for (const table of all("table.sorts")) sortable(table);
+if (find("#weights")) controls(find("#board"));
 (async () => {
-  if (first) await fill(first);
-  await new Promise((done) => setTimeout(done, 30)); // the first screen is painted
-  const asked = document.getElementById(address().id); // what the address names, and what is printed, is made at once
-  for (const place of all(".later")) asked?.contains(place) || !place.closest(".details") ? await fill(place) : seen.observe(place);
-  if (!scrollY || asked) asked?.scrollIntoView({ behavior: "instant" });
+  for (const place of all(".gallery")) {
+    gallery(place, await unpack(find("script", place).textContent));
+  }
+  follow();
   root.dataset.made = "summary";
 })();
-addEventListener("popstate", () => { const place = document.getElementById(address().id); if (place?.classList.contains("later")) fill(place); });

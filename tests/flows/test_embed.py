@@ -26,7 +26,7 @@ def test_a_module_that_names_no_files_is_said_once_to_be_its_file_alone(tmp_path
     run = f"run {write_suite(tmp_path)} --corpora shapes,shapes-winoground --replicates 100 --quiet"
     [line] = [line for line in command(run, workspace).err.splitlines() if GAP in line]
     assert 'files = ["weights.pt"]' in line
-    report = next((workspace / "reports").glob("*/report.md")).read_text()
+    report = next((workspace / "reports").glob("*/report.html")).read_text()
     assert "sha256-" in report
     assert GAP not in command(f"embed {write_suite(tmp_path, NAMED)} --quiet", workspace).err
 

@@ -21,7 +21,7 @@ from capim.tasks.analyses.vectors import explain_pair, explain_pairs
 from capim.tasks.ranking.maxsim_products import pair_scores, token_similarities
 from tests.benchmarks.pointing import pointing_game
 from tests.command import command
-from tests.reports.pages import blocks
+from tests.reports.pages import cases
 
 CORPUS = "shapes-sample12"
 
@@ -118,7 +118,7 @@ def test_all_faults_of_a_request_come_together(store: EmbeddingStore) -> None:
 
 def test_failures_of_a_late_interaction_encoder_have_maps(small_demo: Path) -> None:
     [page] = (small_demo / "reports").glob("*/report.html")
-    answers = [answer for case in blocks(page.read_text())["cases"]["cases"] for answer in case["answers"]]
+    answers = [answer for case in cases(page.read_text()) for answer in case["answers"]]
     mapped = [answer for answer in answers if "maps" in answer]
     assert mapped
     assert {answer["encoder"] for answer in mapped} == {"tiny-colpali"}

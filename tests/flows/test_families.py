@@ -18,7 +18,7 @@ QUICK = f"{SHAPES} --replicates 100 --quiet"
 
 def _compared(workspace: Path, words: str = "") -> list[dict[str, Any]]:
     """The comparisons in a report with these options."""
-    folder = command(f"report {SHAPES} {words}", workspace).page.parent
+    folder = command(f"report {SHAPES} --markdown whole {words}", workspace).page.parent
     text = (folder / "report.md").read_text("utf-8")
     compared = json.loads((folder / "results.json").read_text("utf-8"))["comparisons"]
     return [{**row, "page": text} for row in compared]

@@ -211,7 +211,7 @@ def test_published_figures_stand_in_the_report_beside_the_best_of_ours(workspace
     figures = ["model,dataset,protocol,metric,value,source", "theirs-2,thirty,t2i/all,R@1,0.7,their page"]
     (tmp_path / "published.csv").write_text("\n".join([*figures, "theirs-2,elsewhere,t2i/all,R@1,0.9,their page"]))
     command(f"import --published {tmp_path}/published.csv", workspace)
-    page = command("report", workspace).page
+    page = command("report --markdown whole", workspace).page
     assert page.resolve() != before.resolve()
     [row] = read_report_data(EmbeddingStore.open(workspace / "store"), gallery=False).published
     assert row.value == 0.7

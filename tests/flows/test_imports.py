@@ -68,7 +68,7 @@ def test_two_corpora_by_two_imports_each_are_one_model_and_the_report_says_nothi
     found = [(row["corpus"], row["protocol"], row["metric"]) for row in rows]
     assert len(found) == len(set(found))
     assert {corpus for corpus, _, _ in found} == {"first", "second"}
-    text = command("report", workspace).page.with_name("report.md").read_text("utf-8")
+    text = command("report --markdown whole", workspace).page.with_name("report.md").read_text("utf-8")
     assert text.count("unversioned") == 1
     assert "| theirs | theirs | unversioned | imported v1 | single | 16 | – | float32 | – |" in text
     for untrue in ("earlier version", "Left out", "changed"):

@@ -73,7 +73,7 @@ def check(workspace: Path, names: set[str]) -> str:
     assert store.rows("comparisons").num_rows
     [run] = store.all(Run)
     assert run.state == "incomplete" and run.message is not None and run.finished is not None
-    [report] = (workspace / "reports").glob("*/report.md")
+    [report] = (workspace / "reports").glob("*/report.html")
     for name in names:
         assert name in run.message
         assert name in report.read_text()

@@ -103,7 +103,7 @@ def test_all_misses_judged_give_the_share_that_is_right(
     assert {row["encoder"] for row in found} == {"one", "other"}
     assert {row["against"] for row in found} == {"one", "other"}
     assert sum(row["difference"] for row in found) == pytest.approx(0)
-    page = command("report", copy).page
+    page = command("report --markdown whole", copy).page
     assert "every:R@1 corrected" in page.with_name("report.md").read_text()
 
 

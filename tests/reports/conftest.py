@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from capim.reports.elements import charts
 from capim.reports.write import write_report
 from tests.reports.large import coco
 from tests.reports.stand_in import StandIn, demo
@@ -40,12 +39,6 @@ ODD_ID = "im\"0'><b>&\u202e.jpg"
 def demo_store() -> StandIn:
     """Three encoders, two corpora, like the demo's store."""
     return demo()
-
-
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Charts without their static pictures, which take most of the time of a report."""
-    monkeypatch.setattr(charts, "_draw", lambda _spec, prefix: f"<svg>{prefix}</svg>")
 
 
 @pytest.fixture(scope="session")

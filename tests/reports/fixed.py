@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from capim.reports.elements import page
+from capim.reports.elements.drawings import Marked, forest
 from capim.reports.elements.page import Cell, Column, Hit, Section, Table
 
 PIXEL = "data:image/jpeg;base64,/9j/AA=="
 
-INTERVAL = page.Bar(low="40.00%", high="60.00%", point="50.00%", chance="1.00%")
 LEADERBOARD = Table(
     id="leaderboard-shapes",
     caption="shapes · t2i/all",
@@ -21,7 +23,7 @@ LEADERBOARD = Table(
         (
             Cell(text="tiny-clip"),
             Cell(text="1–2", sort="-1.002"),
-            Cell(text="82.7", note="79.9–85.3", title="R@1 = 0.827", sort="0.827", mark="best", bar=INTERVAL),
+            Cell(text="82.7", note="79.9–85.3", title="R@1 = 0.827", sort="0.827", mark="best"),
             Cell(text="94.4", note="93.4–95.4", sort="0.944"),
         ),
         (
@@ -42,35 +44,57 @@ HEAT = Table(
     folded="Two languages",
 )
 
-BOARD = page.Board(
-    id="board",
-    table=Table(
-        id="board-data",
-        caption="Encoders and tasks",
-        columns=(Column(heading="Encoder"), Column(heading="text to image", group="shapes", numeric=True)),
-        rows=((Cell(text="tiny-clip"), Cell(text="82.7", sort="0.827", link="#failures-shapes?missed=tiny-clip")),),
-    ),
-    pairs=({"tiny-clip": {"tiny-colpali": ("equivalent", "equivalent", 1.1, -2.4, 4.3)}},),
+COLUMN = page.BoardColumn(
+    corpus="shapes",
+    heading="text → image",
+    metric="R@1",
+    explain="R@1: text to image (t2i/all)",
+    key="shapes:t2i/all",
+    measure="R@1",
 )
+FIRST = page.BoardCell(
+    text="82.7", low="79.9", high="85.3", kind="best", verdict="highest", sort="0.827",
+    strip=page.Strip(low="56", high="56", point="56"), link="#failures-shapes?missed=tiny-clip",
+)  # fmt: skip
+FAR = page.BoardCell(text="41.6", kind="worse", verdict="41.1 worse", sort="0.416", strip=page.Strip(far="−41.1"))
+BOARD = page.Board(
+    id="answer",
+    says=(("Use ", False), ("tiny-clip", True)),
+    sure=("R@1, text to image (shapes): 82.7, 41.1 points (38.0–44.2) better than tiny-colpali, the closest.",),
+    suspects=("Suspect: tiny-clip has 82.7; published are 90.1",),
+    cards=(page.TaskCard(corpus="shapes", about="English", names=("tiny-clip",), more=0, badge="clear", kind="clear",
+                         why="82.7 % R@1"),),
+    of="of 1 task",
+    columns=(COLUMN,),
+    facts=("dim",),
+    rows=(
+        page.BoardRow(encoder="tiny-clip", mean=FIRST, cells=(FIRST,), facts=(page.Fact(text="64", sort="64"),),
+                      card="https://huggingface.co/tiny/clip"),
+        page.BoardRow(encoder="tiny-colpali", mean=FAR, cells=(FAR,), facts=(page.Fact(text="–"),)),
+    ),
+    unranked=(("broken", "at chance"),),
+    ticks=(("0", "−8"), ("56", "0")),
+    margin=("49", "14"),
+    legend="Strip: points behind the best",
+    script={"names": ["tiny-clip", "tiny-colpali"]},
+)  # fmt: skip
 
-POINT = {"unit": "percent", "text": "as shown"}
 CHART = page.Chart(
-    id="speed-shapes",
-    title="Accuracy against speed",
-    alt='Scatter plot: tiny-clip 82.7 % at 2,606 images/s, "fast" & right.',
-    spec='{"mark":"point","title":"</script><b>"}',
-    svg='<svg width="10" height="10"><circle fill="currentColor" r="3"/></svg>',
-    data=Table(
-        id="speed-shapes-data",
-        caption="Accuracy and speed",
-        columns=(Column(heading="Encoder"), Column(heading="R@1", numeric=True)),
-        rows=((Cell(text="tiny-clip"), Cell(text="82.7", sort="0.827")),),
+    id="test-shapes",
+    title="shapes, text to image",
+    alt='R@1: tiny-clip 82.7 %, "fast" & right.',
+    svg=forest(
+        [
+            Marked("tiny-clip", "best", 82.7, 79.9, 85.3, "82.7"),
+            Marked("tiny-colpali", "open", 81.6, 81.6, 81.6, "81.6"),
+        ],
+        "R@1",
     ),
     points=(
-        {**POINT, "encoder": "tiny-clip", "value": 82.7, "ci_low": 79.9, "ci_high": 85.3, "rate": 2606},
-        {**POINT, "encoder": "tiny-colpali", "value": 81.6, "ci_low": 81.6, "ci_high": 81.6, "rate": 900},
+        {"encoder": "tiny-clip", "cost": 2606.0, "value": 82.7, "low": 79.9, "high": 85.3, "unit": "percent"},
+        {"encoder": "tiny-colpali", "cost": 900.0, "value": 81.6, "low": None, "high": None, "unit": "percent"},
     ),
-    note="Dashed line: Pareto frontier.",
+    note="Filled: the highest.",
 )
 
 CASE = page.Case(
@@ -108,24 +132,26 @@ NOTICE = page.Notice(
     title="1 result far from the published figure", items=("tiny-clip: 82.7 here, 90.1 published",), mark="bad"
 )
 
+EVIDENCE = page.Evidence(lines=("shapes: +1.1 (−2.4 to 4.3, adjusted p 0.542).",))
+PICKER = page.Picker(
+    id="figures",
+    caption="Every result",
+    views=(("shapes", "text to image", LEADERBOARD), ("signs", "R@1", replace(LEADERBOARD, id="signs"))),
+)
+
 FIXED = page.Report(
     title="Image–caption retrieval",
     subtitle="tiny-clip and tiny-colpali on shapes",
     facts=(("Encoders", "2"), ("Newest result", "2026-11-20 12:00 UTC")),
     sections=(
-        Section(
-            id="answer",
-            title="Answer",
-            lead="",
-            blocks=(page.Evidence(lines=("shapes: +1.1 (−2.4 to 4.3, adjusted p 0.542).",)), BOARD, NOTICE),
-        ),
-        Section(id="leaderboard", title="Leaderboard", lead="Percent of queries.", blocks=(LEADERBOARD, CHART, HEAT)),
+        Section(id="sure", title="How sure is this?", blocks=(EVIDENCE, NOTICE), folded=True),
+        Section(id="leaderboard", title="Leaderboard", lead="Percent of queries.", blocks=(PICKER, CHART, HEAT)),
         Section(id="failures", title="Failures", lead="", blocks=(GALLERY,)),
         Section(id="found", title="Found", lead="", blocks=(page.Text(text="Plain words."),)),
     ),
     thumbnails={"sha1": PIXEL},
     sources="0123456789abcdef",
     colophon="Made by capim for a test.",
-    answer=("Text to image (shapes): tiny-clip or tiny-colpali, equivalent within 1 point.",),
-    strip=(("Equivalent", "the true difference is smaller than 1 point."),),
+    board=BOARD,
+    exports={"csv": "encoder,value\n", "command": "capim choose --weights shapes=1", "python": "import capim\n"},
 )

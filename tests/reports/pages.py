@@ -6,14 +6,10 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
-from capim.reports.elements.page import Cell
-
-PACK = re.compile(r'<script type="application/octet-stream" class="pack">([^<]*)</script>')
-PARTS = ("text", "note", "state", "title", "sort", "mark", "link", "bar")  # of a cell, in the order of the page
+PACK = re.compile(r'<script type="application/octet-stream">([^<]*)</script>')
 
 
 class Elements(HTMLParser):
@@ -39,23 +35,38 @@ def readable(page: str) -> str:
     return PACK.sub(lambda found: json.dumps(unpacked(found[1]), indent=1, ensure_ascii=False), page)
 
 
-def blocks(page: str) -> dict[str, Any]:
-    """Id to block, of all sections of a page."""
-    return {block["id"]: block for pack in PACK.findall(page) for block in unpacked(pack)}
+def cases(page: str) -> list[dict[str, Any]]:
+    """The cases of the gallery of a page."""
+    return [case for pack in PACK.findall(page) for case in unpacked(pack)["cases"]]
 
 
-def tables(page: str) -> Iterator[dict[str, Any]]:
-    """Every table of a page, those of boards and charts as well."""
-    for block in blocks(page).values():
-        yield from (found for found in (block, block.get("table"), block.get("data")) if found and "columns" in found)
+class Cells(HTMLParser):
+    """The cells of all tables of a page: their attributes, with their text and their small print."""
 
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[dict[str, str]] = []
+        self.place = ""
+        self.feed(page)
 
-def cell(packed: Any) -> Cell:
-    """One packed cell; its bar stays packed."""
-    parts: list[Any] = [packed] if isinstance(packed, str) else [part or "" for part in packed]
-    return Cell(**dict(zip(PARTS, parts, strict=False)))
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("td", "th"):
+            self.found.append({name: value or "" for name, value in attrs} | {"text": "", "small": ""})
+            self.place = "text"
+        elif tag == "small":
+            self.place = "small" if self.place else ""
+        elif tag == "span":
+            self.place = ""
 
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("td", "th", "small"):
+            self.place = ""
 
-def cells(table: dict[str, Any]) -> list[list[Cell]]:
-    """The cells of a table, row by row."""
-    return [[cell(packed) for packed in row] for row in table.get("rows", ())]
+    @property
+    def texts(self) -> set[str]:
+        """What the cells say, without their small print."""
+        return {cell["text"] for cell in self.found}
+
+    def handle_data(self, data: str) -> None:
+        if self.place:
+            self.found[-1][self.place] += data.strip()

@@ -41,7 +41,7 @@ def take_answer(browser: Browser, page_file: Path, picture: Path) -> None:
     page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
     page.goto(page_file.as_uri())
     page.wait_for_selector("html[data-made=summary]", state="attached")
-    main, board = (page.locator(part).first.bounding_box() for part in ("main", "#answer-grid"))
+    main, board = (page.locator(part).first.bounding_box() for part in ("main", "#board"))
     if main is None or board is None:
         raise ValueError(f"{page_file}: the board is not shown")
     height = board["y"] + board["height"] + 4

@@ -12,7 +12,7 @@ from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
 from capim.reports.rows.speed import bytes_per_image
 from capim.reports.rows.standing import Task
-from capim.reports.sections.leaderboard import cost_columns
+from capim.reports.sections import board
 from capim.store.errors import RequestError
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, result, spec, timed
 
@@ -101,8 +101,9 @@ def test_a_limit_of_cost_takes_the_values_that_the_columns_show_whatever_corpora
     chosen = replace(whole, results=tuple(row for row in whole.results if row.corpus == "shapes-winoground"))
     limits = {limit.key: limit for limit in choice.limits(whole)}
     assert limits["rate"].values == pytest.approx({"tiny-clip": 200, "tiny-colpali": 30})
-    for key, (_, cell) in zip(("rate", "bytes"), cost_columns(chosen), strict=True):
-        shown = {name: float(sort) for name in whole.encoder_names() if (sort := getattr(cell(name), "sort", ""))}
+    facts = board._facts(chosen)
+    for key, heading in (("rate", "images/s"), ("bytes", "per image"), ("dim", "dim")):
+        shown = {name: float(fact.sort) for name, fact in facts[heading].items() if fact.sort}
         assert shown == pytest.approx(limits[key].values)
 
 

@@ -7,16 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from capim.reports.elements.page import Notice, Table
+from capim.reports.elements.page import CONTENDERS, Board, Chart, Picker, Table
 from capim.reports.exports import paper
 from capim.reports.exports.latex import column_table
 from capim.reports.rows import choice, standing
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
-from capim.reports.sections import answer, leaderboard
-from tests.reports.stand_in import block, with_a_broken_encoder
-
-pytestmark = pytest.mark.usefixtures("undrawn")
+from capim.reports.sections import board, leaderboard, slices, speed, tests
+from tests.reports.stand_in import with_a_broken_encoder
 
 
 @pytest.fixture(scope="module")
@@ -24,47 +22,48 @@ def data() -> ReportData:
     return read_report_data(with_a_broken_encoder())
 
 
-def test_the_answer_names_no_encoder_at_chance_and_says_who_is_not_ranked(data: ReportData) -> None:
-    said = answer.answer(data)
-    assert "Binding (binding): no encoder is shown to be better than chance." in said
-    assert said[-1] == "Not ranked: broken, not shown above chance on any task."
-    assert not any("broken" in line for line in said[:-1])
-    assert "the closest" not in said[0], "the third encoder is no contender"
-    assert not any("broken" in line for line in answer.evidence(data))
+@pytest.fixture(scope="module")
+def made(data: ReportData) -> Board:
+    return board.board(data)
 
 
-def test_no_table_shows_an_encoder_at_chance_bold_and_no_axis_holds_it(data: ReportData) -> None:
-    board = block(answer.section(data), "answer-grid").table
-    tables = [board, block(leaderboard.compositional_section(data), "winoground-binding")]
-    tables += [block(leaderboard.section(data), f"leaderboard-{name}") for name in ("photos", "signs")]
-    for table in tables:
-        for row in table.rows:
-            for column, cell in zip(table.columns, row, strict=True):
-                at_chance = "binding" in (column.group + table.caption) or row[0].text == "broken"
-                assert cell.mark != "best" or not at_chance, (table.caption, column.heading)
-                assert not (cell.bar and at_chance)
-    [bold] = {row[0].text for row in board.rows for cell in row if cell.mark == "best"}
-    assert bold == "good"
+def test_the_answer_names_no_encoder_at_chance_and_says_who_is_not_ranked(made: Board) -> None:
+    assert made.headline == "Use good"
+    assert [(card.corpus, card.names, card.badge) for card in made.cards] == [
+        ("photos", ("good",), "clear"),
+        ("signs", ("good", "fine"), "2-way tie"),
+        ("binding", ("none above chance",), "nobody"),
+    ]
+    assert made.unranked == (("broken", "not shown above chance on 2 of 2 tasks: a broken model?"),)
+    assert not any("broken" in line for line in made.lines[:-1])
+
+
+def test_no_table_shows_an_encoder_at_chance_bold_and_no_strip_holds_it(data: ReportData, made: Board) -> None:
+    assert [row.encoder for row in made.rows] == ["good", "fine"]
+    for row in made.rows:
+        for column, cell in zip(made.columns, row.cells, strict=True):
+            assert (cell.kind == "chance") == (column.corpus == "binding")
+            assert cell.kind in CONTENDERS or not cell.bold
+            assert cell.strip is None or column.corpus != "binding"
+    [picker] = leaderboard.section(data).blocks
+    assert isinstance(picker, Picker)
+    for corpus, _, table in picker.views:
+        for line in table.rows:
+            assert not any(cell.mark == "best" for cell in line) or (corpus != "binding" and line[0].text != "broken")
     assert "\\textbf{21.0}" not in column_table(data)
     assert "\\textbf{60.0}" in column_table(data)
 
 
 def test_no_chart_draws_an_encoder_at_chance(data: ReportData) -> None:
-    speed = block(leaderboard.section(data), "speed-photos")
-    assert {point["encoder"] for point in speed.points} == {"good", "fine"}, "the fastest is on no Pareto line"
-    assert "Not drawn, because not shown above chance: broken." in speed.note
+    charts = [each for each in (*tests.section(data).blocks, speed.quality_over_cost(data)) if isinstance(each, Chart)]
+    assert [{point["encoder"] for point in chart.points} for chart in charts] == [{"good", "fine"}] * 3
 
 
-def test_where_it_breaks_names_a_broken_encoder_once_and_no_slices_of_a_task_that_nobody_does(data: ReportData) -> None:
-    blocks = answer.weaknesses_section(data).blocks
-    [notice] = [each for each in blocks if isinstance(each, Notice)]
-    assert notice.items == (
-        "every task: not shown above chance for broken",
-        "binding, group score (binding): not shown above chance for every other encoder",
-    )
-    [slices] = [each for each in blocks if isinstance(each, Table)]
-    assert [row[0].text for row in slices.rows] == ["words 1-7"]
-    assert [column.heading for column in slices.columns][1] != "broken"
+def test_no_slices_are_shown_of_a_task_that_nobody_does(data: ReportData) -> None:
+    [table] = slices.section(data).blocks
+    assert isinstance(table, Table)
+    assert [row[0].text for row in table.rows] == ["words 1-7"]
+    assert [column.heading for column in table.columns] == ["Slice", "good", "fine"]
 
 
 def test_a_mean_leaves_out_the_task_that_nobody_does_and_ranks_no_encoder_at_chance_on_all_others(
@@ -82,8 +81,9 @@ def test_a_mean_leaves_out_the_task_that_nobody_does_and_ranks_no_encoder_at_cha
 def test_without_a_test_of_chance_nothing_is_said() -> None:
     untested = read_report_data(with_a_broken_encoder())
     data = replace(untested, results=tuple(replace(row, against_chance=None) for row in untested.results))
-    assert "broken" in next(line for line in answer.answer(data) if line.startswith("Binding"))
-    assert not any(line.startswith("Not ranked") for line in answer.answer(data))
+    made = board.board(data)
+    assert "broken" in made.cards[-1].names
+    assert made.unranked == ()
     assert len(choice.choose(data, choice.weights_of(data, ["binding=1"]), {}).order) == 3
 
 

@@ -36,7 +36,7 @@ def test_a_report_goes_to_a_bucket_whole_and_without_old_figures(
         assert write_report(demo_store, f"{WORKSPACE}/run") == f"{WORKSPACE}/run/report.html"
         client = boto3.client("s3")
         names = {item["Key"].removeprefix("work/run/") for item in client.list_objects_v2(Bucket="capim")["Contents"]}
-        assert {"report.html", "report.md", "results.json", "figures/speed-shapes.svg"} <= names
+        assert {"report.html", "report.md", "results.json", "figures/quality-cost.svg"} <= names
         assert "figures/gone.svg" not in names
         page = client.get_object(Bucket="capim", Key="work/run/report.html")
         assert page["Body"].read().startswith(b"<!doctype html>")

@@ -1,4 +1,4 @@
-"""Where memory is limited, a report comes without charts, and says so."""
+"""Where memory is limited, a report is drawn as ever, and a paper says what it needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from capim.reports.drawing import NO_CHARTS
-from capim.store import EmbeddingStore
 from capim.tasks.corpora.readers.shapes import read_shapes
 from tests.command import command
 from tests.random_store import OTHER, SPECS, random_store
@@ -20,22 +19,20 @@ ROOT = Path(__file__).parents[2]
 LIMIT = 8_000_000  # kilobytes: enough for Arrow and torch, too few for V8
 
 
-@pytest.mark.slow  # a process of its own, under a limit
-def test_a_report_that_may_not_reserve_memory_has_no_charts_and_the_record_of_its_run_says_so(tmp_path: Path) -> None:
+@pytest.mark.slow  # processes of their own, under a limit
+def test_where_memory_is_limited_a_report_is_whole_and_a_paper_says_what_it_needs(tmp_path: Path) -> None:
     random_store(tmp_path / "store", read_shapes(n_scenes=24), (SPECS[0], OTHER), signal=5.0)
     command("evaluate --replicates 100", tmp_path)
-    command("analyse --analyses complexity --replicates 100", tmp_path)
-    words = shlex.join([sys.executable, "-m", "capim", "report", "--workspace", str(tmp_path)])
-    done = subprocess.run(
-        ["bash", "-c", f"ulimit -v {LIMIT}; exec {words}"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    page = Path(done.stdout.strip())
-    assert NO_CHARTS in page.read_text()
-    assert not [*page.parent.glob("figures/*.svg")]
-    rows = EmbeddingStore.open(tmp_path / "store").rows("runs").sort_by("started").to_pylist()
-    assert (rows[-1]["state"], rows[-1]["message"]) == ("completed", f"the report is {NO_CHARTS}")
-    whole = command("report", tmp_path).page  # the page without charts does not stand for it
-    assert NO_CHARTS not in whole.read_text()
-    assert [*whole.parent.glob("figures/*.svg")]
+
+    def limited(*words: str) -> subprocess.CompletedProcess[str]:
+        line = shlex.join([sys.executable, "-m", "capim", *words, "--workspace", str(tmp_path)])
+        shell = ["bash", "-c", f"ulimit -v {LIMIT}; exec {line}"]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(shell, env=env, capture_output=True, text=True, check=False)
+
+    made = limited("report")
+    assert made.returncode == 0, made.stderr
+    assert [*Path(made.stdout.strip()).parent.glob("figures/*.svg")]
+    paper = limited("export", "paper", "--to", str(tmp_path / "paper"))
+    assert paper.returncode == 1
+    assert NO_CHARTS in " ".join(paper.stderr.split())

@@ -18,7 +18,7 @@ from capim.tasks.report import diagnose_corpus
 from capim.tasks.statistics.draws import Resampling
 from tests.random_store import SPECS, random_store
 from tests.reports.app.stores import evaluate, missed_and_found
-from tests.reports.pages import blocks
+from tests.reports.pages import cases
 from tests.reports.test_browser import Watched
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ def test_counts_are_those_of_sql(watched: Watched, address: str, store: Embeddin
         "OR corpus = 'shapes-multilingual' AND protocol LIKE '%2%/%/%')"
     )
     stored = {" · ".join(query) for query in missed_and_found(store, A, B, shown_protocols)}
-    held = {
-        case["about"] for case in blocks(Path(unquote(urlparse(address).path)).read_text("utf-8"))["cases"]["cases"]
-    }
+    held = {case["about"] for case in cases(Path(unquote(urlparse(address).path)).read_text("utf-8"))}
     text = watched.page.locator(".gallery output").inner_text()
     assert f"{len(held & stored)} of {len(held)} cases fit." in text
     assert text.endswith(f" {len(stored)} are missed by {A} and found by {B}.")

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from capim.reports.exports import export_results
-from capim.reports.render import escape_markdown
+from capim.reports.render import escape_markdown, render_markdown
 from capim.reports.rows.reading import read_report_data
 from capim.reports.write import write_report
 from tests.reports.conftest import HOSTILE, ODD_ID
-from tests.reports.pages import Elements, blocks, cells, tables
-from tests.reports.stand_in import StandIn
+from tests.reports.pages import Cells, Elements, cases
+from tests.reports.stand_in import StandIn, report
 
 
 def test_hostile_captions_are_values_that_no_browser_reads_as_a_page(hostile_report: Path) -> None:
     whole = (hostile_report / "report.html").read_text("utf-8")
-    page, cases = Elements(whole), blocks(whole)["cases"]["cases"]
-    shown = {" ".join(case["query"].split()) for case in cases}
+    page = Elements(whole)
+    shown = {" ".join(case["query"].split()) for case in cases(whole)}
     assert {" ".join(text.split()) for text in HOSTILE} <= shown
     assert [name for name in page.attributes if name.startswith("on")] == []
     assert "html" in page.tags and "img" not in page.tags
@@ -41,8 +41,8 @@ def test_only_our_script_runs(hostile_report: Path) -> None:
     assert policy.startswith("default-src 'none'")
 
 
-def test_hostile_captions_break_no_markdown_table_or_line(hostile_report: Path) -> None:
-    text = (hostile_report / "report.md").read_text("utf-8")
+def test_hostile_captions_break_no_markdown_table_or_line(hostile_store: StandIn) -> None:
+    text = render_markdown(report(hostile_store))
     assert "<script>" not in text
     assert "<img src=x" not in text
     assert "](https://" not in text
@@ -59,12 +59,12 @@ def _cells(line: str) -> int:
     return len(re.split(r"(?<!\\)\|", line)) - 2
 
 
-def test_a_file_name_with_quotes_shows_as_it_is(hostile_report: Path) -> None:
+def test_a_file_name_with_quotes_shows_as_it_is(hostile_report: Path, hostile_store: StandIn) -> None:
     text = (hostile_report / "report.html").read_text("utf-8")
-    hits = (hit for case in blocks(text)["cases"]["cases"] for answer in case["answers"] for hit in answer["hits"])
+    hits = (hit for case in cases(text) for answer in case["answers"] for hit in answer["hits"])
     assert ODD_ID in {hit["label"] for hit in hits}
     assert ODD_ID not in text
-    assert escape_markdown(ODD_ID) in (hostile_report / "report.md").read_text("utf-8")
+    assert escape_markdown(ODD_ID) in render_markdown(report(hostile_store))
 
 
 def test_results_json_is_json_where_a_figure_is_no_number(demo_store: StandIn, tmp_path: Path) -> None:
@@ -96,12 +96,11 @@ def as_shown(row: dict[str, Any]) -> tuple[str, str]:
 
 def result_cells(page: Path) -> Iterator[dict[str, str]]:
     """The metric, exact value, text and interval of every table cell whose tooltip names a metric and its value."""
-    for table in tables(page.read_text("utf-8")):
-        for shown in (shown for row in cells(table) for shown in row):
-            metric, _, rest = shown.title.partition(" = ")
-            if rest and shown.note:
-                facts = {"metric": metric, "exact": rest.split(", ")[0], "sort": shown.sort}
-                yield {**facts, "value": shown.text, "interval": shown.note}
+    for shown in Cells(page.read_text("utf-8")).found:
+        found = re.search(r"(?:^|; )([^;]+) = ([^,]+), ", shown.get("title", ""))
+        if found and shown["small"] and shown["text"]:
+            facts = {"metric": found[1], "exact": found[2], "sort": shown["data-sort"]}
+            yield {**facts, "value": shown["text"], "interval": shown["small"]}
 
 
 def faults(page: Path, results: list[dict[str, Any]]) -> list[dict[str, str]]:

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-from altair.vegalite.v6.schema import core
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capim.reports.elements import charts
-from capim.reports.elements.page import Cell, Chart, Column, Notice, Report, Section, Table
+from capim.reports.elements.drawings import WIDTH, Marked, forest, ticks
+from capim.reports.elements.page import Cell, Chart, Column, Evidence, Picker, Report, Section, Table
 from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import WITHOUT, ReportData
 from capim.reports.rows.speed import speeds
-from capim.reports.sections import differences, failures, leaderboard, provenance, slices, speed
-from capim.reports.sections.speed import accuracy_over_cost, pareto
+from capim.reports.sections import ablations, evidence, failures, leaderboard, provenance, slices, speed
+from capim.reports.sections.speed import pareto
 from tests.reports.large import coco
-from tests.reports.stand_in import StandIn, block, corpus, part, report, result, section, spec, texts, timed
+from tests.reports.stand_in import StandIn, block, corpus, part, result, spec, texts, timed
 
 
 @pytest.fixture
-def two_models(undrawn: None) -> StandIn:
-    """Two models with slices, languages and compositional corpora; their charts are not drawn."""
+def two_models() -> StandIn:
+    """Two models with slices, languages and compositional corpora."""
     return coco(n_images=8, n_models=2, n_languages=1)
 
 
@@ -45,33 +44,10 @@ def test_places_follow_from_who_is_significantly_better_and_worse(demo_store: St
     assert all(s.tied_with_best for s in read_report_data(demo_store).ranks("shapes", "t2i/all", "R@1").values())
 
 
-def test_a_kept_script_is_read_unless_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charts, "SCRIPTS", tmp_path)
-    bundles: list[str] = []
-
-    def bundled(snippet: str) -> str:
-        bundles.append(snippet)
-        return f"// é\n{snippet}"
-
-    monkeypatch.setattr("vl_convert.javascript_bundle", bundled)
-    made = charts.script.__wrapped__  # without what the process keeps
-    assert made() == made() == f"// é\n{bundles[0]}"
-    assert len(bundles) == 1
-    [kept] = tmp_path.iterdir()
-    kept.write_bytes(kept.read_bytes()[:-1])
-    assert made() == made()
-    assert len(bundles) == 2
-
-
-def test_charts_are_valid_vega_lite(demo_store: StandIn, two_models: StandIn) -> None:
-    """Altair's own check takes a sixth of the time of a report; it is made here instead."""
-    stores = (demo_store, two_models)
-    charts = [b for store in stores for s in report(store).sections for b in s.blocks if isinstance(b, Chart)]
-    assert len({chart.id.partition("-")[0] for chart in charts}) >= 3
-    for chart in charts:
-        spec = json.loads(chart.spec)
-        assert spec.pop("background") is None  # Vega-Lite takes it for transparent, its schema does not
-        core.Root.validate(spec)
+def view(data: ReportData, corpus: str, label: str) -> Table:
+    """The table of a corpus and of a protocol or metric among all figures."""
+    picker = next(each for each in leaderboard.section(data).blocks if isinstance(each, Picker))
+    return next(table for of, name, table in picker.views if (of, name) == (corpus, label))
 
 
 def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
@@ -80,38 +56,26 @@ def test_pairs_stand_beside_the_chance_of_their_own_protocol() -> None:
         result(store, "a", "s", protocol, "pair_accuracy", 0.5, chance=chance)
     for protocol, value in (("winoground", 0.25), ("winoground/swap-att", 0.5)):
         result(store, "a", "s", protocol, "winoground_group", value)
-    made = leaderboard.compositional_section(read_report_data(store))
-    assert texts(block(made, "pairs-s"))[-1] == ["chance", "25.0", "33.3"]
-    assert texts(block(made, "winoground-tags-s"))[0][:2] == ["a", "50.0"]
+    data = read_report_data(store)
+    for protocol, shown in (("sugarcrepe-pp/swap_att", "33.3"), ("negbench/hybrid", "25.0")):
+        assert texts(view(data, "s", data.titled("s", protocol)))[-1] == ["chance", shown]
+    assert texts(view(data, "s", "group score, all protocols")) == [["a", "25.0", "50.0"]]
 
 
-def test_a_part_that_differs_between_encoders_shows_the_queries_of_each(two_models: StandIn) -> None:
-    """Of parts such as hits and misses, the table printed the largest number of any encoder for all."""
-    first, second = two_models.specs
-    rows = [row for row in two_models.tables["slices"] if (row["analysis"], row["feature"]) == ("length", "words")]
-    same = slices.section(read_report_data(two_models))
-    for row in rows:
-        row["n_queries"] = {first: 3100, second: 210}[row["encoder"]]
-    for row in two_models.tables["slices"]:
-        if (row["analysis"], row["feature"], row["encoder"]) == ("complexity", "spatial", first):
-            row["n_queries"] = 4100
-    made = slices.section(read_report_data(two_models))
-    table = block(made, "length-coco-karpathy-t2i-all-R1-parts")
-    assert [column.heading for column in table.columns].count("queries") == 2
-    assert all({"3,100", "210"} <= set(row) for row in texts(table))
-    columns = block(same, "length-coco-karpathy-t2i-all-R1-parts").columns
-    assert [column.heading for column in columns].count("queries") == 1
-    of_features = dict(row[:2] for row in texts(block(made, "complexity-coco-karpathy-t2i-all-R1").data))
-    assert of_features.pop("spatial") == "4,100–5,200", "a range"
-    assert set(of_features.values()) == {"5,200"}
+def test_ticks_are_round_numbers_within_the_axis() -> None:
+    for start, end in ((81.3, 90.2), (0.0, 1.0), (-3.2, 14.0), (99.99, 100.0)):
+        found = ticks(start, end)
+        assert 2 <= len(found) <= 6
+        assert all(start <= tick <= end for tick in found)
 
 
-def test_a_suspect_stands_at_the_top_of_the_report(two_models: StandIn) -> None:
-    made = report(two_models)
-    assert [s.id for s in made.sections][:4] == ["answer", "breaks", "languages", "gate"]
-    notice = section(made, "gate").blocks[0]
-    assert isinstance(notice, Notice)
-    assert "siglip2-so400m on coco-karpathy, text to image (t2i/all), R@1: 55.3 here, 74.3 published" in notice.items[0]
+def test_a_drawing_escapes_names_and_holds_its_labels() -> None:
+    svg = forest(
+        [Marked("<b>&", "best", 50.0, 40.0, 60.0, "50.0"), Marked("b", "worse", 10.0, 10.0, 10.0, "10.0")], "R@1"
+    )
+    assert "&lt;b&gt;&amp;" in svg and "<b>" not in svg
+    places = [float(x) for x in re.findall(r'(?:x1|x2|cx|x)="([-\d.]+)"', svg)]
+    assert min(places) >= 0 and max(places) <= WIDTH
 
 
 def test_a_sample_is_said_not_to_be_compared_with_published_figures(two_models: StandIn) -> None:
@@ -150,30 +114,22 @@ def test_an_encoder_has_one_speed_over_all_its_sets_whose_batches_count_once(dem
     assert "200" in line
 
 
-@pytest.mark.parametrize(("rates", "shown"), [([140, 150, 160], True), ([150, 220, 220], False), ([140, 150], False)])
-def test_accuracy_over_speed_claims_a_frontier_only_where_speeds_are_shown_to_differ(
-    rates: list[float], shown: bool, demo_store: StandIn
-) -> None:
+def test_quality_is_drawn_over_speed_only_where_all_were_measured_alike(demo_store: StandIn) -> None:
     data = read_report_data(demo_store)
-    first = timed(data, {"tiny-clip": [200] * len(rates)}, device="CPU")
+    first = timed(data, {"tiny-clip": [200]}, device="CPU")
 
-    def chart(device: str) -> tuple[bool, bool, bool]:
-        second = timed(data, {"tiny-clip-plain": rates}, device=device)
-        both = replace(data, batches=first.batches + second.batches)
-        made = accuracy_over_cost(both, "shapes", "t2i/all", "R@1")
-        assert made is not None and made.data is not None
-        claims = "No other encoder is both faster" in made.alt
-        return "on the frontier" in [column.heading for column in made.data.columns], "No frontier" in made.note, claims
+    def chart(device: str) -> Chart:
+        second = timed(data, {"tiny-clip-plain": [150]}, device=device)
+        made = speed.quality_over_cost(replace(data, batches=first.batches + second.batches))
+        assert made is not None
+        return made
 
-    assert chart("CPU") == (True, False, shown)
-    assert chart("GPU") == (False, True, False)
-
-
-@pytest.mark.parametrize("fast", [True, False])
-def test_the_tooltip_of_a_point_names_its_cost(fast: bool) -> None:
-    point = {"encoder": "a", "rate": 1.0, "speed": "4.0 KiB per image"}
-    picture = speed._picture([point], ["a"], "R@1, percent", "R@1", ["a"], fast=fast).to_json()
-    assert ('"title": "speed"' in picture, '"title": "size"' in picture) == (fast, not fast)
+    assert "images/s" in chart("CPU").alt and {point["encoder"] for point in chart("CPU").points} == {
+        "tiny-clip",
+        "tiny-clip-plain",
+    }
+    assert "No other encoder is both faster and better than tiny-clip, as measured." in chart("CPU").note
+    assert "per image" in chart("GPU").alt, "by size, which needs no device"
 
 
 def test_only_the_newest_state_of_an_encoder_is_shown_and_the_older_is_named(demo_store: StandIn) -> None:
@@ -212,7 +168,7 @@ def test_anchors_are_unique() -> None:
 def test_results_of_hit_lists_have_no_ties_to_show_and_break_nothing(demo_store: StandIn) -> None:
     for row in demo_store.tables["results"]:
         row.update(tie_share=None, value_ties_lost=None, value_ties_won=None)
-    table = block(leaderboard.section(read_report_data(demo_store)), "leaderboard-shapes")
+    table = view(read_report_data(demo_store), "shapes", "text to image (t2i/all)")
     assert "ties" not in {column.heading for column in table.columns}
 
 
@@ -222,7 +178,7 @@ def test_a_null_result_shows_its_reason_and_sorts_last() -> None:
     result(store, "b", "c", "t2i/all", "R@1", 0.4)
     data = read_report_data(store)
     assert [r.encoder for r in data.ranked("c", "t2i/all", "R@1")] == ["b", "a"]
-    table = block(leaderboard.section(data), "leaderboard-c")
+    table = view(data, "c", "text to image (t2i/all)")
     assert [row[1].title for row in table.rows][1] == "fewer than 2 clusters"
     assert not math.isnan(np.float64(table.rows[0][1].sort))
 
@@ -251,7 +207,7 @@ def test_of_several_requests_one_is_shown_and_a_part_of_a_larger_one_is_called_s
     restricted = read_report_data(demo_store, encoders=two)
     assert p_of(restricted) == 0.2
     assert "On shapes, p-values are adjusted over the pairs of all 3 encoders" in restricted.larger_families[0]
-    assert differences.section(restricted).lead.endswith("of which this report shows 2.")
+    assert evidence.evidence(restricted)[-1].endswith("of which this report shows 2.")
 
 
 def test_r_at_1_stands_with_and_without_the_ambiguous_misses(demo_store: StandIn) -> None:
@@ -269,11 +225,30 @@ def test_r_at_1_stands_with_and_without_the_ambiguous_misses(demo_store: StandIn
     assert [cell.title for cell in (row[4], row[8])] == ["cannot be known here"] * 2
 
 
-def test_a_contrast_has_its_difference_without_ambiguous_misses_beside_it(demo_store: StandIn) -> None:
-    for metric, gain in (("R@1", -0.1), (WITHOUT, -0.02)):
-        for level, value in (("with", 0.5), ("without", 0.6), ("difference", gain)):
-            part(demo_store, "tiny-clip", "shapes", "complexity", "spatial", level, value, metric=metric)
-    chart = block(slices.section(read_report_data(demo_store)), "complexity-shapes-t2i-all-R1")
-    headings = [column.heading for column in chart.data.columns]
-    assert headings[2:] == ["with", "without", "difference", "difference without ambiguous misses"]
-    assert [cell.text for cell in chart.data.rows[0]][4:] == ["−10.0", "−2.0"]
+def test_slices_are_one_matrix_of_the_worst_and_name_the_largest_tested_differences(demo_store: StandIn) -> None:
+    for feature, gain, p in (("spatial", -0.1, 0.01), ("counting", -0.3, 0.6)):
+        for level, value in (("with", 0.5 + gain), ("without", 0.5), ("difference", gain)):
+            adjusted = p if level == "difference" else None
+            part(demo_store, "tiny-clip", "shapes", "complexity", feature, level, value, p_adjusted=adjusted)
+    made = slices.section(read_report_data(demo_store))
+    table = block(made, "slices-worst")
+    assert table.rows[0][0].text == "counting"
+    assert [each.shade for each in table.rows[0][1:2]] == ["2"]
+    [gaps] = [each for each in made.blocks if isinstance(each, Evidence)]
+    assert [line.partition(" (")[0] for line in gaps.lines] == ["tiny-clip, shapes, text to image: −10.0 with spatial"]
+
+
+def test_ablations_are_one_matrix_of_what_changes_anything_with_cut_vectors_by_their_part(demo_store: StandIn) -> None:
+    for encoder, change in (("tiny-clip", -0.2), ("tiny-clip-plain", -0.004)):
+        for analysis, feature, level in (
+            ("truncation", "32 components", "32 components"),
+            ("precision", "stored in", "int8"),
+        ):
+            size = change if analysis == "truncation" else 0.001
+            detail = json.dumps({"change": size, "change_low": size - 0.01, "change_high": size + 0.01})
+            part(demo_store, encoder, "shapes", analysis, feature, level, 0.4, detail=detail)
+    made = ablations.section(read_report_data(demo_store))
+    table = block(made, "ablations-matrix")
+    assert [column.heading for column in table.columns] == ["Encoder", "1/2 of the components"]
+    assert texts(table) == [["tiny-clip", "−20.0"], ["tiny-clip-plain", "−0.4"]]
+    assert [row[1].mark for row in table.rows] == ["warn", "muted"]

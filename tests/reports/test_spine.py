@@ -58,8 +58,8 @@ def test_a_partial_run_has_no_empty_sections(demo_store: StandIn) -> None:
 
 def test_every_figure_carries_interval_and_protocol_and_skipped_images_their_reason(demo_store: StandIn) -> None:
     markdown = render_markdown(report(demo_store))
-    assert "text to image (t2i/all) R@1" in markdown
+    assert "shapes · text to image (t2i/all)" in markdown
     assert "**62.0** (58.0–66.0)" in markdown
-    assert "binding (winoground) text score" in markdown
+    assert "shapes-winoground · binding (winoground)" in markdown
     assert "1 image of shapes could not be used" in markdown
     assert "broken0.jpg | not an image: truncated file" in markdown

@@ -118,7 +118,7 @@ def test_missed_by_one_and_found_by_another_by_keyboard_alone_then_back_reload_a
     assert _count(page) == n
     assert page.get_by_label(f"missed by {a}", exact=True).is_checked()
     page.go_back()
-    page.wait_for_selector("#answer-grid table")
+    page.wait_for_selector("#board tbody tr")
 
 
 def test_a_list_goes_on_while_one_scrolls_and_ends(watched: Watched, address: str) -> None:

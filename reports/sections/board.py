@@ -1,0 +1,519 @@
+"""The first screen: which encoder to use and how sure that is, a card for every corpus, every encoder on every task.
+
+One definition for the page, markdown, Prefect's artifact, notebooks, `capim serve` and the terminal. What is decided
+is decided by :mod:`reports.rows.choice`: of all corpora with equal weights, and of every corpus by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple, TypeAlias
+
+from capim.reports import format as show
+from capim.reports.elements import words
+from capim.reports.elements.page import Board, BoardCell, BoardColumn, BoardRow, Fact, Kind, Strip, TaskCard
+from capim.reports.elements.tables import failures_address
+from capim.reports.rows import standing
+from capim.reports.rows.choice import Choice, Placed, choose, contenders, equal_weights, overall
+from capim.reports.rows.report_data import ReportData, detail_of, ends
+from capim.reports.rows.speed import bytes_per_image, image_rate
+from capim.reports.rows.standing import MEAN, Task
+from capim.store.schema import texts as texts_of
+from capim.store.types import EncoderSpec
+from capim.tasks.protocols import Protocol, language_name
+from capim.tasks.reference.published import ANALYSIS as REFERENCE
+
+NO_RESULT = "No headline figure was evaluated, so there is nothing to choose by"
+NAMES = 3  # of contenders, before "and n more"
+ZERO, END = 56.0, 66.0  # pixels of a strip: the best, and the right end
+SPANS = (8.0, 12.0, 20.0, 40.0)  # points on the left of the best that a scale can have
+SCREEN = 1368  # pixels for the table on a screen of 1,440
+MEAN_WIDTH, WIDE, NARROW, FACTS, LETTER = 112, 112, 60, 45, 7.6  # pixels of the parts of the table
+UNKNOWN = ("", "unknown", "not specified")
+Facts: TypeAlias = Mapping[str, Mapping[str, Fact]]
+"""Heading to encoder to what is known of it."""
+_HUB = re.compile(r"(?:hf-hub:)?([\w-][\w.-]*/\w+[-.][\w.-]+)")
+
+
+def board(data: ReportData) -> Board:
+    """Return the answer of a report."""
+    found = standing.conclusions(data)
+    tasks = [task for conclusion in found for task in conclusion.tasks]
+    if not tasks:
+        return Board(id="answer", says=((NO_RESULT, False),), sure=(), notes=data.states)
+    weights = equal_weights(data, tasks)
+    made = overall(data)
+    counted = [task for task in tasks if task in weights and task not in made.uncounted]
+    margin = _margin(data)
+    span = _span(data, tasks, made)
+    order = _order(data, made, counted or tasks)
+    facts = _facts(data)
+    columns = _columns(data, tasks, counted, order, facts)
+    return Board(
+        id="answer",
+        says=_headline(data, made),
+        sure=tuple(_sure(data, made, counted)),
+        suspects=tuple(_suspects(data)),
+        notes=(*_unread(data), *data.states),
+        cards=tuple(_card(data, each.corpus, each.tasks) for each in found),
+        of=_over(counted),
+        columns=columns,
+        facts=tuple(facts),
+        rows=tuple(_row(data, name, tasks, made, span, facts) for name in order),
+        unranked=tuple(_unranked(data, made, counted, tasks)),
+        ticks=tuple((f"{_x(at, span):.0f}", show.number(at, 0)) for at in (-span, -span / 2, 0.0)),
+        margin=(f"{_x(-margin, span):.1f}", f"{_x(margin, span) - _x(-margin, span):.1f}"),
+        legend="Strip: points behind the best of the column, with the interval that holds for all pairs; shaded: "
+        f"within {show.count(1, 'point') if margin == 1 else f'{margin:g} points'}",
+        script=_script(data, tasks, weights, margin, span),
+    )
+
+
+# --- The recommendation, and how sure it is.
+
+
+def _headline(data: ReportData, made: Choice) -> tuple[tuple[str, bool], ...]:
+    names = contenders(made)
+    if not names:
+        several = len(data.encoder_names()) > 1
+        weak = made.out and all("above chance" in why for why in made.out.values())
+        if weak:
+            whom = "No encoder is" if several else f"{data.encoder_names()[0]} is not"
+            return ((f"{whom} shown to be better than chance", False),)
+        return (("No encoder has a value on every corpus: each corpus has its own answer", False),)
+    if len(data.encoder_names()) == 1:
+        return (("Only ", False), (names[0], True), (" was evaluated", False))
+    tested = any(each.state != "not tested" for each in made.order[1:]) or len(made.order) == 1
+    pieces = [("Use " if tested else "Not tested; the highest is ", False)]
+    shown = names if len(names) <= NAMES + 1 else names[:NAMES]
+    for at, name in enumerate(shown):
+        last = at == len(shown) - 1 and len(shown) == len(names)
+        pieces += [*([(" or " if last else ", ", False)] if at else []), (name, True)]
+    if len(shown) < len(names):
+        pieces.append((f" or one of {len(names) - len(shown)} more", False))
+    return tuple(pieces)
+
+
+def _sure(data: ReportData, made: Choice, counted: Sequence[Task]) -> Iterator[str]:
+    """Return two lines: the figures of the recommended encoders with their test, and what stands against the others."""
+    if made.order:
+        yield _first_line(data, made, counted)
+    more = [_worse(made), *_elsewhere(data, made, counted), *standing.not_counted(_uncounted(made, counted))]
+    if line := "; ".join(filter(None, more)):
+        yield f"{line}."
+
+
+def _over(counted: Sequence[Task]) -> str:
+    """Return what a mean is over."""
+    corpora = [*dict.fromkeys(task.corpus for task in counted)]
+    if len(corpora) > 1:
+        return f"of {len(corpora)} corpora"
+    return f"of {show.count(len(counted), 'task')}"
+
+
+def _first_line(data: ReportData, made: Choice, counted: Sequence[Task]) -> str:
+    first, *others = made.order
+    corpora = [*dict.fromkeys(task.corpus for task in counted)]
+    what = f"Mean over {len(corpora)} corpora with equal weights" if len(corpora) > 1 else _figure_of(data, counted)
+    best = show.number(first.value)
+    rivals = [each for each in others if each.state == "open"]
+    if len(data.encoder_names()) == 1 or not others:
+        return f"{what}: {best}." + (" No other encoder can be ranked." if len(data.encoder_names()) > 1 else "")
+    if rivals:
+        values = show.listing([best, *(show.number(each.value) for each in rivals[: NAMES - 1])])
+        rest = f" and {len(rivals) - NAMES + 1} more" if len(rivals) >= NAMES else ""
+        said = f"none is shown to be worse than {first.encoder}" if len(rivals) > 1 else "no test separates them"
+        widest = min(rivals, key=lambda each: each.low or 0.0)
+        return f"{what}: {values}{rest}; {said} ({widest.encoder} could be {_points(widest.low)} worse)."
+    if closest := next((each for each in others if each.state == "worse"), None):
+        untested = [each.encoder for each in others if each.state == "not tested"]
+        rest = f"; {show.some(untested)} not tested" if untested else ""
+        return f"{what}: {best}, {_gap(closest)} better than {closest.encoder}, the closest{rest}."
+    row = data.row(*counted[0][:3], first.encoder)
+    why = "with one image there is no test" if row and row.n_clusters == 1 else "run capim compare"
+    return f"{what}: {best}; nothing was tested ({why})."
+
+
+def _figure_of(data: ReportData, tasks: Sequence[Task]) -> str:
+    """Return what the figure of one corpus is, in words: its metric, and its tasks."""
+    titles = [task.title.removesuffix(MEAN) for task in tasks]
+    labels = dict.fromkeys(data.metric(task.metric).label for task in tasks)
+    mean = "mean of " if len(tasks) > 1 else ""
+    return f"{' and '.join(labels)}, {mean}{show.listing(titles)} ({tasks[0].corpus})"
+
+
+def _points(size: float | None) -> str:
+    text = show.number(abs(size or 0.0))
+    return f"{text} point{'' if text == '1.0' else 's'}"
+
+
+def _gap(placed: Placed) -> str:
+    """Return how far an encoder is behind the first, with the interval."""
+    low, high = -(placed.high or 0.0), -(placed.low or 0.0)
+    return f"{_points(placed.difference)} ({show.span(low, high)})"
+
+
+def _worse(made: Choice) -> str:
+    """Return by how much the best of the others is worse overall, if one of several contenders is recommended."""
+    worse = [each for each in made.order if each.state == "worse"]
+    return f"{worse[0].encoder} is worse by {_gap(worse[0])}" if worse and len(contenders(made)) > 1 else ""
+
+
+def _elsewhere(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[str]:
+    """Return the tasks whose best encoder is shown to be better there than every recommended one."""
+    names, found = contenders(made), dict[str, dict[str, list[str]]]()
+    for task in counted if names else ():
+        best = next((row.encoder for row in standing.contenders(data, *task[:3])), "")
+        states = [of.state for name in names if (of := standing.decision(data, *task[:3], name, best))]
+        if best not in names and states == ["worse"] * len(names):
+            found.setdefault(best, {}).setdefault(task.corpus, []).append(task.title.removesuffix(MEAN))
+    said = {name: (f"{corpus} ({show.listing(of)})" for corpus, of in tasks.items()) for name, tasks in found.items()}
+    return [f"{name} is better on {show.listing([*places])}" for name, places in said.items()]
+
+
+def _uncounted(made: Choice, counted: Sequence[Task]) -> list[str]:
+    """Return the names of what enters no mean: a whole corpus, or a task of one whose other tasks do."""
+    kept = {task.corpus for task in counted}
+    names = (f"{task.corpus}, {task.title}" if task.corpus in kept else task.corpus for task in made.uncounted)
+    return [*dict.fromkeys(names)]
+
+
+def _unread(data: ReportData) -> list[str]:
+    if not (codes := standing.unread(data)):
+        return []
+    nobody = "no encoder is" if len(data.encoder_names()) > 1 else "it is not"
+    names = show.some([language_name(code) for code in codes], "or", most=6)
+    return [f"Languages: {nobody} shown to read {names} better than chance."]
+
+
+def _suspects(data: ReportData) -> Iterator[str]:
+    """Return the values far from the published ones, in a line each, or the number of those after the third."""
+    rows = [row for row in data.slices if row.analysis == REFERENCE and row.level_name == "suspect"]
+    for row in rows[:NAMES]:
+        detail, of = detail_of(row), data.protocol(row.corpus, row.protocol)
+        source = detail.get("source") or row.feature
+        reason = f"; {row.reason}" if row.reason else ""
+        yield (
+            f"Suspect: {row.encoder} has {show.percent(row.value)} on {row.corpus}, {of.titled}, "
+            f"{data.metric(row.metric).label}; published are {show.percent(detail.get('published'))} ({source}){reason}"
+        )
+    if len(rows) > NAMES:
+        yield f"Suspect: {show.count(len(rows) - NAMES, 'more value')}, under published figures"
+
+
+def _unranked(
+    data: ReportData, made: Choice, counted: Sequence[Task], tasks: Sequence[Task]
+) -> Iterator[tuple[str, str]]:
+    """Return the encoders that have no mean, each with the reason."""
+    ranked = {each.encoder for each in made.order}
+    weak = standing.broken(data, counted or tasks)
+    for name in (name for name in data.encoder_names() if name not in ranked):
+        own = [task.corpus for task in tasks if name in standing.values(data, task)]
+        lacking = dict.fromkeys(task.corpus for task in counted if name not in standing.values(data, task))
+        n = len([task for task in counted or tasks if name in standing.values(data, task)])
+        if name in weak and n and not lacking:
+            yield name, f"not shown above chance on {n} of {show.count(n, 'task')}" + ": a broken model?" * bool(ranked)
+        elif len({*own}) == 1 and lacking:
+            yield name, f"evaluated on {own[0]} alone"
+        else:
+            yield name, f"not evaluated on {show.some([*lacking])}" if lacking else "no headline figure"
+
+
+# --- A card for every corpus.
+
+
+def _card(data: ReportData, corpus: str, tasks: Sequence[Task]) -> TaskCard:
+    made = choose(data, dict.fromkeys(tasks, 1.0), {})
+    names = contenders(made)
+    shown = names if len(names) <= NAMES else names[: NAMES - 1]
+    others = made.order[1:]
+    badge, kind = ("clear", "clear") if len(names) == 1 else (f"{len(names)}-way tie", "tie")
+    if not names:
+        badge, kind = "nobody", "bad"
+    elif len(data.encoder_names(corpus)) == 1:
+        badge, kind = "only one", "none"
+    elif others and all(each.state == "not tested" for each in others):
+        badge, kind = "not tested", "none"
+    kept = [task for task in tasks if task not in made.uncounted]
+    return TaskCard(
+        corpus=corpus,
+        about=_languages(data, corpus),
+        names=tuple(shown) if shown else ("none above chance",),
+        more=len(names) - len(shown),
+        badge=badge,
+        kind=kind,  # type: ignore[arg-type]
+        why=_why(data, kept, made) if names else _nobody(data, tasks),
+    )
+
+
+def _languages(data: ReportData, corpus: str) -> str:
+    codes = {*texts_of(data.corpora[corpus].captions["language"])}
+    return language_name(min(codes)) if len(codes) == 1 else show.count(len(codes), "language") if codes else ""
+
+
+def _why(data: ReportData, tasks: Sequence[Task], made: Choice) -> str:
+    first, *others = made.order
+    labels = show.listing([*dict.fromkeys(data.metric(task.metric).label for task in tasks)])
+    mean = f", mean of {'both directions' if len(tasks) == 2 else show.count(len(tasks), 'task')}"
+    figure = f"{show.PERCENT} {labels}{mean if len(tasks) > 1 else ''}"
+    rivals = [each for each in others if each.state == "open"]
+    worse = next((each for each in others if each.state == "worse"), None)
+    if rivals:
+        values = f"{show.number(first.value)} to {show.number(rivals[-1].value)}"
+        if len(rivals) == 1:
+            values = f"{show.number(first.value)} and {show.number(rivals[0].value)}"
+        gap = f"a gap of up to {_points(min(each.low or 0.0 for each in rivals))} is possible"
+        return f"{values}{figure}; {gap}"
+    if worse:
+        return f"{show.number(first.value)}{figure}; {_gap(worse)} better than {worse.encoder}"
+    weak = not others and any("above chance" in why for why in made.out.values())
+    alone = "; no other is shown above chance" * weak
+    return f"{show.number(first.value)}{figure}{alone}"
+
+
+def _nobody(data: ReportData, tasks: Sequence[Task]) -> str:
+    rows = [row for task in tasks for row in data.ranked(*task[:3])]
+    chance = next((row.chance for row in rows if row.chance is not None), None)
+    level = f" ({show.percent(chance)}{show.PERCENT})" if chance is not None else ""
+    return f"chance{level}: none is shown to do better"
+
+
+# --- The table.
+
+
+class _Gap(NamedTuple):
+    """The distance of an encoder from another, in points with a higher figure better, and what the tests say of it."""
+
+    state: str
+    size: float
+    low: float
+    high: float
+
+
+def _gap_of(data: ReportData, task: Task, name: str, rival: str) -> _Gap | None:
+    row = data.comparison(*task[:3], name, rival)
+    found = standing.decision_of(row)
+    if row is None or row.difference is None or found is None:
+        return None
+    row, metric = standing.claimed(row), data.metric(task.metric)
+    scale = (100.0 if metric.unit == "percent" else 1.0) * (1 if metric.higher_is_better else -1)
+    difference = row.difference or 0.0
+    low, high = (scale * end for end in ends(difference, row.ci_low, row.ci_high))
+    return _Gap(found.state, scale * difference, min(low, high), max(low, high))
+
+
+def _x(points: float, span: float) -> float:
+    """Return the place of a difference on a strip."""
+    return min(END, ZERO * (1 + points / span))
+
+
+def _span(data: ReportData, tasks: Sequence[Task], made: Choice) -> float:
+    """Return the points that the scale of the strips has on the left: enough for the contenders of most columns."""
+    found = [-(each.difference or 0.0) for each in made.order if each.state == "open"]
+    for task in tasks:
+        best = next(iter(standing.contenders(data, *task[:3])), None)
+        for row in standing.contenders(data, *task[:3])[1:] if best else ():
+            gap = _gap_of(data, task, row.encoder, best.encoder) if best else None
+            if gap and gap.state != "worse":
+                found.append(-gap.size)
+    largest = sorted(found)[int(0.9 * (len(found) - 1))] if found else 0.0
+    return next((span for span in SPANS if span >= 1.6 * largest), SPANS[-1])
+
+
+def _strip(gap: _Gap, span: float) -> Strip:
+    if gap.size < -span:
+        return Strip(far=show.number(gap.size))
+    low, point, high = (f"{max(-4.0, _x(at, span)):.1f}" for at in (gap.low, gap.size, gap.high))
+    return Strip(low=low, high=high, point=point)
+
+
+def _order(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[str]:
+    """Return the encoders of the table: those with a mean, then those above chance on a task that counts."""
+    ranked = [each.encoder for each in made.order]
+    above = {row.encoder for task in counted for row in standing.contenders(data, *task[:3])}
+    others = [name for name in data.encoder_names() if name in above and name not in ranked]
+    return [*ranked, *others] or data.encoder_names()
+
+
+def _columns(
+    data: ReportData, tasks: Sequence[Task], counted: Sequence[Task], order: Sequence[str], facts: Facts
+) -> tuple[BoardColumn, ...]:
+    """Return the tasks as columns; of too many for a screen first the strips, then the second tasks of a corpus go."""
+    first = {task.corpus: task for task in reversed(tasks)}
+    letters = (max(len(fact.text) for fact in of.values()) for of in facts.values())
+    fixed = LETTER * max(map(len, order)) + 14 + MEAN_WIDTH + sum(max(FACTS, LETTER * most) for most in letters)
+    firsts, others = len(first), len(tasks) - len(first)
+    wide = fixed + WIDE * len(tasks) <= SCREEN
+    some = fixed + WIDE * firsts + NARROW * others <= SCREEN
+    every = fixed + NARROW * len(tasks) <= SCREEN
+    most = len(tasks) if every else max(1, int((SCREEN - fixed) / NARROW))
+    kept = [*tasks] if every else [*first.values()][::-1][:most]
+    return tuple(
+        BoardColumn(
+            corpus=task.corpus,
+            heading=task.title.removesuffix(MEAN).replace(" to ", " → "),
+            metric=data.metric(task.metric).label + ", mean" * task.title.endswith(MEAN),
+            explain=_explained(data, task, counts=task in counted),
+            key=f"{task.corpus}:{task.protocol}",
+            measure=task.metric,
+            counts=task in counted,
+            wide=wide or (some and task == first[task.corpus]),
+            shown=task in kept,
+        )
+        for task in tasks
+    )
+
+
+def _explained(data: ReportData, task: Task, *, counts: bool) -> str:
+    title = f"{data.metric(task.metric).label}: {data.titled(task.corpus, task.protocol)}"
+    return title if counts else f"{title}; it enters no mean"
+
+
+def _row(data: ReportData, name: str, tasks: Sequence[Task], made: Choice, span: float, facts: Facts) -> BoardRow:
+    return BoardRow(
+        encoder=name,
+        mean=_mean(made, name, span),
+        cells=tuple(_cell(data, task, name, span) for task in tasks),
+        facts=tuple(of[name] for of in facts.values()),
+        card=_card_address(data.specs[name]),
+    )
+
+
+def _mean(made: Choice, name: str, span: float) -> BoardCell:
+    placed = next((each for each in made.order if each.encoder == name), None)
+    if placed is None:
+        return BoardCell(text=show.ABSENT, verdict=made.out.get(name, ""))
+    kinds: dict[str, Kind] = {"first": "best", "open": "open", "worse": "worse", "not tested": "untested"}
+    said, strip = {"first": "highest", "not tested": "not tested"}.get(placed.state, ""), None
+    if placed.difference is not None and placed.low is not None and placed.high is not None:
+        strip = _strip(_Gap(placed.state, placed.difference, placed.low, placed.high), span)
+        open_ = f"could be up to {_points(placed.low)} worse than {made.order[0].encoder}"
+        said = f"{_gap(placed)} worse than {made.order[0].encoder}" if placed.state == "worse" else open_
+    elif placed.state == "first":
+        strip = Strip(low=f"{ZERO:g}", high=f"{ZERO:g}", point=f"{ZERO:g}")
+    return BoardCell(
+        text=show.number(placed.value),
+        kind=kinds[placed.state],
+        verdict=said,
+        strip=strip,
+        sort=show.exact(placed.value),
+    )
+
+
+def _cell(data: ReportData, task: Task, name: str, span: float) -> BoardCell:
+    row = data.row(*task[:3], name)
+    if row is None or row.value is None:
+        return BoardCell(text=show.ABSENT, verdict="not evaluated" if row is None else row.reason or "no value")
+    metric = data.metric(task.metric)
+    interval = {}
+    if row.ci_low is not None and row.ci_high is not None:
+        interval = {"low": words.value(metric, row.ci_low), "high": words.value(metric, row.ci_high)}
+    best = next((each.encoder for each in standing.contenders(data, *task[:3])), "")
+    weak = standing.at_chance(data, *task[:3], name)
+    kind: Kind = "chance" if weak else "best" if name == best else "untested"
+    strip: Strip | None = None
+    verdict: str = weak or ("highest" if name == best else "")
+    if name == best:
+        strip = Strip(low=f"{ZERO:g}", high=f"{ZERO:g}", point=f"{ZERO:g}")
+    elif best:
+        gap = _gap_of(data, task, name, best)
+        kinds: dict[str, Kind] = {"worse": "worse", "equivalent": "equal", "undecided": "open", "better": "open"}
+        kind = kind if weak else kinds[gap.state] if gap else "untested"
+        against = words.verdict(metric, data.comparison(*task[:3], name, best), unit=False)
+        verdict = "; ".join(filter(None, (weak, against)))
+        strip = _strip(gap, span) if gap and not weak else None
+    return BoardCell(
+        text=words.value(metric, row.value),
+        **interval,
+        kind=kind,
+        verdict="; ".join(filter(None, (verdict, _hidden(data, task, name)))),
+        strip=strip,
+        sort=show.exact(row.value if metric.higher_is_better else -row.value),
+        link=failures_address(data, row),
+    )
+
+
+def _hidden(data: ReportData, task: Task, name: str) -> str:
+    """Return what a mean over languages hides: in how many an encoder is not shown above chance."""
+    protocol = Protocol.of(task.protocol)
+    if protocol.kind != "mean":
+        return ""
+    codes = standing.languages(data, task.corpus)
+    cells = (standing.language_cells(data, task.corpus, name, code, protocol.direction) for code in codes)
+    weak = sum(any(map(standing.chance_of, of)) for of in cells)
+    return f"{weak} of {show.count(len(codes), 'language')} not shown above chance" if weak else ""
+
+
+def _facts(data: ReportData) -> Facts:
+    """Return what is known of the models: heading to encoder to fact, of the headings with anything known."""
+    names, sizes, rates = data.encoder_names(), bytes_per_image(data), image_rate(data)
+    none = Fact(text=show.ABSENT)
+    dims = {name: float(spec.dim) for name, spec in data.specs.items() if name in sizes}
+    speeds = {name: speed.stages["forward"].mean for name, speed in rates.items()}
+    licences = {name: spec.licence for name, spec in data.specs.items() if spec.licence.lower() not in UNKNOWN}
+    columns: Mapping[str, dict[str, Fact]] = {
+        "dim": {name: Fact(text=show.number(dim, 0), sort=show.exact(dim)) for name, dim in dims.items()},
+        "per image": {name: Fact(text=show.size(size), sort=show.exact(size)) for name, size in sizes.items()},
+        "images/s": {name: Fact(text=show.significant(rate), sort=show.exact(rate)) for name, rate in speeds.items()},
+        "licence": {name: Fact(text=text) for name, text in licences.items()},
+    }
+    return {heading: {name: of.get(name, none) for name in names} for heading, of in columns.items() if of}
+
+
+def _card_address(spec: EncoderSpec) -> str:
+    """Return the address of a model's card on the hub; empty where it has none.
+
+    The names of open_clip have the form of a repository, too, but a tag has neither a hyphen nor a full stop.
+
+    Examples:
+        >>> about = {"name": "x", "adapter": "some", "dim": 8}
+        >>> _card_address(EncoderSpec(checkpoint="hf-hub:apple/DFN5B-CLIP", **about))
+        'https://huggingface.co/apple/DFN5B-CLIP'
+        >>> _card_address(EncoderSpec(checkpoint="ViT-L-14/laion2b_s32b", **about))
+        ''
+    """
+    found = _HUB.fullmatch(spec.checkpoint)
+    return f"https://huggingface.co/{found[1]}" if found and spec.has_weights else ""
+
+
+def _margin(data: ReportData) -> float:
+    margins = {row.margin for row in data.comparisons if row.margin and data.metric(row.metric).unit == "percent"}
+    return 100 * min(margins) if margins else 1.0
+
+
+def _script(
+    data: ReportData, tasks: Sequence[Task], weights: Mapping[Task, float], margin: float, span: float
+) -> dict[str, object]:
+    """Return values, chance and tests of all pairs by their places in ``names`` and ``tasks``."""
+    names = data.encoder_names()
+    pairs = []
+    for task in tasks:
+        of = {}
+        for (i, a), (j, b) in combinations(enumerate(names), 2):
+            if gap := _gap_of(data, task, a, b):
+                of[f"{i} {j}"] = [gap.state, *(float(f"{x:.5g}") for x in (gap.size, gap.low, gap.high))]
+        pairs.append(of)
+    scale = {task: 100.0 if data.metric(task.metric).unit == "percent" else 1.0 for task in tasks}
+    return {
+        "names": names,
+        "margin": margin,
+        "span": span,
+        "tasks": [
+            {
+                "key": f"{task.corpus}:{task.protocol}",
+                "corpus": task.corpus,
+                "title": task.title,
+                "weight": weights.get(task, 0.0),
+                "percent": task in weights,
+            }
+            for task in tasks
+        ],
+        "values": [
+            [None if (v := standing.values(data, task).get(name)) is None else scale[task] * v for name in names]
+            for task in tasks
+        ],
+        "weak": [[bool(standing.at_chance(data, *task[:3], name)) for name in names] for task in tasks],
+        "pairs": pairs,
+    }

@@ -1,0 +1,328 @@
+"""The first screen: the right recommendation from the tests of every corpus, and nothing at chance hidden."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy
+
+from capim.reports.elements.page import Board, Table
+from capim.reports.exports.board import exports
+from capim.reports.format import PERCENT
+from capim.reports.rows.reading import read_report_data
+from capim.reports.sections import board, evidence
+from capim.tasks.statistics.decision import SHARERS
+from tests.reports.stand_in import StandIn, comparison, corpus, demo, part, report, result, section, spec, timed
+
+BOTH = "t2i/all+i2t/any"
+
+
+def tied_on_one_direction(*names: str, p_equivalent: float = 0.001, tested: bool = True) -> StandIn:
+    """Encoders equal on text to image; on image to text each is 20 points better than the next."""
+    store = StandIn(specs={n: spec(n) for n in names}, contents={"photos": corpus("photos", n_images=40)})
+    for i, name in enumerate(names):
+        result(store, name, "photos", "t2i/all", "R@1", 0.6, half=0.02, chance=0.025)
+        result(store, name, "photos", "i2t/any", "R@1", 0.8 - 0.2 * i, half=0.02, chance=0.025)
+        result(store, name, "photos", BOTH, "RSUM", 400.0 - 50 * i, half=5)
+    half = 0.009 if p_equivalent < 0.05 else 0.01  # an interval that reaches the margin is not inside it
+    for i, a in enumerate(names if tested else ()):
+        for j, b in enumerate(names[i + 1 :], i + 1):
+            comparison(store, "photos", "t2i/all", "R@1", a, b, 0.0, 0.9, p_equivalent=p_equivalent, half=half)
+            comparison(store, "photos", "i2t/any", "R@1", a, b, 0.2 * (j - i), 0.0004)
+            comparison(store, "photos", BOTH, "RSUM", a, b, 50.0 * (j - i), 0.0004, half=10.0, margin=6.0)
+    return store
+
+
+def change(store: StandIn, table: str, where: dict[str, str], **columns: object) -> StandIn:
+    """Other values in the rows of a table that have these values."""
+    for row in store.tables[table]:
+        if where.items() <= row.items():
+            row.update(columns)
+    return store
+
+
+def interval(difference: float, half: float) -> dict[str, object]:
+    """The columns of a difference with its intervals."""
+    ends = {"low": difference - half, "high": difference + half}
+    found = {f"{kind}_{end}": at for kind in ("ci", "simultaneous") for end, at in ends.items()}
+    return {"difference": difference} | found | {f"shared_{end}": [at] * len(SHARERS) for end, at in ends.items()}
+
+
+def board_of(store: StandIn) -> Board:
+    return board.board(read_report_data(store))
+
+
+def verdicts(store: StandIn) -> dict[tuple[str, str], tuple[str, str]]:
+    """Encoder and task to how it stands, and the same in words."""
+    made = board_of(store)
+    return {
+        (row.encoder, column.key.partition(":")[2]): (cell.kind, cell.verdict)
+        for row in made.rows
+        for column, cell in zip(made.columns, row.cells, strict=True)
+    }
+
+
+T2I, I2T = {"protocol": "t2i/all"}, {"protocol": "i2t/any"}
+
+
+def test_equal_on_one_direction_and_better_on_the_other_is_better_overall_and_says_so_by_task() -> None:
+    store = tied_on_one_direction("a", "b", "c")
+    made = board_of(store)
+    assert made.headline == "Use a"
+    assert made.sure[0] == (
+        "R@1, mean of text to image and image to text (photos): 70.0, "
+        "10.0 points (9.0–11.0) better than b, the closest."
+    )
+    [card] = made.cards
+    assert (card.names, card.badge) == (("a",), "clear")
+    assert verdicts(store)["b", "t2i/all"] == ("equal", "equivalent")
+    assert verdicts(store)["b", "i2t/any"] == ("worse", "20.0 worse")
+
+
+def test_of_open_contenders_it_says_that_none_is_shown_to_be_worse_and_how_much_worse_one_could_be() -> None:
+    open_ = {"p_adjusted": 0.5, "p_equivalent": 0.6, **interval(0.01, 0.02)}
+    store = change(tied_on_one_direction("a", "b", "c", "d", "e"), "comparisons", {}, **open_)
+    change(store, "results", I2T, value=0.6)
+    made = board_of(store)
+    assert made.headline == "Use a, b, c or one of 2 more"
+    assert "none is shown to be worse than a (b could be 3.0 points worse)" in made.sure[0]
+    [card] = made.cards
+    assert (card.badge, card.names, card.more) == ("5-way tie", ("a", "b"), 3)
+    assert verdicts(store)["c", "t2i/all"] == ("open", "undecided: up to 3.0 worse")
+
+
+def test_a_task_on_which_another_encoder_is_shown_to_be_better_is_named() -> None:
+    worse = {"p_adjusted": 0.001, "p_equivalent": 1.0, **interval(-0.05, 0.01)}
+    store = change(tied_on_one_direction("a", "b"), "comparisons", T2I, **worse)
+    change(store, "results", {"encoder": "b", **T2I}, value=0.65)
+    made = board_of(store)
+    assert made.headline == "Use a"
+    assert made.sure[1] == "b is better on photos (text to image)."
+
+
+def test_nobody_above_chance_is_no_choice() -> None:
+    store = change(tied_on_one_direction("a", "b"), "results", {}, chance=0.99, p_chance=0.0001)
+    made = board_of(store)
+    assert made.headline == "No encoder is shown to be better than chance"
+    assert made.cards[0].badge == "nobody"
+    assert {kind for kind, _ in verdicts(store).values()} == {"chance"}
+    assert [row.mean.text for row in made.rows] == ["–", "–"]
+    assert dict(made.unranked) == dict.fromkeys("ab", "not shown above chance on 2 of 2 tasks")
+
+
+def test_a_single_encoder_is_named_with_its_figure() -> None:
+    made = board_of(tied_on_one_direction("a"))
+    assert (made.headline, made.cards[0].badge) == ("Only a was evaluated", "only one")
+    assert made.sure == ("R@1, mean of text to image and image to text (photos): 70.0.",)
+
+
+def test_without_tests_there_is_no_recommendation() -> None:
+    store = tied_on_one_direction("a", "b", tested=False)
+    made = board_of(store)
+    assert made.headline == "Not tested; the highest is a"
+    assert made.sure[0].endswith("70.0; nothing was tested (run capim compare).")
+    assert made.cards[0].badge == "not tested"
+    assert verdicts(store)["b", "i2t/any"] == ("untested", "not tested")
+    change(store, "results", {"corpus": "photos"}, n_clusters=1)
+    assert board_of(store).sure[0].endswith("(with one image there is no test).")
+
+
+def test_a_task_that_nobody_does_enters_no_mean_and_who_is_at_chance_on_all_others_is_not_ranked() -> None:
+    store = change(tied_on_one_direction("a", "b"), "results", T2I, chance=0.7, p_chance=0.0001)
+    change(store, "results", {"protocol": "i2t/any", "encoder": "b"}, chance=0.6, p_chance=0.9)
+    made = board_of(store)
+    assert made.sure == (
+        "R@1, image to text (photos): 80.0. No other encoder can be ranked.",
+        "photos, text to image enters no mean: no encoder that could be ranked is shown above chance there.",
+    )
+    assert made.unranked == (("b", "not shown above chance on 1 of 1 task: a broken model?"),)
+    assert [row.encoder for row in made.rows] == ["a"]
+    assert verdicts(store)["a", "t2i/all"] == ("chance", "below chance")
+    assert [column.counts for column in made.columns] == [False, True]
+
+
+def test_without_an_interval_nothing_is_said_of_chance() -> None:
+    """One query of two was missed: "below chance"; one of one was found, and so the other encoder was not named."""
+    absent = dict.fromkeys(("ci_low", "ci_high", "p_chance"))
+    store = change(
+        tied_on_one_direction("a", "b"), "results", {"metric": "R@1"}, value=0.0, interval_method="none", **absent
+    )
+    assert "chance" not in " ".join(board_of(store).lines)
+    assert not any("chance" in said for said in verdicts(store).values())
+
+
+def test_undecided_by_an_interval_that_ends_at_zero_is_not_up_to_zero_points_worse() -> None:
+    ends = {"difference": 0.004, "shared_low": [-0.0001] * 12, "shared_high": [0.009] * 12}
+    store = change(tied_on_one_direction("a", "b", p_equivalent=0.6), "comparisons", T2I, **ends)
+    assert verdicts(store)["b", "t2i/all"] == ("open", "undecided: up to 0.9 worse")
+
+
+def test_the_budgets_are_told_in_a_line() -> None:
+    assert evidence.evidence(read_report_data(tied_on_one_direction("a", "b")))[-1] == (
+        "At most 5 % for any false one of: better and worse, over all pairs of 3 planned figures of 1 corpus; "
+        "equivalent, over the pairs of each figure; better than and below chance, over 4 results. The rest is "
+        "exploratory."
+    )
+
+
+def test_it_is_told_where_queries_are_not_independent() -> None:
+    store = tied_on_one_direction("a", "b")
+    for table in ("results", "comparisons"):
+        change(store, table, T2I, protocol="t2i/judged", metric="nDCG@10")
+    assert evidence.evidence(read_report_data(store))[-1] == (
+        "photos: a false better or worse is likelier than that, because queries share right items or are searched "
+        "themselves, and the tests take them for independent."
+    )
+
+
+def test_a_claim_from_few_images_and_images_of_unequal_weight_say_so() -> None:
+    store = tied_on_one_direction("a", "b")
+    change(store, "comparisons", {}, n_effective=12.0)
+    change(store, "results", T2I, n_effective=1.9, n_clusters=20, largest_share=0.72)
+    assert verdicts(store)["b", "i2t/any"] == ("worse", "20.0 worse (few images)")
+    lines = evidence.evidence(read_report_data(store))
+    assert "photos: one image holds 72 % of the queries: 20 images count as 1.9 of equal weight." in lines
+
+
+def test_a_further_corpus_takes_its_part_of_what_is_better() -> None:
+    """One p-value of .02 is a claim on one screen of one figure, and none among six."""
+    store = tied_on_one_direction("a", "b")
+    change(store, "comparisons", {"protocol": "i2t/any"}, p_adjusted=0.02)
+    change(store, "comparisons", {"metric": "RSUM"}, p_adjusted=0.5)
+    assert verdicts(store)["b", "i2t/any"] == ("open", "undecided: up to 21.0 worse")
+    for table in ("results", "comparisons"):
+        store.tables[table] = [row for row in store.tables[table] if row["protocol"] == "i2t/any"]
+    assert verdicts(store)["b", "i2t/any"] == ("worse", "20.0 worse")
+
+
+def test_an_interval_that_ends_a_hair_from_zero_is_worse_in_the_weights_of_the_page_as_on_the_board() -> None:
+    store = change(tied_on_one_direction("a", "b"), "comparisons", {"protocol": "i2t/any"}, **interval(0.2, 0.1999999))
+    [state, difference, low, high] = board_of(store).script["pairs"][1]["0 1"]  # type: ignore[index]
+    assert (state, difference) == ("better", 20.0)
+    assert high > 39.9 and 0 < low < 0.001
+
+
+def test_the_strips_of_a_column_lie_on_one_labelled_scale_and_far_ones_are_numbers() -> None:
+    store = tied_on_one_direction("a", "b")
+    made = board_of(store)
+    assert made.ticks == (("0", "−8"), ("28", "−4"), ("56", "0"))
+    near, far = (cell.strip for cell in made.rows[1].cells)
+    assert near is not None and far is not None
+    assert (near.point, float(near.low), float(near.high)) == ("56.0", 49.7, 62.3), "0.9 points of 7 pixels"
+    assert (far.far, far.point) == ("−20.0", "")
+
+
+@pytest.mark.parametrize("n", [2, 9, 14, 40])
+def test_the_table_fits_a_screen_whatever_the_number_of_tasks(n: int) -> None:
+    names, store = [f"corpus-{at:02}" for at in range(n)], tied_on_one_direction("encoder-with-a-name", "b")
+    for name in names:
+        store.contents[name] = corpus(name, n_images=40)
+        for encoder, protocol in product(store.specs, ("t2i/all", "i2t/any")):
+            result(store, encoder, name, protocol, "R@1", 0.6, half=0.02, chance=0.025)
+    columns = [column for column in board_of(store).columns if column.shown]
+    assert sum(board.WIDE if column.wide else board.NARROW for column in columns) <= board.SCREEN
+    assert {column.corpus for column in columns} >= {*names[:10]}
+
+
+def test_an_encoder_that_lacks_a_task_has_no_mean_and_is_listed_with_the_reason() -> None:
+    store = tied_on_one_direction("a", "b")
+    lacking = {"encoder": "b", **I2T}.items()
+    store.tables["results"] = [row for row in store.tables["results"] if not lacking <= row.items()]
+    made = board_of(store)
+    assert made.rows[1].mean.text == "–"
+    assert made.unranked == (("b", "evaluated on photos alone"),)
+
+
+def test_what_is_far_from_a_published_figure_stands_below_the_headline() -> None:
+    store = tied_on_one_direction("a", "b")
+    detail = json.dumps({"published": 0.75, "source": "model card"})
+    part(store, "a", "photos", "reference", "model card", "suspect", 0.6, detail=detail)
+    assert board_of(store).suspects == (
+        "Suspect: a has 60.0 on photos, text to image (t2i/all), R@1; published are 75.0 (model card)",
+    )
+
+
+def test_to_take_away_are_a_csv_with_value_ends_and_verdict_in_columns_and_a_command() -> None:
+    data = read_report_data(tied_on_one_direction("a", "b"))
+    made = exports(data, board.board(data))
+    rows = list(csv.DictReader(made["csv"].splitlines()))
+    assert rows[-1] == {
+        "encoder": "b", "corpus": "photos", "protocol": "i2t/any", "metric": "R@1",
+        "value": "60.0", "low": "58.0", "high": "62.0", "verdict": "20.0 worse",
+    }  # fmt: skip
+    assert made["command"] == "capim choose --weights photos=1"
+    assert made["latex"].count("\\textbf{60.0}") == 2
+    compile(made["python"], "python", "exec")
+
+
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ([280, 300, 320], f"1.50 times as fast as tiny-clip-plain (95{PERCENT} interval 1.27–1.77, over 3 corpora)"),
+        ([140, 150, 160], f"1.34 times as fast as tiny-clip (95{PERCENT} interval 1.13–1.58, over 3 corpora)"),
+        ([340, 220, 220], ""),  # something else ran on the machine during the first
+        ([280, 300], ""),
+    ],
+)
+def test_one_encoder_is_faster_only_where_the_ratios_by_corpus_show_it(rates: list[float], said: str) -> None:
+    data = read_report_data(_with_i2t(demo()))
+    other = {"tiny-clip-plain": [200] * len(rates)}
+    text = " ".join(evidence.evidence(timed(data, {"tiny-clip": rates, **other})))
+    assert said in text
+    assert (" times as fast" in text) == bool(said)
+    logs = np.log(rates) - np.log(200)
+    if "1.50" in said:
+        ends = np.exp(scipy.stats.t.interval(0.95, 2, logs.mean(), scipy.stats.sem(logs)))
+        assert "–".join(f"{end:.2f}" for end in ends) in said
+
+
+@pytest.mark.parametrize("setting", [{"device": "Example GPU"}, {"forward_precision": "bfloat16"}])
+def test_speeds_of_two_devices_or_precisions_are_not_compared(setting: dict[str, str]) -> None:
+    data = read_report_data(_with_i2t(demo()))
+    first, second = timed(data, {"tiny-clip": [280, 300, 320]}), timed(data, {"tiny-clip-plain": [200] * 3}, **setting)
+    assert " times as fast" not in " ".join(evidence.evidence(replace(data, batches=first.batches + second.batches)))
+
+
+def _with_i2t(store: StandIn) -> StandIn:
+    tested = {"protocol": "t2i/all", "metric": "R@1"}
+    change(store, "comparisons", tested, p_adjusted=0.001, p_sign_flip=0.001)
+    for row in [r for r in store.tables["comparisons"] if tested.items() <= r.items()]:
+        comparison(store, "shapes", "i2t/any", "R@1", row["encoder_a"], row["encoder_b"], row["difference"], 0.001)
+    return store
+
+
+def test_each_term_is_explained_once_below() -> None:
+    made = report(_with_i2t(demo()))
+    [table] = section(made, "definitions").blocks
+    assert isinstance(table, Table)
+    terms = [row[0].text for row in table.rows]
+    assert len(terms) == len(set(terms)) > 10
+    assert {"R@1", "Interval", "Sealed"} <= {*terms}
+
+
+@pytest.mark.parametrize("share", [0.001, 0.5])
+def test_languages_that_no_encoder_reads_are_in_the_sentence_and_a_mean_does_not_hide_them(share: float) -> None:
+    store = tied_on_one_direction("a", "b")
+    store.contents["tongues"] = corpus("tongues", n_images=40)
+    shares = {"en/human": 0.5, "it/human": share, "ru/human": share, "*/*": 0.3}
+    for name, direction, of in product(store.specs, ("t2i", "i2t"), shares):
+        result(store, name, "tongues", f"{direction}/{of}", "R@1", shares[of], half=0.02, chance=0.025)
+    hidden, notes = verdicts(store)["a", "t2i/*/*"][1], board_of(store).notes
+    if share < 0.01:
+        assert notes == ("Languages: no encoder is shown to read Italian or Russian better than chance.",)
+        assert "2 of 3 languages not shown above chance" in hidden
+    else:
+        assert notes == ()
+        assert "chance" not in hidden
+
+
+def test_encoders_without_a_query_between_them_are_said_to_be_the_same_on_every_query() -> None:
+    ends = [f"{of}_{end}" for of in ("ci", "simultaneous", "shared") for end in ("low", "high")]
+    none = {"p_adjusted": None, "p_equivalent": 1.0, "wins": 0, "losses": 0, **dict.fromkeys(ends)}
+    store = change(tied_on_one_direction("a", "b"), "comparisons", T2I, **none)
+    assert "text to image 0.0 (the same on every query, undecided)" in evidence.evidence(read_report_data(store))[0]
