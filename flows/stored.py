@@ -82,7 +82,7 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
     try:
         return names_with_rows(store, table, **wanted)
     except RequestError as error:
-        raise RequestError([*error.faults, *_not_made(wanted)]) from None
+        raise RequestError([*error.faults, *(_not_made(wanted) if "metric" in wanted else ())]) from None
 
 
 def in_order(results: Iterable[Result]) -> list[ShownResult]:
