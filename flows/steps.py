@@ -354,7 +354,7 @@ def compare(
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
     pairs = [*map(_with_revisions(store), pair_rows(compared, a))]
     if wanted:
-        return Rows(rows=[pair_columns(row) for row in pairs if row.metric in wanted], columns=PAIR_COLUMNS)
+        return Rows(rows=[pair_columns(row) for row in pairs if row.metric in wanted], columns=PAIR_COLUMNS, code=0)
 
     def headlines(form: Form) -> bool:
         if form not in (Form(), Form(format="table")):

@@ -528,7 +528,11 @@ def test_what_cannot_be_is_named_with_what_to_type(
             WRONG_KEY,
             "InvalidAccessKeyId: This key does not exist. The storage refuses the keys",
         ),
-        ("reading table 'results'", "Permission denied (os error 13)", "(os error 13). It may not be read or written"),
+        (
+            "reading table 'results'",
+            "Permission denied (os error 13)",
+            "(os error 13). It may not be read: check owner",
+        ),
         ("writing table 'results'", "Permission denied (os error 13)", "(os error 13). The folder is not writable"),
     ],
 )
