@@ -411,7 +411,7 @@ def test_two_revisions_stand_beside_one_another_where_asked_for_and_the_newest_d
     [row] = command(f"{words} --format json", workspace).rows
     assert (row["encoder_a"], row["encoder_b"], row["state"]) == ("ours@v1", "ours@v2", "worse")
     assert row["difference"] == pytest.approx(found["v1"].mean() - found["v2"].mean(), abs=1e-12)
-    circles = np.array(["circle" in each for each in corpus.images["objects"].to_pylist()]).repeat(5)
+    circles = np.array(["circle" in (each or ()) for each in corpus.images["objects"].to_pylist()]).repeat(5)
     [row] = command(f"{words} --format json --slice objects=circle", workspace).rows
     difference = found["v1"][circles].mean() - found["v2"][circles].mean()
     assert row["difference"] == pytest.approx(difference, abs=1e-12)
@@ -459,7 +459,7 @@ def test_a_notebook_imports_its_arrays_chooses_and_names_things_in_either_number
 ) -> None:
     """`.npz` and the shell each time, several lines with quiet=True, and a circle of "did you mean"."""
     workspace, corpus = shop
-    opened = capim.open(workspace, quiet=True)
+    opened: Any = capim.open(workspace, quiet=True)  # type checkers know one number of each name
     drawn = np.random.default_rng(1)
     images = drawn.normal(size=(40, 8))
     order = drawn.permutation(40)
