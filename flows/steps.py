@@ -335,7 +335,7 @@ def compare(
 
     wanted = _metrics_named(metrics, [*METRICS] if slice or languages else [*METRICS, RSUM.metric])
     if slice or languages:
-        return _compare_slices(config, listed(slice) or (), listed(languages) or (), wanted, first=a)
+        return _compare_slices(config, listed(slice) or (), listed(languages) or (), wanted)
     asked = [each for each in config.protocols if Protocol.of(each).is_combined]  # made of several, which are needed
     config, given = (replace(config, protocols=()), config.protocols) if asked else (config, ())
     done: list[Derived] = _run("benchmark:compare", config, quiet=quiet)
@@ -355,7 +355,7 @@ def compare(
     sys.stderr.write(f"{len(compared)} comparisons stored{of_some if config.encoders else ''}\n")
     pairs = [*map(_with_revisions(store), pair_rows(compared, a))]
     if wanted:
-        return Rows(rows=[pair_columns(row) for row in pairs if row.metric in wanted], columns=PAIR_COLUMNS)
+        return Rows(rows=[pair_columns(row) for row in pairs if row.metric in wanted], columns=PAIR_COLUMNS, code=0)
 
     def headlines(form: Form) -> bool:
         if form not in (Form(), Form(format="table")):
@@ -415,9 +415,7 @@ def _metrics_named(metrics: Sequence[str] | None, known: Sequence[str]) -> list[
     return list(dict.fromkeys(name for meant in found.values() for name in meant))
 
 
-def _compare_slices(
-    config: RunConfig, slices: Sequence[str], languages: Sequence[str], metrics: Sequence[str], *, first: str | None
-) -> Rows:
+def _compare_slices(config: RunConfig, slices: Sequence[str], languages: Sequence[str], metrics: Sequence[str]) -> Rows:
     """The comparisons of some queries; how many looks share one budget follows on standard error."""
     check_names(config, "compare")
     from capim.reports.rows.standing import SLICED_COLUMNS, sliced_pairs
@@ -434,9 +432,8 @@ def _compare_slices(
     how: dict[str, Any] = {**asked, "metrics": [METRICS[name] for name in metrics], "resampling": config.resampling}
     store = EmbeddingStore.open(config.store_uri)
     compared = [_with_revisions(store)(row) for group in groups for row in sliced_comparisons(store, group, **how)]
-    rows, looks = sliced_pairs(compared, first)
-    of_some = "the interval and p-value hold" if looks == 1 else "intervals and p-values hold for all of them together,"
-    say(f"{looks} {'look' if looks == 1 else 'looks'}: {of_some} over all pairs; other requests are not counted")
+    rows, looks = sliced_pairs(compared)
+    say(f"looks: {looks}; intervals and p-values hold for all of them and all pairs; other requests are not counted")
     return Rows(rows=rows, columns=SLICED_COLUMNS, code=0)
 
 

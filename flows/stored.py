@@ -85,7 +85,7 @@ def wanted_rows(store: EmbeddingStore, table: str, **given: str | Sequence[str] 
     try:
         return names_with_rows(store, table, **wanted)
     except RequestError as error:
-        raise RequestError([*error.faults, *_not_made(wanted)]) from None
+        raise RequestError([*error.faults, *(_not_made(wanted) if "metric" in wanted else ())]) from None
 
 
 def in_order(results: Iterable[Result]) -> list[ShownResult]:
@@ -218,8 +218,8 @@ def results(
         states = [name for name in wanted if name.endswith("_fingerprint")]
         say(*[] if states else behind(store.all(Result, **wanted), store.states()))
         if "encoder_fingerprint" in states:
-            rows = [{**row, "revision": store.encoder(row["encoder_fingerprint"]).revision} for row in rows]
             states.insert(0, "revision")
+            rows = [{**row, "revision": store.encoder(row["encoder_fingerprint"]).revision} for row in rows]
         columns = (*RESULT_COLUMNS, *states, *["matched"] * any(row["matched"] for row in rows))
         return Rows(rows=rows, columns=columns, none=lambda: no_rows(store, "results", wanted))
     from capim.tasks.published import PublishedBeside, beside

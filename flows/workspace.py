@@ -336,7 +336,7 @@ class Workspace:
                 if vectors is not None:
                     is_file = isinstance(vectors, str | Path)
                     given[name] = str(vectors) if is_file else _saved(Path(folder) / f"{name}.npz", vectors, names)
-            lists = {name: listed(given[name]) for name in ("run", "protocol") if name in given}
+            lists: dict[str, Any] = {name: listed(given[name]) for name in ("run", "protocol") if name in given}
             own: dict[str, Any] = {**given, **lists}
             steps.import_(config, tuple(map(str, paths)), given=own, **{n: v for n, v in own.items() if n in known})
 

@@ -127,9 +127,7 @@ def explained(problem: str, fault: Exception) -> WorkError:
     match, remedy = next(((match, remedy) for match, remedy in found if match), (None, ""))
     line = _XML.sub(r"\1: \2", _WRAPPED.sub("", line))[:400].rstrip(".")
     if match and match[0] == "permission denied" and not problem.startswith(("creating", "writing")):
-        remedy = (
-            "It may not be read or written: check owner and mode, and the umask of who wrote it (docs/production.md)"
-        )
+        remedy = "It may not be read: check owner and mode, and the umask of who wrote it (docs/production.md)"
     elif match and re.fullmatch(_INCOMPLETE, match[0]) and problem.startswith("creating"):
         remedy = "No folder can be made there: check the address, or give another workspace (--workspace)"
     elif match and re.fullmatch(_INCOMPLETE, match[0]):

@@ -174,8 +174,8 @@ def page_key(
     measured = [str(row.created) for row in store.all(Slice) if not row.derived]
     failed = [(row.run, row.message) for row in sorted(store.all(Run, state="incomplete"), key=lambda row: row.started)]
     published = sorted(row.published for row in store.all(Published))
-    encoders = sorted(row.spec for row in store.encoders())
-    parts = [keys is None, chosen, version, measured, failed, published, shown, encoders]
+    models = sorted(row.spec for row in store.encoders())
+    parts = [keys is None, chosen, version, measured, failed, published, shown, models]
     return digest16([canonical_json(part) for part in parts])
 
 

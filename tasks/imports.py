@@ -139,8 +139,8 @@ def write_facts(store: EmbeddingStore, facts: Mapping[str, Facts]) -> list[str]:
         raise RequestError(faults)
     for spec in specs:
         store.describe_encoder(spec)
-    said = ({"licence": spec.licence, **spec.facts} for spec in specs)
-    return [f"{s.name}: {', '.join(f'{k} {v}' for k, v in of.items())}" for s, of in zip(specs, said, strict=True)]
+    facts_of = ["".join(f", {name} {fact}" for name, fact in spec.facts.items()) for spec in specs]
+    return [f"{spec.name}: licence {spec.licence}{more}" for spec, more in zip(specs, facts_of, strict=True)]
 
 
 def catalog_faults(names: Iterable[str]) -> list[str]:

@@ -308,21 +308,17 @@ SLICED_COLUMNS = (
 )  # fmt: skip
 
 
-def sliced_pairs(compared: Sequence[SlicedComparison], first: str | None = None) -> tuple[list[dict[str, object]], int]:
+def sliced_pairs(compared: Sequence[SlicedComparison]) -> tuple[list[dict[str, object]], int]:
     """Comparisons on parts of the queries as they are printed, and the number of looks that share their budget.
 
     ``low`` and ``high`` are the interval that the state is read from. A look is one slice under one protocol by one
     metric, of all pairs.
     """
-    looks = len({_figure(row) for row in compared})
-    rows = []
-    for row, tested in zip(compared, with_one_budget(compared), strict=True):
-        turned = first in (row.encoder_b, row.fingerprint_b)
-        of = claimed(reversed_comparison(tested) if turned else tested)
-        values = (row.value_b, row.value_a) if turned else (row.value_a, row.value_b)
-        shown = {**vars(of), "slice": row.slice, "protocol": row.protocol.removesuffix(f" {row.slice}")}
-        shown |= {"low": of.ci_low, "high": of.ci_high, "value_a": values[0], "value_b": values[1]}
-        shown |= {"state": _state(of), "n_looks": looks}
+    looks, rows = len({_figure(row) for row in compared}), []
+    for row in with_one_budget(compared):
+        of = claimed(row)
+        shown = {**vars(of), "protocol": row.protocol.removesuffix(f" {vars(row)['slice']}"), "n_looks": looks}
+        shown |= {"low": of.ci_low, "high": of.ci_high, "state": _state(row)}
         rows.append({name: shown[name] for name in (*SLICED_COLUMNS, "p_sign_flip", "reason")})
     return rows, looks
 

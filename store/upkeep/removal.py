@@ -191,12 +191,21 @@ def _made_from(
     ids = sorted(evaluations)
     entries = [row for row in store.all(LedgerEntry) if not {*ids}.isdisjoint(_HEXADECIMAL.findall(row.identity))]
     keys = sorted(row.key for row in entries)
-    slices = {row.slice for row in (*store.all(Slice, derived=keys), *store.all(Slice, **of))}
-    plan = {
-        "rankings": ("ranking", Counter(row.ranking for row in store.all(Ranking, derived=keys))),
-        "comparisons": ("comparison", Counter(row.comparison for row in store.all(Comparison, derived=keys))),
-        "slices": ("slice", Counter(slices)),
-    }
+    found: list[Any] = [row for kind in (Ranking, Comparison, Slice) for row in store.all(kind, derived=keys)]
+    found += store.all(Slice, **of)
+    if encoders := of.get("encoder_fingerprint"):
+        on = {name: states for name, states in of.items() if name.startswith("corpus")}
+        found += store.all(Ranking, encoder_fingerprint=encoders)
+        found += [
+            *store.all(Comparison, fingerprint_a=encoders, **on),
+            *store.all(Comparison, fingerprint_b=encoders, **on),
+        ]
+    plan = {}
+    for kind in (Ranking, Comparison, Slice):
+        own = {
+            tuple(getattr(row, name) for name in TABLES[TABLE_OF[kind]].key) for row in found if isinstance(row, kind)
+        }
+        plan[TABLE_OF[kind]] = (TABLES[TABLE_OF[kind]].key[0], Counter(key for key, *_ in own))
     for table in ("replicates", "outcomes", "results"):
         plan[table] = ("evaluation", Counter(store.counts(table, "evaluation", evaluation=ids)))
     return plan | {"derived": ("key", Counter([*keys, *ids]))}
@@ -231,7 +240,9 @@ def drop_evaluations(
 ) -> None:
     """Drops evaluations of these encoders on a corpus and what was derived from them, and their slices on it."""
     of = {"encoder_fingerprint": encoder_fingerprints, "corpus_fingerprint": [corpus_fingerprint]}
-    _delete(store, _made_from(store, evaluations, of))
+    plan = _made_from(store, evaluations, of)
+    del plan["derived"]  # its entries say that something was removed, which pages about two runs name
+    _delete(store, plan)
 
 
 def _delete(store: EmbeddingStore, plan: Mapping[str, tuple[str, Counter[str]]]) -> None:

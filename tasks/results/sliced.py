@@ -5,7 +5,7 @@ Nothing is stored: a slice is a question, and the tests of all questions of one 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,8 +28,6 @@ from capim.tasks.results.comparison import ComparedFigure, compared_figures, com
 from capim.tasks.results.stored import read_all_outcomes
 from capim.tasks.statistics.clusters import known_queries
 from capim.tasks.statistics.draws import Resampling
-
-_SHOWN = 8  # values of a column that an error names
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,9 +77,7 @@ def slice_named(corpus: Corpus, text: str) -> Part:
         has = f"its columns: {some}" if some else "it declares none (docs/own_data.md)"
         raise RequestError(f"--slice {text}: expected COLUMN=VALUE of {corpus.name}; {has}")
     if value not in columns[column]:
-        counts = Counter({name: int(part.has.sum()) for name, part in columns[column].items()})
-        common = ", ".join(f"{name} ({n:,})" for name, n in counts.most_common(_SHOWN))
-        raise RequestError(f"--slice: {unknown(column, value, [*columns[column]])}; most frequent: {common}")
+        raise RequestError(f"--slice: {unknown(column, value, [*columns[column]])}")
     return columns[column][value]
 
 

@@ -79,7 +79,7 @@ def test_nothing_asked_for_lists_both_faults_and_makes_no_workspace(tmp_path: Pa
 OLD_OPTIONS = {
     "--bootstrap-iterations": "run --bootstrap-iterations 100",
     "--devices": "embed --devices cpu",
-    "--metric": "compare --metric f.py:f",
+    "--metric": "evaluate --metric f.py:f",
     "--plan": "run --plan",
     "check --suite": "check tiny-clip --suite f.toml",
     "export --as": "export results --to f --as csv",

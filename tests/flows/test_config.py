@@ -181,7 +181,7 @@ def test_one_folder_has_many_addresses(tmp_path: Path, monkeypatch: pytest.Monke
         assert "t2i/all" in command(f"results --workspace {address}").out
 
 
-@pytest.mark.parametrize(("step", "old", "new"), [("run", "plan", "dry_run"), ("compare", "metric", "own_metric")])
+@pytest.mark.parametrize(("step", "old", "new"), [("run", "plan", "dry_run"), ("evaluate", "metric", "own_metric")])
 def test_an_argument_of_an_earlier_release_is_answered_with_its_name_now(
     step: str, old: str, new: str, tmp_path: Path
 ) -> None:
