@@ -1,7 +1,7 @@
 """Which columns of a table were read, and which of the others look as if they should have been.
 
 Readers of tables pass their rows through :func:`telling`; checks, runs and imports collect what it tells with
-:func:`told`. What a column looks like is told by its cells, hardly by its name.
+:func:`told`. What a column looks like is reported by its cells, hardly by its name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOLD: ContextVar[dict[str, None]] = ContextVar("columns_read")
 
 @contextmanager
 def told() -> Iterator[Collection[str]]:
-    """Collects what is told of tables that are read within, in lines of text, each once."""
+    """Collects what is reported of tables that are read within, in lines of text, each once."""
     lines: dict[str, None] = {}
     token = _TOLD.set(lines)
     try:
@@ -49,7 +49,7 @@ def tell(line: str) -> None:
 def telling(
     where: object, read: Names, available: Names, rows: Iterable[Row], ways: Row = _NONE, language: str = "en"
 ) -> Iterator[Row]:
-    r"""The rows of a table as they are; after the last one, its columns are told to whoever collects it.
+    r"""The rows of a table as they are; after the last one, its columns are reported to whoever collects it.
 
     Args:
         where: The table, for messages.

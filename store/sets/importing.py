@@ -165,7 +165,7 @@ def declared_encoder(name: str, adapter: str, revision: str, note: str | None = 
 
 
 def note_faults(known: EncoderSpec, note: str | None = None) -> list[str]:
-    """What is wrong with a note that was given for a stored encoder."""
+    """Return what is wrong with a note that was given for a stored encoder."""
     stored = known.options.get("note")
     if note is None or note == stored:
         return []
@@ -187,7 +187,7 @@ def _form(dim: int, vectors: VectorKind) -> str:
 def _contradictions(
     label: str, files: Sequence[ImportFile], known: EncoderSpec, notes: Sequence[str], storage: Storage | None
 ) -> list[str]:
-    """What the files or options say that is not true of the stored encoder."""
+    """Return what the files or options say that is not true of the stored encoder."""
     other, form = "give another --encoder or --revision", _form(known.dim, known.vectors)
     faults = []
     if files[0].form != form:
@@ -485,7 +485,7 @@ def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> l
 
 
 def matched_text(matched: Iterable[str]) -> str:
-    """How sets or outcomes were matched, in words.
+    """Return how sets or outcomes were matched, in words.
 
     Examples:
         >>> matched_text(["position", "id"]), matched_text(["id", "id"]), matched_text(["filename (file names)"])

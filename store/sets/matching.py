@@ -141,7 +141,7 @@ def plain_text(text: object) -> str:
 
 
 def known_ids(cells: Iterable[object], named: Mapping[str, Sequence[int]]) -> list[Sequence[int]]:
-    """What ``named`` has for every cell, () for nothing; whole numbers are found however they are written.
+    """Return what ``named`` has for every cell, () for nothing; whole numbers are found however they are written.
 
     Examples:
         >>> known_ids([7, "7.0", "007", "p7", None], {"007": [0], "8": [1]})

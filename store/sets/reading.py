@@ -166,7 +166,7 @@ def _refuse_other(
 
 
 class VectorWindows:
-    """The float32 unit vectors of a sealed set in corpus order; memory is that of the rows that are asked for.
+    """The float32 unit vectors of a sealed set in corpus order; memory is that of the rows that are requested.
 
     Indexed like a matrix of shape ``(n, dim)``, by a slice or by an array of positions.
 

@@ -198,7 +198,7 @@ class StoredRows:
         n_tokens: int32, shape ``(n,)``.
         truncated: bool, shape ``(n,)``.
         crc: uint32, shape ``(n,)``: the stored checksums.
-        layouts: Of multi-vectors: what the vectors of each item stand for (``store.vectors``).
+        layouts: Of multi-vectors: what the vectors of each item mean (``store.vectors``).
     """
 
     vectors: Ragged
@@ -214,7 +214,7 @@ class StoredRows:
         return self.vectors.ords
 
     def damaged(self) -> NDArray[np.bool_]:
-        """Which rows have bytes that do not match their checksum, shape ``(n,)``."""
+        """Return which rows have bytes that do not match their checksum, shape ``(n,)``."""
         seeds = row_seeds(self.ords, self.norms, self.n_tokens, self.truncated, self.layouts)
         wrong: NDArray[np.bool_] = row_checksums(self.vectors.values, self.vectors.offsets, seeds) != self.crc
         return wrong

@@ -102,7 +102,7 @@ def indexed(items: Ragged, kind: str, *, many: bool) -> Iterator[Index]:
     Args:
         items: Unit vectors; indexed as float16, as in a store.
         kind: One of :data:`KINDS`, cosine.
-        many: Whether items and queries have several vectors each. LanceDB then searches query by query, with the
+        many: True if items and queries have several vectors each. LanceDB then searches query by query, with the
             vectors of one query at a time, and its distances are estimates.
 
     Raises:

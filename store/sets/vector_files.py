@@ -64,7 +64,7 @@ class Contents(NamedTuple):
 
 
 def side_of(name: str) -> Modality | None:
-    """What the name of a file or an array says that its vectors are of.
+    """Return what the name of a file or an array says that its vectors are of.
 
     Examples:
         >>> side_of("img_emb_0.npy"), side_of("text_features"), side_of("image_text"), side_of("embeddings")
@@ -138,7 +138,7 @@ def _read_npy(path: Path) -> Contents:
 
 
 def _ids_beside(path: Path, n_rows: int) -> dict[str, list[object]]:
-    """The ids in a file beside an array: ``images.ids.txt``, or ``img_names.json`` beside ``img_emb.npy``."""
+    """The ids in a file next to an array: ``images.ids.txt``, or ``img_names.json`` next to ``img_emb.npy``."""
     if ids_beside(path).is_file():
         return {"ids": _cells(ids_beside(path)) or []}
     stem = _TAIL.sub("", path.stem)
@@ -277,7 +277,7 @@ def _with_points(rows: list[list[str]]) -> list[list[str]]:
 
 
 def _not_components(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[bool]:
-    """Which columns are whole numbers among real ones: ids, if no two are equal.
+    """Return which columns are whole numbers among real ones: ids, if no two are equal.
 
     Raises:
         ValueError: Some are equal, and the name is not a usual one.

@@ -36,7 +36,7 @@ class CorpusEntry:
         table: Where the rows of the corpus are and what their columns mean, for one whose files are tables: the fields
             of :class:`tasks.corpora.readers.published.PublishedTable`.
         counts: Number of published quadruples, or of hard negatives by category (of a corpus without categories: ""),
-            by which files of the user's own in the same form are told from the published ones.
+            by which files of the user's own in the same form are reported from the published ones.
     """
 
     title: str

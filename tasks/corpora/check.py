@@ -104,7 +104,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
 
 
 def _n_repeated(rows: pa.Table) -> int:
-    """How many rows are equal to an earlier one."""
+    """Return how many rows are equal to an earlier one."""
     return int(rows.num_rows - rows.group_by(rows.column_names, use_threads=False).aggregate([]).num_rows)
 
 
@@ -121,7 +121,7 @@ class CorpusCheck:
         fingerprint: Fingerprint of the corpus that a run would use; empty if it could not be read.
         facts: Counts of :func:`corpus_facts`; empty if it could not be read.
         faults: Reasons for which a run would refuse the corpus.
-        warnings: Facts that matter for the interpretation of a run's figures.
+        warnings: Facts that matter for the interpretation of a run's results.
         recognised: What a folder or file was recognised as; empty for a name or a description.
         origin: Where the corpus was read from, and which split of it; empty if it could not be read.
         columns: Which columns of its tables were read, and warnings of others, as lines.
@@ -314,7 +314,7 @@ def encodable(corpus: Corpus) -> tuple[Modality, ...]:
 
 
 def import_advice(encoder: str, corpus: str, lacking: Modality) -> str:
-    """How a corpus is evaluated of which one modality cannot be encoded, in one line.
+    """Return how a corpus is evaluated of which one modality cannot be encoded, in one line.
 
     Embeddings pair only under one encoder, so what was encoded here is exported and imported with the rest.
     """
@@ -328,7 +328,7 @@ def import_advice(encoder: str, corpus: str, lacking: Modality) -> str:
 
 
 def encoding_fault(corpus: Corpus, modalities: Sequence[Modality], *, given: object = "") -> str | None:
-    """Why none of these modalities of a corpus can be encoded; None if one can.
+    """Return why none of these modalities of a corpus can be encoded; None if one can.
 
     ``given`` is what the user gave for the corpus: a name, a path or the table of a suite.
     """

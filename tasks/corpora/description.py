@@ -133,7 +133,7 @@ def open_corpus(what: str | Path | Mapping[str, object], *, sample: int | None =
 
 
 def reader_call(what: str | Path | Mapping[str, object], columns: Columns = NO_COLUMNS) -> ReaderCall:
-    """The reader and the options that a description stands for; reads nothing but the description itself.
+    """The reader and the options that a description means; reads nothing but the description itself.
 
     Args:
         what: As for :func:`open_corpus`; relative paths start from the working folder.

@@ -38,7 +38,7 @@ _NOT_CAPTIONS = ("instances", "person_keypoints", "panoptic", "stuff")  # COCO's
 
 
 class Recognised(NamedTuple):
-    """The description that a folder or file stands for, and how it was recognised, in words."""
+    """The description that a folder or file means, and how it was recognised, in words."""
 
     content: Content
     how: str
@@ -84,7 +84,7 @@ def recognise_file(path: Path, columns: Columns = NO_COLUMNS) -> Recognised | No
 
 
 def _as(reader: str, how: str, **options: object) -> Recognised:
-    """What a reader reads with these options."""
+    """Return what a reader reads with these options."""
     return Recognised({"reader": reader, **{option: str(value) for option, value in options.items()}}, how)
 
 
@@ -112,7 +112,7 @@ def _recognised(folder: Path, columns: Columns = NO_COLUMNS) -> Recognised | Non
 
 
 def _own_layouts(folder: Path, columns: Columns) -> Iterator[Recognised | None]:
-    """What every layout of own data makes of a folder, in their order."""
+    """Return what every layout of own data makes of a folder, in their order."""
     name = corpus_name(folder)
     yield _coco(folder)
     if is_saved(folder):
@@ -172,7 +172,7 @@ def _usual_table(folder: Path, columns: Columns) -> Recognised | None:
 
 
 def _within(folder: Path, inner: str, columns: Columns) -> Recognised | None:
-    """A table in a folder beside the images."""
+    """A table in a folder next to the images."""
     if not (folder / inner).is_dir():
         return None
     file = table.named_table(folder / inner)
@@ -248,7 +248,7 @@ _HINTED = ("captions", "quadruples", "questions", "composed", "ratings")  # the 
 
 
 def _hints(folder: Path) -> Iterator[str]:
-    """What is in a folder that was not recognised, and what would make it a corpus."""
+    """Return what is in a folder that was not recognised, and what would make it a corpus."""
     tables = [file for file in table.tables_in(folder) if suffix_of(file) != ".txt"]
     for file in tables:
         try:

@@ -44,7 +44,7 @@ class CorpusToRead(NamedTuple):
 
 
 def location_of(what: What) -> str:
-    """Where a corpus is read from: the name of a known corpus, an absolute path, or a description as JSON.
+    """Return where a corpus is read from: the name of a known corpus, an absolute path, or a description as JSON.
 
     Examples:
         >>> location_of("shapes"), location_of("/data/../data/photos")
@@ -117,7 +117,7 @@ def stored_corpora(
 def corpus_to_read(
     what: What, register: Sequence[StoredCorpus], *, sample: int | None = None, seed: int = 0
 ) -> CorpusToRead:
-    """What to read for a corpus: a stored name means what it was last read from, all else means itself.
+    """Return what to read for a corpus: a stored name means what it was last read from, all else means itself.
 
     Raises:
         RequestError: The name is that of a stored sample, and another sample is wanted.

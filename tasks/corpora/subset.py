@@ -30,7 +30,7 @@ def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
 
     The two images of a quadruple are drawn together, so the sample of a corpus of quadruples can be one image smaller
     than ``n_images``. The sample is a corpus with another name (``coco-karpathy-sample500``, with the seed unless it
-    is 0), because figures on a smaller gallery cannot be compared with those on the full corpus.
+    is 0), because results on a smaller gallery cannot be compared with those on the full corpus.
 
     Args:
         corpus: The full corpus.
@@ -60,7 +60,7 @@ def sample_corpus(corpus: Corpus, n_images: int, *, seed: int) -> Corpus:
 
 
 def sample_suffix(n_images: int | None, seed: int) -> str:
-    """What the name of a sample has after the name of its corpus; empty for a whole corpus.
+    """Return what the name of a sample has after the name of its corpus; empty for a whole corpus.
 
     Examples:
         >>> sample_suffix(500, 0), sample_suffix(500, 7), sample_suffix(None, 7)

@@ -1,1 +1,1 @@
-"""From outcomes to stored rows: summaries, comparisons, RSUM, figures over languages."""
+"""From outcomes to stored rows: summaries, comparisons, RSUM, results over languages."""

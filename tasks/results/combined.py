@@ -1,6 +1,6 @@
-"""Figures over several protocols -> results: means over languages, eta squared, RSUM.
+"""Results over several protocols -> results: means over languages, eta squared, RSUM.
 
-The protocol of a figure over languages is the pattern of those that it summarises, with a variant behind an ``@``:
+The protocol of a result over languages is the pattern of those that it summarises, with a variant behind an ``@``:
 
     t2i/*/*                 mean over languages, each the mean of its translators (the "all" of COCO-SM)
     t2i/*/google            mean over the languages of one translator
@@ -10,7 +10,7 @@ The protocol of a figure over languages is the pattern of those that it summaris
 Eta squared of languages, of translators and the residual (``R@1_eta2_language`` …) are over all languages except the
 reference, which no system translated; ``chance`` is what noise alone would give.
 
-RSUM and means over languages are weighted sums of means. Every image has its part in such a sum, and the figure is the
+RSUM and means over languages are weighted sums of means. Every image has its part in such a sum, and the result is the
 mean of these parts over the images: bootstrap, sign flips and tests of equivalence apply to them as they are.
 """
 
@@ -97,7 +97,7 @@ def language_rows(
     """Return rows over all languages, for each direction and each metric that every part has.
 
     All parts see the same draws of images, so an interval is that of the mean, not of a typical language. A direction
-    with fewer than two languages has no rows; an undefined figure is null with a ``reason``. The parts are all of one
+    with fewer than two languages has no rows; an undefined result is null with a ``reason``. The parts are all of one
     encoder on one corpus; the ``evaluation`` of ``source`` must identify them together.
     """
     row_of = partial(result_row, source, resampling)
@@ -166,7 +166,7 @@ def _means(
 
 
 def _mixed(parts: Sequence[Clusters], weights: NDArray[np.float64]) -> Clusters:
-    """Return the images of a weighted mean over figures of one corpus, each with its weight in that mean."""
+    """Return the images of a weighted mean over results of one corpus, each with its weight in that mean."""
     shares = np.tensordot(weights, np.stack([part.totals / part.totals.sum() for part in parts]), 1)
     asked = np.flatnonzero(shares)
     return Clusters.of(asked, len(shares), shares[asked])
@@ -247,9 +247,9 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
 
 
 Values = Mapping[Figure, NDArray[np.float64]]
-"""Figure -> the part of every cluster, whose mean is the figure, and its weight: shape ``(2, n_clusters)``."""
+"""Result -> the part of every cluster, whose mean is the result, and its weight: shape ``(2, n_clusters)``."""
 
-RANGES = {RSUM: 600.0}  # of figures in another unit than fractions
+RANGES = {RSUM: 600.0}  # of results in another unit than fractions
 
 
 def image_parts(values: NDArray[np.float64], clusters: Clusters) -> NDArray[np.float64]:
@@ -291,7 +291,7 @@ def language_values(parts: Sequence[LanguagePart], *, reference: str) -> Values:
 
 
 def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]:
-    """Each figure that at least two encoders have, as what is compared; the queries are images with their weights."""
+    """Each result that at least two encoders have, as what is compared; the queries are images with their weights."""
     for figure in dict.fromkeys(figure for values in encoders.values() for figure in values):
         values = {key: of_encoder[figure] for key, of_encoder in encoders.items() if figure in of_encoder}
         if len(values) > 1:

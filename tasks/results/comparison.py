@@ -31,7 +31,7 @@ def encoder_key(name: str, fingerprint: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ComparedFigure:
-    """The values of several encoders from which one figure is computed.
+    """The values of several encoders from which one result is computed.
 
     Attributes:
         version: Of the metric.
@@ -48,7 +48,7 @@ class ComparedFigure:
 def compared_figures(
     encoders: Mapping[str, Outcomes], metrics: Sequence[Metric], drawn: SamplingFrame
 ) -> list[ComparedFigure]:
-    """Return the values of encoders by each metric; no figures for fewer than two encoders.
+    """Return the values of encoders by each metric; no results for fewer than two encoders.
 
     A query counts where a metric has a value of both encoders; an encoder without any value of a metric, or of which
     imported outcomes leave it open, is not compared by it.
@@ -96,9 +96,9 @@ def figure_rows(
     resampling: Resampling,
     headline: Collection[Figure] = (),
 ) -> list[Comparison]:
-    """Return one comparison per figure and pair of encoders.
+    """Return one comparison per result and pair of encoders.
 
-    p-values are adjusted over all pairs of one figure. Comparisons by a planned figure, of ``headline``, are marked as
+    p-values are adjusted over all pairs of one result. Comparisons by a planned result, of ``headline``, are marked as
     such, all others as exploratory.
     """
     planned = {figure.metric for figure in headline}

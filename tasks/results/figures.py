@@ -1,4 +1,4 @@
-"""The figures of one encoder on one corpus, derived from its outcomes: every metric, RSUM, means over languages."""
+"""The results of one encoder on one corpus, derived from its outcomes: every metric, RSUM, means over languages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Figures:
     """What :func:`derive_figures` made or found.
 
     Attributes:
-        added: Protocol id -> number of figures that were made now.
+        added: Protocol id -> number of results that were made now.
     """
 
     uses: tuple[str, ...]
@@ -68,7 +68,7 @@ def figures_of(
     keep_replicates: bool,
     outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]] | None = None,
 ) -> tuple[_Making, list[Work]]:
-    """Return the figures of one protocol each, those of several, and the bootstrap draws that are kept of the former.
+    """Return the results of one protocol each, those of several, and the bootstrap draws that are kept of the former.
 
     With them comes what makes them; ``metrics`` and ``outcomes`` as in :func:`derive_figures`.
     """
@@ -112,10 +112,10 @@ def figures_of(
 
 @dataclass(frozen=True, kw_only=True)
 class _Making:
-    """Makes figures.
+    """Makes results.
 
     Attributes:
-        added: Protocol id -> number of figures, counted on the way.
+        added: Protocol id -> number of results, counted on the way.
         table: Metrics that a user gave, instead of the table's.
         languages: Protocol id -> what means over languages need of it, of the outcomes that passed.
         results: Protocol id and metric -> the derivation of its result.
@@ -137,7 +137,7 @@ class _Making:
     def metrics(
         self, outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]], todo: Sequence[Derivation]
     ) -> Iterator[Made]:
-        """Figures of one protocol each, those whose outcomes come together in one pass over the draws."""
+        """Results of one protocol each, those whose outcomes come together in one pass over the draws."""
         places = {each.subject.figure: at for at, each in enumerate(todo)}
         lacking = {protocol for protocol, _ in places}
         for together in outcomes([each for each in self.scored.protocols if each.id in lacking]):
@@ -170,7 +170,7 @@ class _Making:
         return rows
 
     def replicates(self, each: Derivation) -> list[Replicates]:
-        """Every draw of a figure; they name the row of the figure."""
+        """Every draw of a result; they name the row of the result."""
         figure = each.subject.figure
         [protocol] = [one for one in self.scored.protocols if one.id == figure[0]]
         evaluated = self._evaluated(self.scored.read(protocol), {figure})
@@ -188,12 +188,12 @@ class _Making:
         return Source(**vars(self.scored.sets), **self.scored.tags, evaluation=evaluation, run=self.run)
 
     def _language(self, outcomes: Outcomes) -> LanguagePart:
-        """What means over languages need of the outcomes of one language."""
+        """Return what means over languages need of the outcomes of one language."""
         return part_of(outcomes, drawn=drawn_clusters(self.scored.corpus, outcomes.protocol))
 
 
 def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
-    """The protocols whose figures are added up (``sum``), and those that are averaged over all languages (``mean``).
+    """The protocols whose results are added up (``sum``), and those that are averaged over all languages (``mean``).
 
     Only where all of them were evaluated; in the order of the corpus, on which the id of their evaluation depends.
     """

@@ -2,7 +2,7 @@
 
 A miss is a query whose best relevant item is strictly below the first place; the item in first place may be right all
 the same. Of some encoders the union of their misses is sampled, query by query, with the item that each put first. The
-share of a sample that is judged right stands for all misses (``tasks.statistics.sampled``).
+share of a sample that is judged right means all misses (``tasks.statistics.sampled``).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def misses_of(store: EmbeddingStore, encoders: Sequence[str], corpus: str, proto
 
 
 def _first(outcomes: QueryOutcomes) -> tuple[NDArray[np.bool_], NDArray[np.object_]]:
-    """Which queries are misses, and the item in first place of each query."""
+    """Return which queries are misses, and the item in first place of each query."""
     ords = outcomes.top_ords[:, 0]
     return np.asarray(is_missed(outcomes.rank_best) & (ords >= 0)), np.asarray(outcomes.items)[ords]
 

@@ -49,7 +49,7 @@ class ScoredSets:
     tags: Mapping[str, str]
 
     def joint_evaluation(self, protocols: Sequence[Protocol]) -> str:
-        """The evaluation id of a figure that is computed from several protocols."""
+        """The evaluation id of a result that is computed from several protocols."""
         return digest16([self.evaluations[protocol.id] for protocol in protocols])
 
     def stored(self) -> dict[str, int]:
@@ -58,7 +58,7 @@ class ScoredSets:
         return {protocol: found[each] for protocol, each in self.evaluations.items() if each in found}
 
     def vectors(self) -> dict[str, Any]:
-        """The images and the captions, read from the store as far as they are asked for."""
+        """The images and the captions, read from the store as far as they are requested."""
         return {f"{modality}s": self.sets.vectors(self.store, modality) for modality in MODALITIES}
 
     def read(self, protocol: Protocol) -> Outcomes:

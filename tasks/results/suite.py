@@ -1,7 +1,7 @@
 """One ranking of the encoders of a suite over its corpora: rows of table ``rankings``.
 
 The encoders of a suite seldom have all corpora. Ranked is the largest block of corpora and encoders in which every
-encoder has the headline of every corpus; of two equally large ones, that with more corpora. Figures on which no encoder
+encoder has the headline of every corpus; of two equally large ones, that with more corpora. Results on which no encoder
 that could be ranked is above chance do not count (``statistics.decision.counted``), and an encoder that is at chance by
 all that count is not ranked. Encoders outside have a row with the reason. A photograph that several corpora have is one
 unit in all of them, and one corpus under two names is ranked once.
@@ -55,12 +55,12 @@ class CorpusHeadline:
 
     Attributes:
         figures: Their mean is the headline.
-        values: Encoder -> its values for every figure on the same queries, shape ``(n_queries,)``, or why it has no
+        values: Encoder -> its values for every result on the same queries, shape ``(n_queries,)``, or why it has no
             headline.
         contents: Equal for corpora of the same photographs and captions, whatever they are called.
         photographs: Of every cluster.
         copies: Other names of the same corpus.
-        at_chance: Figure -> the encoders that were tested and are not shown above chance by it.
+        at_chance: Result -> the encoders that were tested and are not shown above chance by it.
     """
 
     corpus: str
@@ -87,7 +87,7 @@ class CorpusHeadline:
 
 
 def counted_headlines(corpora: Sequence[CorpusHeadline]) -> tuple[list[CorpusHeadline], list[str]]:
-    """Return the corpora with the figures that count, and the names of corpora without any."""
+    """Return the corpora with the results that count, and the names of corpora without any."""
     weak = {(c.corpus, *f): {e: e in c.at_chance.get(f, ()) for e in c.encoders} for c in corpora for f in c.figures}
     kept, found = counted(weak), []
     for corpus in corpora:
@@ -98,7 +98,7 @@ def counted_headlines(corpora: Sequence[CorpusHeadline]) -> tuple[list[CorpusHea
 
 
 def figure_values(outcomes: Outcomes, figure: Figure, drawn: SamplingFrame) -> ClusteredValues | str:
-    """Return the values of a figure of the headline, or why these outcomes have none."""
+    """Return the values of a result of the headline, or why these outcomes have none."""
     metric = METRICS[figure.metric]
     if metric not in metrics_of(outcomes):
         return f"its outcomes under {figure.protocol} leave {metric.name} open"
@@ -285,7 +285,7 @@ def largest_block(encoders_of: Mapping[str, frozenset[EncoderId]]) -> frozenset[
 
 
 def _parts(corpus: CorpusHeadline, encoders: Iterable[EncoderId]) -> list[ClusteredValues]:
-    """For every figure of the headline the values of these encoders, which have it."""
+    """For every result of the headline the values of these encoders, which have it."""
     of_encoders = [corpus.values[encoder] for encoder in encoders]
     return [
         ClusteredValues(np.stack([one.values for one in figure]), figure[0].clusters)

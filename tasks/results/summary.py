@@ -170,9 +170,9 @@ def result_row(
     span: float | None = None,
     lower_is_better: bool = False,
 ) -> Result:
-    """Return a result with what every figure has, created now.
+    """Return a result with what every result has, created now.
 
-    ``clusters``: of the queries; None for a figure without any. ``span``: the largest value of a mean of values from 0
+    ``clusters``: of the queries; None for a result without any. ``span``: the largest value of a mean of values from 0
     on, which is then tested against a chance that all images have in common.
     """
     value, p_chance = _defined(value), None

@@ -132,7 +132,7 @@ class _ImageFiles:
 
     @cached_property
     def _by_last_part(self) -> dict[Callable[[str], str], dict[str, list[tuple[str, str]]]]:
-        """How a path is folded -> last part of a folded path -> the folded paths with it, and their files."""
+        """Return how a path is folded -> last part of a folded path -> the folded paths with it, and their files."""
         groups: dict[Callable[[str], str], dict[str, list[tuple[str, str]]]] = {_fold: {}, _fold_stem: {}}
         for fold, group in groups.items():
             for file in self.files:
@@ -195,7 +195,7 @@ def coco_names(file_name: str) -> tuple[str, ...]:
 
 
 def _beside(folders: Sequence[Path], name: str) -> Path | None:
-    """A folder beside those that were searched, or in one that is beside them, with a file of this name."""
+    """A folder next to those that were searched, or in one that is next to them, with a file of this name."""
     others = (each for folder in folders for each in sorted(folder.parent.iterdir()) if each.is_dir())
     last = name.replace("\\", "/").rpartition("/")[2]
     return next((each for each in others if each not in folders and last and (each / last).is_file()), None)

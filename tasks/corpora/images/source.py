@@ -211,14 +211,14 @@ class RenderedImages:
         return buffer.getvalue()
 
     def state(self, key: str) -> tuple[str, str]:
-        """What draws the image and its key, and the version of the code that draws and compresses."""
+        """Return what draws the image and its key, and the version of the code that draws and compresses."""
         module = self.draw.__module__
         return f"{module}.{self.draw.__qualname__}/{self.seed}/{key}", _version_of_drawings(module)
 
 
 @cache
 def _version_of_drawings(module: str) -> str:
-    """A digest of a world's module and the files beside it that have its name, of this file, and Pillow's version."""
+    """A digest of a world's module and the files next to it that have its name, of this file, and Pillow's version."""
     place = Path(str(sys.modules[module].__file__))
     files = [Path(__file__), *sorted(place.parent.glob(f"{place.stem}.*"))]
     parts = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]

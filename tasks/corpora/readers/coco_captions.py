@@ -41,7 +41,7 @@ def read_coco_captions(
     Args:
         images: Folder of the image files; unless given, ``root``, and ``root/images`` if it exists.
         captions: The captions file; ``captions.json`` or the only ``captions*.json`` in ``root`` or ``annotations/``.
-        instances: The boxes file; beside the captions file ``instances_val2017.json`` for ``captions_val2017.json``,
+        instances: The boxes file; next to the captions file ``instances_val2017.json`` for ``captions_val2017.json``,
             else ``instances*.json``, if it exists.
 
     Raises:

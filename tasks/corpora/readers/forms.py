@@ -111,7 +111,7 @@ def form_of(stem: str, available: Sequence[str], columns: Columns = NO_COLUMNS) 
     Args:
         stem: Name of its file, without suffix.
         available: Its columns.
-        columns: Roles that the user gives columns, which stand for these.
+        columns: Roles that the user gives columns, which mean these.
     """
     if stem in FORM_NAMES:
         return stem
@@ -363,7 +363,7 @@ class _Rows:
         return name
 
     def _objects(self) -> list[str] | None:
-        """What the image shows: words, or of columns in a list ``column=word``; None where no cell has any."""
+        """Return what the image shows: words, or of columns in a list ``column=word``; None where no cell has any."""
         words = [_words(cell) for cell in self.cells.get("objects", ())]
         if isinstance(self.options.columns.get("objects", ""), str) or not any(words):
             return words[0] if words else None

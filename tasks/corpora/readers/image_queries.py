@@ -1,6 +1,6 @@
 """Images that search images: landmarks, images with a text that changes them, and pairs that people rated.
 
-The form is told by the names that the file has: ``imlist``, ``qimlist`` and ``gnd`` (Revisited Oxford and Paris);
+The form is reported by the names that the file has: ``imlist``, ``qimlist`` and ``gnd`` (Revisited Oxford and Paris);
 ``reference``, ``target_hard`` and ``img_set`` (CIRR); ``candidate``, ``target`` and ``captions`` (FashionIQ);
 ``reference_img_id`` and ``gt_img_ids`` (CIRCO); else a table of the form ``composed`` or ``ratings``.
 """

@@ -1,4 +1,4 @@
-"""Images with a text file of the same name: ``a.jpg`` and ``a.txt``, beside each other or in two folders."""
+"""Images with a text file of the same name: ``a.jpg`` and ``a.txt``, next to each other or in two folders."""
 
 from __future__ import annotations
 

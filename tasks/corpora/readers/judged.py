@@ -2,7 +2,7 @@
 
 The published corpora of document pages (ViDoRe, JinaVDR, MIRACL-Vision) have readers with the names of their tasks. The
 three tables (documents, queries, judgements) are read from a folder or from a data set on the hub with a configuration
-for each; the names of tables, files and columns that are found without being named in a description stand in
+for each; the names of tables, files and columns that are found without being named in a description are in
 ``columns.toml``.
 """
 
@@ -203,7 +203,7 @@ class _JudgedPart(NamedTuple):
 
 
 def _counts(part: _JudgedPart, n_documents: int) -> SubsetCounts:
-    """What mteb counts in a subset: queries that are judged, and judgements with another grade than 0."""
+    """Return what mteb counts in a subset: queries that are judged, and judgements with another grade than 0."""
     judged = {query for query, _ in part.grades}
     queries = [row.text for row in part.queries if row.id in judged]
     per_query = Counter(query for (query, _), grade in part.grades.items() if grade)
@@ -381,7 +381,7 @@ class JudgedFiles(NamedTuple):
         configs: Configurations on the hub, where they are known; the hub names them otherwise.
         images: Folder or folders of the pages, where the table of documents holds none.
         ids_only: Use no images, and accept queries without a text.
-        missing: Whether pages without a file are left out.
+        missing: True if pages without a file are left out.
     """
 
     place: str
@@ -450,7 +450,7 @@ class JudgedFiles(NamedTuple):
         )
 
     def subsets(self) -> list[str]:
-        """What ``LAYOUTS`` has beside ``queries``, in order; a corpus without subsets has the one called ``""``."""
+        """What ``LAYOUTS`` has next to ``queries``, in order; a corpus without subsets has the one called ``""``."""
         if self.tables:
             return [""]
         names = self._names()
@@ -575,7 +575,7 @@ def is_judged_folder(folder: Path) -> bool:
 
 
 def _names_of(name: TableName, subset: str) -> list[str]:
-    """What the table of a subset may be called."""
+    """Return what the table of a subset may be called."""
     if not subset:
         return [*FORMS[name].files]
     return [layout.format(subset=subset, table=each) for layout in LAYOUTS for each in FORMS[name].files]

@@ -6,7 +6,7 @@
 * one object per image with ``file_name``, ``captions``, ``annotation_ids`` and ``objects``;
 * rows of ``yerevann/coco-karpathy`` on the hub: ``filename``, ``sentences``, ``sentids``, ``cocoid``;
 * ``test_1k_flickr.csv`` of ``nlphuji/flickr_1k_test_image_text_retrieval`` on the hub, with the images in a ZIP file
-  beside it: ``filename``, ``raw`` (the captions as JSON).
+  next to it: ``filename``, ``raw`` (the captions as JSON).
 
 All forms give the same entries, so the same images have the same fingerprint whatever form they were read from.
 COCO: test 5K (25,010 captions) and val 5K; images of the hub's rows come from images.cocodataset.org. Flickr30k: test
@@ -134,7 +134,7 @@ def read_flickr30k_karpathy(
 
 
 def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> _Split:
-    """Return the test split of a CSV file and the ZIP file beside it, which ``datasets`` reads by a script alone."""
+    """Return the test split of a CSV file and the ZIP file next to it, which ``datasets`` reads by a script alone."""
     if split != "test":
         raise RequestError(f"{dataset}: no split {split!r}; it has test. Give root (dataset_flickr30k.json)")
     folder = Path(dataset) if Path(dataset).is_dir() else files_of(dataset, revision, "*flickr*")

@@ -115,7 +115,7 @@ def _tars(folder: Path) -> list[Path]:
 
 
 def _templates(path: Path) -> list[str]:
-    """CLIP_benchmark's prompts beside its shards, in which ``{c}`` is the class; none where there are none."""
+    """CLIP_benchmark's prompts next to its shards, in which ``{c}`` is the class; none where there are none."""
     file = path / _TEMPLATES
     return [line.replace("{c}", "{}") for line in lines_of(read_text(file))] if file.is_file() else []
 

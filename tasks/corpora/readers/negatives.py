@@ -3,9 +3,9 @@
 * ARO: Attribution, Relation and Order (Yuksekgonul et al. 2023, https://arxiv.org/abs/2210.01936). In relation and
   attribution, the image is the box of a Visual Genome photograph that the caption describes. In order, each caption has
   four negatives, which are shuffles of its words; the paper counts a caption as correct if it wins against all four
-  (chance 20 %).
+  (chance 20%).
 * CREPE: systematicity and productivity (Ma et al. 2023, https://arxiv.org/abs/2212.07796). An item is a box of a Visual
-  Genome photograph with its caption and several hard negatives; the paper's figure is the rank of the caption among its
+  Genome photograph with its caption and several hard negatives; the paper's result is the rank of the caption among its
   negatives.
 * NegBench: captions with negation, as multiple choice or for retrieval (Alhamoud et al. 2025,
   https://arxiv.org/abs/2501.09425). Each CSV file is a corpus of its own, named after the file. The authors' code takes

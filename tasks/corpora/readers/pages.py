@@ -141,7 +141,7 @@ class Question(NamedTuple):
 
 
 def content_of(report: RenderedReport) -> Content:
-    """What is in a report, drawn from its key.
+    """Return what is in a report, drawn from its key.
 
     Examples:
         >>> content_of(RenderedReport("Arden", 2014, "en", 0)).order

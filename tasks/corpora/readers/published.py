@@ -208,7 +208,7 @@ class PublishedTable:
             image; else from its file name) and ``split``; of hard negatives ``negative`` and, for a second caption,
             ``further``, and ``id`` (of the item within its category; else its place).
         hint: Where the files can be had.
-        images: Folder of the images beside the tables, if it is not named.
+        images: Folder of the images next to the tables, if it is not named.
         categories: Of hard negatives.
         splits: Values of the column ``split``; one is read, the first by default.
         split: Of the hub.

@@ -46,7 +46,7 @@ def read_winoground(
     Args:
         root: Folder with ``examples.jsonl`` and the unpacked images; from the hub unless given (gated: accept the
             terms on its page once).
-        images: Folder of the images; ``images/`` beside the examples if it exists, else ``root``.
+        images: Folder of the images; ``images/`` next to the examples if it exists, else ``root``.
         tags: ``new_tag_assignments.json`` of "Why is Winoground Hard?".
         ids_only: Use no images, for answers or embeddings that were made elsewhere.
 
@@ -101,7 +101,7 @@ def read_bivlc(
     Args:
         root: Folder in the layout of the hub's data set (``data/test-*.parquet``); or a CSV file with the columns
             ``caption``, ``negative_caption``, ``type`` and ``subtype``, which gives texts and ids only, for answers of
-            models that were computed elsewhere; there the same caption stands for the same photograph. From the hub
+            models that were computed elsewhere; there the same caption means the same photograph. From the hub
             unless given.
 
     Raises:

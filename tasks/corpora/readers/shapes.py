@@ -316,7 +316,7 @@ def wordings(scene: Scene) -> list[str]:
 
 
 def meanings(scene: Scene) -> list[Hashable]:
-    """What each of the eight captions states: it is true of the scenes with an equal meaning, and of no others.
+    """Return what each of the eight captions states: it is true of the scenes with an equal meaning, and of no others.
 
     Two wordings leave something out: "a picture of … and …" the places, "a small circle over …" the colours.
 

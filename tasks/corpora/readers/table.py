@@ -39,7 +39,7 @@ def read_table(
     Args:
         root: The table, or the folder that holds it: under one of ``STEMS``, else as the only one that fits a form.
         images: Folder that the image column's paths start from; unless given, the table's folder, and ``images/``
-            beside the table if it exists.
+            next to the table if it exists.
         form: ``captions``, ``pairs`` or ``quadruples`` (:mod:`capim.store.forms`); by default taken
             from the table's name or its columns.
         missing: With ``skip``, images without a file, rows without a caption and rows that cannot be read are left out.
@@ -79,7 +79,7 @@ def named_table(folder: Path) -> Path | None:
 def any_table(folder: Path, columns: Columns = NO_COLUMNS) -> Path | None:
     """The table of a folder that has the columns of a form, whatever its name; None if there is none.
 
-    A text file beside an image of the same name is not looked at.
+    A text file next to an image of the same name is not looked at.
 
     Raises:
         RequestError: There are several.

@@ -1,7 +1,7 @@
 """Published captions in several languages or files, whose layout is more than a table.
 
 * COCO-SM (unum-cloud/coco-sm): COCO's Karpathy test split in 21 languages by three translation systems. Seven images
-  that one system could not translate are excluded; English is in every system's file, and its figures belong to that
+  that one system could not translate are excluded; English is in every system's file, and its results belong to that
   system's table.
 * Crossmodal-3600 (Thapliyal et al. 2022, https://google.github.io/crossmodal-3600/): photographs from around the world.
   The captions of different languages were written independently: the English ones are not the originals of the others.
@@ -49,7 +49,7 @@ def read_coco_sm(
     """The translations, system by system and language by language, images in the order of the files.
 
     Args:
-        root: Folder with ``google.json``, ``bing.json`` and ``nllb.json`` (in it or in ``meta/``), and beside them
+        root: Folder with ``google.json``, ``bing.json`` and ``nllb.json`` (in it or in ``meta/``), and next to them
             ``excluded.txt`` and ``id_mapping.json``, which are checked where they are there.
         translators: Which of the three files.
 

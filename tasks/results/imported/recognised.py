@@ -1,4 +1,4 @@
-"""Recognises what a file or folder to import holds: vectors, outcomes, scores, a run, qrels, published figures.
+"""Recognises what a file or folder to import holds: vectors, outcomes, scores, a run, qrels, published results.
 
 Only its name, its header and the names of its arrays are looked at, and nothing heavy is loaded. What is not read is
 refused with the way that leads here.

@@ -4,7 +4,7 @@ Files are tables of judgements, ranks or hits, folders of hit lists (``tasks.res
 scores, runs (``tasks.results.imported.runs``), and what ``capim export outcomes`` wrote, which is read back whole:
 every rank, tie, list and score.
 
-A matrix has captions in rows and images in columns: ``.npy`` with the ids beside it (``matrix.rows.txt`` and
+A matrix has captions in rows and images in columns: ``.npy`` with the ids next to it (``matrix.rows.txt`` and
 ``matrix.columns.txt``, one a line), or ``.npz`` with the arrays ``scores``, ``queries`` and ``items``. Without ids,
 rows and columns are in the order of the corpus.
 """
@@ -64,7 +64,7 @@ class Source(NamedTuple):
 
     Attributes:
         kind: ``outcomes`` (a table, exported outcomes, or a folder of hit lists or tables), ``scores``, ``run``; or
-            ``qrels`` with runs, or ``published`` figures.
+            ``qrels`` with runs, or ``published`` results.
         encoder: Name of the model; "" where hit lists name it.
         protocols: Only these; "" and none: all that the file determines.
         by_position: The user says that rows follow the corpus.
@@ -388,7 +388,7 @@ def _of_arrays(path: Path, columns: Columns) -> ScoreMatrix:
 
 
 def _n_known(sides: Sequence[Items], ids: Sequence[list[str] | None]) -> int:
-    """How many of the ids of rows and columns are those of captions and images, or name them."""
+    """Return how many of the ids of rows and columns are those of captions and images, or name them."""
     keys = (key_of({"ids": given or []}, side) for side, given in zip(sides, ids, strict=True))
     return sum(key.n_known for key in keys if key is not None)
 

@@ -259,7 +259,7 @@ def compositional_items(
 def matched_rows(part: TablePart, items: Items) -> NDArray[np.int64]:
     """Return the position of the item of every row, -1 for none, by the first of these that the rows have.
 
-    Ids that are all known (texts beside them have to agree); the two texts; any column of ids; the order of the corpus
+    Ids that are all known (texts next to them have to agree); the two texts; any column of ids; the order of the corpus
     (:mod:`capim.store.sets.matching`). Of several items with the same texts, the row is about the one with its number
     (``swap_obj/62`` for 62) or its category, else the first that no row is about yet. A row whose texts are not in the
     corpus is left out, with a sentence: publications come from earlier versions of a data set.
