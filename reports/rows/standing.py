@@ -15,7 +15,7 @@ from capim.store.schema import FIGURE, Comparison, Ranking, Result, SlicedCompar
 from capim.tasks.metrics.crosslingual import CONSISTENCY_NDCG, CONSISTENCY_RBO
 from capim.tasks.metrics.retrieval import RECALLS
 from capim.tasks.metrics.table import RSUM, Figure, beside_chance, headline_of, planned_figures
-from capim.tasks.protocols import EVERY, Protocol, language_name, mean_weights
+from capim.tasks.protocols import Protocol
 from capim.tasks.statistics.decision import (
     FEW,
     BesideChance,
@@ -226,25 +226,6 @@ def translators(data: ReportData, corpus: str, language: str | None = None) -> l
     """Translators with results on a corpus, sorted; optionally of one language only."""
     protocols = map(Protocol.of, data.protocols(corpus))
     return sorted({p.translator for p in protocols if p.is_of_language and language in (None, p.language)})
-
-
-def over_languages(data: ReportData, corpus: str) -> list[tuple[str, str, str, str]]:
-    """The results over all languages: a label, the translator, the weights, and the suffix of the metric's name."""
-    reference = data.corpora[corpus].languages_reference
-    labels = []
-    for said, without in (("", None), (f" without {language_name(reference)}", reference)):
-        equal, by_speakers = mean_weights(without=without), mean_weights(speakers=True, without=without)
-        labels.append((f"all{said}", EVERY, equal, ""))
-        if len(ways := translators(data, corpus)) > 1:
-            labels += [(f"{way}{said}", way, equal, "") for way in ways]
-        labels.append((f"by speakers{said}", EVERY, by_speakers, ""))
-    shares = (("language", "η² of languages"), ("translator", "η² of translators"), ("residual", "η², residual"))
-    return labels + [(label, EVERY, mean_weights(without=reference), f"_eta2_{key}") for key, label in shares]
-
-
-def noise(row: Result) -> float | None:
-    """The value of eta squared where figures differ by noise alone; None for any other result."""
-    return row.chance if "_eta2_" in row.metric else None
 
 
 def language_cells(
