@@ -35,7 +35,8 @@ def of_task(data: ReportData, task: Task) -> Chart | None:
     title = f"{task.corpus}, {task.title}"
     unit = f"{metric.label}{', percent' * (metric.unit == 'percent')}"
     pairs = zip(marked, rows, strict=True)
-    said = "; ".join(f"{each.name} {each.text} ({words.interval(metric, row)})" for each, row in pairs)
+    named = [(f"{each.name} {each.text}", words.interval(metric, row)) for each, row in pairs]
+    said = "; ".join(f"{name} ({ends})" if ends else name for name, ends in named)
     return Chart(
         id=anchor("test", task.corpus, task.protocol, task.metric),
         title=title,
