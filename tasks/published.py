@@ -191,7 +191,7 @@ class PublishedBeside(NamedTuple):
 
 
 def beside(own: Iterable[Result], published: Iterable[Published]) -> list[PublishedBeside]:
-    """Return the published results on the corpora, protocols and metrics that we have.
+    """Return the published results on the corpora, protocols and metrics that we have; all if we have none.
 
     Not a comparison: nothing is tested, and a model of the same name is not known to be the same.
     """
@@ -201,7 +201,7 @@ def beside(own: Iterable[Result], published: Iterable[Published]) -> list[Publis
     found = []
     for of in published:
         figure = of.dataset, of.protocol, of.metric
-        if figure in values:
-            same = values[figure].get(of.model)
+        if figure in values or not values:
+            same = values.get(figure, {}).get(of.model)
             found.append(PublishedBeside(of.model, *figure, same, of.value, "published", of.difference, of.source))
     return found

@@ -237,3 +237,10 @@ def test_every_command_of_the_page_runs_as_printed(shared_data: Path, tmp_path: 
     assert {key: value for key, (value, *_) in values(workspace, encoder="theirs").items()} == {
         key: value for key, (value, *_) in values(workspace, encoder="tiny-clip").items()
     }
+
+
+def test_published_results_are_shown_in_a_store_without_own_ones(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("model,dataset,metric,protocol,value\nm,coco-karpathy,R@1,t2i/all,.304\n")
+    command(f"import --published {tmp_path}/table.csv", tmp_path)
+    [row] = command("results --against published --format json", tmp_path).rows
+    assert (row["encoder"], row["value"], row["published"], row["verdict"]) == ("m", None, 0.304, "published")
