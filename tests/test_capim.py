@@ -321,8 +321,8 @@ def test_the_progress_of_scoring_moves_within_a_protocol(tmp_path: Path, monkeyp
         assert {*counts} - {0, 1, 2}, counts
 
 
-# --- a user's own modules with the names of our rooms ---------------------------------------------------------------
-ROOMS = ("store", "tasks", "flows", "reports", "deployments")
+# --- a user's own modules with the names of our packages
+PACKAGES = ("store", "tasks", "flows", "reports", "deployments")
 
 
 def test_a_folder_with_modules_that_are_called_like_our_rooms_changes_nothing(tmp_path: Path) -> None:
@@ -335,11 +335,11 @@ def test_a_folder_with_modules_that_are_called_like_our_rooms_changes_nothing(tm
     assert "R@1" in done.stdout
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_is_imported_under_one_name(room: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_is_imported_under_one_name(package: str) -> None:
     """A second copy of a module has classes of its own: nothing would be an instance of anything."""
-    [last] = python(f"import {room}", ROOT).stderr.splitlines()[-1:]
-    assert last.startswith(f"ImportError: '{room}' is imported as capim.{room}; a package of your own")
+    [last] = python(f"import {package}", ROOT).stderr.splitlines()[-1:]
+    assert last.startswith(f"ImportError: '{package}' is imported as capim.{package}; a package of your own")
 
 
 METRIC = "def hit(outcomes):\n    return outcomes.rank_worst == 1\n"

@@ -17,7 +17,7 @@ from capim.store.types import FUSION, IMPORTED, OF_OUTCOMES, TWO_STAGE
 from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.encoders.adapters import ADAPTERS
 from capim.tasks.protocols import ALL_QUADRUPLES
-from tests.test_rooms import ROOT, product_files
+from tests.test_architecture import ROOT, product_files
 
 PROTOCOL = re.compile(r"(t2i|i2t|i2i|t2t)/")
 RANK_IN_SQL = re.compile(r"rank_(best|worst)\s*(>|=|<>)\s*1\b")

@@ -102,7 +102,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def home() -> str:
     """Return README.md with its links as those of a page in docs/."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.sub(r"\]\((?!https?:|docs/(?!rooms))", "](../", text).replace("](docs/", "](")
+    return re.sub(r"\]\((?!https?:|docs/(?!architecture))", "](../", text).replace("](docs/", "](")
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:

@@ -45,8 +45,8 @@ def works(wheel: Path, folder: Path) -> None:
 def test_the_wheel_holds_every_file_of_the_product_and_works_in_another_folder(tmp_path: Path) -> None:
     wheel, held = built(ROOT, tmp_path)
     tracked = subprocess.check_output(["git", "ls-files", *ROOMS], cwd=ROOT, text=True).splitlines()
-    rooms = {f"capim/{name}" for name in tracked if not name.startswith("reports/sample/")}
-    assert held == {"capim/__init__.py", "capim/__main__.py", "capim/py.typed", *rooms}
+    packages = {f"capim/{name}" for name in tracked if not name.startswith("reports/sample/")}
+    assert held == {"capim/__init__.py", "capim/__main__.py", "capim/py.typed", *packages}
     works(wheel, tmp_path)
 
 
