@@ -542,7 +542,7 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     """
     given, path = path, Path(path)
     if path.is_dir():
-        raise RequestError(f"{given} is a folder, not a suite file; of images and captions it is --corpora {given}")
+        raise RequestError(f"{given} is a folder, not a suite file; a folder is a corpus: --corpora {given}")
     if not path.is_file():
         hint = f"; a folder is a corpus: --corpora {path}" if path.is_dir() else ""
         raise RequestError(f"suite file {path} does not exist{hint}")

@@ -31,8 +31,8 @@ def faults() -> list[str]:
     """Place and word, one line each."""
     found = []
     for file in python_files():
-        for line, text in documented(file):
-            name = f"{file.relative_to(ROOT)}:{line}"
+        for at, text in documented(file):
+            name = f"{file.relative_to(ROOT)}:{at}"
             if opening := OPENINGS.match(text):
                 found.append(f"{name}: a docstring begins with {opening[1]!r}")
             found += [f"{name}: {word[1]!r}" for word in WORDS.finditer(text)]

@@ -6,7 +6,7 @@ A slice is one row of ``schema.SLICES``: an analysis, a feature, and a level of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -14,10 +14,10 @@ from typing import NamedTuple
 from capim.reports import format as show
 from capim.reports.elements import words
 from capim.reports.elements.page import Block, Cell, Evidence, Section, Table, Text
-from capim.reports.elements.tables import absent, estimate, numbers, pivot, texts
+from capim.reports.elements.tables import absent, anchor, estimate, numbers, pivot, texts
 from capim.reports.rows import standing
 from capim.reports.rows.choice import best_first
-from capim.reports.rows.report_data import ReportData
+from capim.reports.rows.report_data import ReportData, of_package
 from capim.reports.sections.leaderboard import pair_protocols, sliced
 from capim.store.current import figure_of
 from capim.store.schema import Slice
@@ -44,6 +44,7 @@ def section(data: ReportData) -> Section:
         blocks.append(_matrix(data, parts))
     if lines := _gaps(data):
         blocks.append(Evidence(lines=lines))
+    blocks += _of_packages(data)
     for corpus in data.corpus_names():
         found = {row.protocol for row in data.slices if row.corpus == corpus}
         lacking = sorted(id_ for id_ in _protocols(data, corpus) if id_ not in found)
@@ -101,6 +102,26 @@ def _matrix(data: ReportData, parts: dict[Part, dict[str, Slice]]) -> Table:
     title = f"The {show.count(len(worst), 'slice')} on which {first} does worst" if len(worst) > 1 else "Slices"
     note = "Percent, with interval; parts with too few images for an interval are left out."
     return replace(pivot("slices-worst", title, worst, texts("Slice", label), *columns, note=note), matrix=True)
+
+
+def _of_packages(data: ReportData) -> Iterator[Table]:
+    """Yield a table for each analysis of a package and task: its slices by encoder."""
+    groups: dict[tuple[str, ...], list[Slice]] = {}
+    for row in data.slices:
+        if of_package([row]) and row.analysis in headings("slices"):
+            groups.setdefault((row.analysis, *figure_of(row)), []).append(row)
+    for (analysis, corpus, protocol, metric), rows in groups.items():
+        of = {(part_label(row.feature, row.level_name), row.encoder): row for row in rows}
+
+        def cell(part: str, encoder: str, of: Mapping[tuple[str, str], Slice] = of) -> Cell:
+            return slice_cell(data, of.get((part, encoder)))
+
+        names = dict.fromkeys(row.encoder for row in rows)
+        columns = [numbers(name, partial(cell, encoder=name)) for name in names]
+        title = f"{headings('slices')[analysis]}{of_package(rows)} · {corpus}"
+        note = f"{data.protocol(corpus, protocol).title}, {data.metric(metric).label}"
+        parts, name = dict.fromkeys(part for part, _ in of), anchor("slices", analysis, corpus, protocol)
+        yield pivot(name, title, [*parts], texts("Slice", str), *columns, note=note)
 
 
 def _gaps(data: ReportData) -> tuple[str, ...]:

@@ -182,7 +182,7 @@ def entry_of(encoder: str | Mapping[str, Any]) -> CatalogEntry:
     if encoder not in rows:
         if Path(encoder).is_dir():
             model = f"encoder {encoder!r}: for the model in this folder write ./{encoder}"
-            raise RequestError(f"{model}; a folder of images is a corpus: --corpora {encoder}")
+            raise RequestError(f"{model}; images are a corpus: --corpora {encoder}")
         raise RequestError(f"{unknown('encoder', encoder, rows)} (capim list encoders)")
     return rows[encoder]
 

@@ -369,6 +369,9 @@ def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
 def _table(spec: EncoderSpec) -> str:
     named = ("name", "adapter", "checkpoint", "revision", "dim", "vectors", "precision", "storage", "licence")
     lines = [f"{name} = {json.dumps(getattr(spec, name))}" for name in named]
+    seen = str(spec.facts.get("trained_on", ""))
+    facts = {**spec.facts, **({"trained_on": seen.split(", ")} if seen else {})}
+    lines += [f"{name} = {json.dumps(fact)}" for name, fact in facts.items()]
     if spec.options:
         options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in sorted(spec.options.items()))
         lines.append(f"options = {{ {options} }}")

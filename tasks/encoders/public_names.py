@@ -91,7 +91,7 @@ def _undecided(public: str, fits: Mapping[str, Fit]) -> str:
     return (
         f"encoder {public!r}: no adapter recognises its files (config.json, modules.json, open_clip_config.json, "
         f"adapter_config.json, torch_config.json); describe it in a suite file (docs/own_model.md), with one of the "
-        f"adapters {known}; a folder of images is a corpus: --corpora FOLDER"
+        f"adapters {known}; images are a corpus: --corpora {public}"
     )
 
 

@@ -108,6 +108,7 @@ OF_OTHER_PROGRAMS = {
     "uv, dask": {"--constraint", "--find-links", "--from", "--torch-backend", "--nthreads", "--nworkers"},
     "capim.deployments": {"--gpu-image", "--private", "--webhook"},
     "mteb, clip_benchmark": {"--task", "--pretrained"},
+    "CSS": {"--bg"},
     "embedding-atlas and others": {"--model", "--neighbors", "--text"},
     "capim": {"--help", "--version"},
 }

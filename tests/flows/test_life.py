@@ -506,7 +506,7 @@ def test_a_mean_over_languages_is_compared_by_its_id(catalogue: tuple[Path, Any]
         ("results --workspace dangling", "dangling is a link to nowhere, which is not there"),
         ("embed --corpora shapes --sample 3 --encoders tiny-clip --workspace /proc/x", "No folder can be made there"),
         ("evaluate --memory 0", "memory must be greater than 0, got '0'"),
-        ("run ./folder", "./folder is a folder, not a suite file; of images and captions it is --corpora ./folder"),
+        ("run ./folder", "./folder is a folder, not a suite file; a folder is a corpus: --corpora ./folder"),
     ],
 )
 def test_what_cannot_be_is_named_with_what_to_type(

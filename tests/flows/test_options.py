@@ -112,7 +112,7 @@ VALUES = {
     "encoders": "tiny-clip,tiny-colpali", "format": "json", "image": "{picture}",
     "interval": "percentile", "judgements": "{judgements}", "k": "3", "keep_replicates": "",
 
-    "level": "0.9", "limits": "bytes=9999", "margin": "2", "memory": "1GiB",
+    "level": "0.9", "limits": "bytes=9999", "markdown": "whole", "margin": "2", "memory": "1GiB",
     "own_metric": "{metric}:hit", "metrics": "R@1",
     "modality": "caption", "note": "'a remark'", "only": "images", "open": "", "parts": "2", "permutations": "2000",
     "bits": "30",
