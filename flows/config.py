@@ -544,8 +544,7 @@ def read_suite(path: str | Path) -> dict[str, Any]:
     if path.is_dir():
         raise RequestError(f"{given} is a folder, not a suite file; a folder is a corpus: --corpora {given}")
     if not path.is_file():
-        hint = f"; a folder is a corpus: --corpora {path}" if path.is_dir() else ""
-        raise RequestError(f"suite file {path} does not exist{hint}")
+        raise RequestError(f"suite file {path} does not exist")
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

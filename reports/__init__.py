@@ -1,4 +1,4 @@
-"""Reports and exports, made from the stored rows alone: no model is needed."""
+"""Reports and exports, made only from stored rows: no model is needed."""
 
 if __name__ != "capim.reports":
     raise ImportError(

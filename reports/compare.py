@@ -30,7 +30,7 @@ NOTE = (
     "Adjusted p: Holm over all figures of both reports that have a p."
 )
 REPLACED = "`capim import --replace` removes results; import new vectors with a `--revision` of their own to compare."
-NAMED = 8  # figures that a warning names
+NAMED = 8  # results that a warning names
 
 
 def write_comparison(old: str | Path, new: str | Path, target: str | Path) -> str:
@@ -48,7 +48,7 @@ def write_comparison(old: str | Path, new: str | Path, target: str | Path) -> st
 
 
 def compare(old: Snapshot, new: Snapshot) -> Report:
-    """What changed from one report to another."""
+    """Return the changes from one report to another."""
     shared = changed_figures(old, new)
     moved = [c for c in shared if c.difference]
     real = [c for c in moved if c.significant]
@@ -69,7 +69,7 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
 
 
 def _removed(which: str, one: Snapshot, other: Snapshot) -> str:
-    """What was removed of the results of a run, in a line, with the encoders that only the other run has there."""
+    """Return a line on the removed results of a run, with the encoders that only the other run has there."""
     n, protocols = len(one.removed), show.listing(sorted({*one.removed} - {"*"}))
     only = (key for key in other.results.keys() - one.results.keys() if key[1] in one.removed)
     names = show.listing(sorted({f"{encoder} on {corpus}" for corpus, _, _, encoder in only}))

@@ -55,7 +55,7 @@ def write_files(target: str | Path, files: Mapping[str, str | bytes], *, replace
         ) from fault
 
 
-PAGES = "pages"  # folder of the reports, each under the digest of what it shows; the folders of runs point there
+PAGES = "pages"  # folder of the reports, each under the digest of its contents; the folders of runs point there
 _POINTER = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=../{folder}/report.html">\n'
 
 
@@ -67,13 +67,13 @@ def version_of_pages() -> str:
 
 
 def has_file(target: str) -> bool:
-    """Whether there is a file at this path or address."""
+    """True if there is a file at this path or address."""
     system, path = file_system(target)
     return bool(system.get_file_info(path).type == pyarrow.fs.FileType.File)
 
 
 def point(reports: str, name: str, folder: str) -> str:
-    """Makes ``name`` below ``reports`` stand for another folder there; returns where its files can be read.
+    """Make ``name`` below ``reports`` an alias of another folder there; return where its files can be read.
 
     A symbolic link; where there are none, as in object storage, a page that leads to ``report.html`` of the folder.
     """
@@ -116,7 +116,7 @@ def folders_of(target: str) -> list[str]:
 
 
 def remove_folder(target: str) -> None:
-    """Removes a folder with everything in it; of a link the link alone."""
+    """Remove a folder with everything in it; for a link, only the link."""
     if "://" not in target and Path(target).is_symlink():
         Path(target).unlink()
         return

@@ -1,4 +1,4 @@
-"""Whether this process can draw the charts of a paper: their library needs address space that a limit may not leave."""
+"""True if this process can draw the charts of a paper: their library needs address space that a limit may not leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renders a report as one HTML file, and as markdown with its pictures beside it.
+"""Renders a report as one HTML file, and as markdown with its pictures next to it.
 
 Jinja2 with autoescape and StrictUndefined: text from a corpus is escaped in both formats, and a misspelt name in a
 template is an error. The page makes no network request, and its content security policy allows none.
@@ -27,9 +27,9 @@ from capim.reports.exports.tabular import csv_bytes
 from capim.store.errors import plain
 
 TEMPLATES = Path(__file__).parent / "templates"
-SHORT = ("sure", "languages")  # sections of markdown beside a page, after its first screen
-MOST_TASKS = 6  # of a table in markdown, beside the encoder and the mean
-MOST_LINES = 100  # of markdown beside a page
+SHORT = ("sure", "languages")  # sections of markdown next to a page, after its first screen
+MOST_TASKS = 6  # of a table in markdown, next to the encoder and the mean
+MOST_LINES = 100  # of markdown next to a page
 LONGEST_ALT = 400
 LIGHT_INK, DARK_INK = "#18201c", "#e7ece8"
 PRINTED_CASES = 3  # of a gallery, in markdown
@@ -62,13 +62,13 @@ def render_html(report: Report, *, saved: bool = False) -> str:
 
 
 def render_first_screen(report: Report) -> str:
-    """The first screen alone, without scripts and links into the page: for notebooks and mail."""
+    """Return only the first screen, without scripts and links into the page: for notebooks and mail."""
     style = Markup((TEMPLATES / "page.css").read_text("utf-8"))  # noqa: S704 - our own file
     return html_templates().get_template("first.html").render(report=report, style=style)
 
 
 def values_of(report: Report) -> dict[str, object]:
-    """What the templates of a page need of a report."""
+    """Return the variables of a report that the templates of a page use."""
     board = report.board
     galleries = {block.id: _pack(packed(block)) for block in _blocks(report, Gallery)}
     data = json.dumps(board.script if board else {}, ensure_ascii=False, separators=(",", ":"))
@@ -105,7 +105,7 @@ def render_markdown(report: Report, *, page: str = "") -> str:
 
 
 def board_markdown(board: Board) -> str:
-    """The first screen alone, as markdown."""
+    """Return only the first screen, as markdown."""
     text = '{% import "board.md" as parts %}{{ parts.opening(board) }}{{ parts.table(board, columns, marks) }}'
     template = _markdown().from_string(text)
     return _trimmed(template.render(board=board, columns=_columns(board), marks=MARKS))
@@ -125,7 +125,7 @@ def _trimmed(text: str) -> str:
 
 
 def figure_files(report: Report) -> dict[str, str | bytes]:
-    """File name below ``figures/`` to its contents.
+    """Return file name below ``figures/`` -> its contents.
 
     Every chart for a light and a dark background, its data as CSV, and the pictures of the cases that markdown shows.
     """
@@ -229,7 +229,7 @@ def _named(text: str) -> str:
 
 
 class _Page(jinja2.Template):
-    """A page in whose texts the characters that turn or hide others are named."""
+    """Return a page with control characters that reorder or hide text replaced by their names."""
 
     def render(self, *args: Any, **kwargs: Any) -> str:
         """The page; ids in links and forms stay as they are."""

@@ -1,4 +1,4 @@
-"""Writes a report: the page, the markdown with its figures, and every number as JSON."""
+"""Writes a report: the page, the markdown with its results, and every number as JSON."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _named(names: list[str], counted: Callable[[int], str]) -> str:
 
 
 STORED = ("results", "comparisons", "rankings", "slices", "runs")  # tables of ``ReportData`` in ``results.json``
-LONG = ("results", "comparisons", "slices")  # tables with a CSV: a row per figure
+LONG = ("results", "comparisons", "slices")  # tables with a CSV: a row per result
 IN_CSV = frozenset({
     "encoder", "encoder_a", "encoder_b", *FIGURE, "lower_is_better", "family", "analysis", "feature", "level_name",
     "value", "difference", "ci_low", "ci_high", "interval_method", "level", "n_queries",
@@ -127,10 +127,10 @@ def write_report(
 
     Args:
         store: The store with the results.
-        target: A folder, made if need be, or ``s3://…``; figures of an earlier report that the new one does not have
+        target: A folder, made if need be, or ``s3://…``; results of an earlier report that the new one does not have
             are removed.
         markdown: ``report.md`` of a hundred lines at most, or with every table.
-        shown: What it shows, as :func:`reports.rows.reading.read_report_data` takes it; by default all.
+        shown: Its contents, as :func:`reports.rows.reading.read_report_data` takes it; by default all.
 
     Returns:
         The path or address of ``report.html``.

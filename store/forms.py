@@ -26,7 +26,7 @@ _SHOWN = 20  # columns in a message
 
 
 class Form(NamedTuple):
-    """What makes a table one of this form.
+    """Roles that make a table one of this form.
 
     Attributes:
         name: Its key in ``forms.toml``.
@@ -80,7 +80,7 @@ class Form(NamedTuple):
             given: What the user names.
             where: File or data set, for messages.
             first: The first row, which messages show.
-            table: Name of the table in a corpus of several, which stands before its roles: ``queries.query``.
+            table: Name of the table in a corpus of several, as the prefix of its roles: ``queries.query``.
             several: The roles that may have several columns.
             waived: Roles that need no column here.
             faults: What else is wrong with the columns.
@@ -156,7 +156,7 @@ REFUSED: Mapping[str, str] = {suffix: each["instead"] for each in _TOML["refused
 
 
 def option(role: str, *names: str, table: str = "") -> str:
-    """How a user names the column of a role, in a description and in a command.
+    """Return how to name the column of a role, in a description and in a command.
 
     Examples:
         >>> option("caption", "title")
@@ -172,7 +172,7 @@ def option(role: str, *names: str, table: str = "") -> str:
 
 
 def given_columns(words: Iterable[str]) -> dict[str, str | list[str]]:
-    """What ``--columns role=name,…`` says; a role that comes several times has several columns.
+    """Parse ``--columns role=name,…``; a repeated role has several columns.
 
     Raises:
         RequestError: A word is no role and name.

@@ -134,7 +134,7 @@ def score_distractors(
     resampling: Resampling,
     run: str,
 ) -> int:
-    """Slices of the figures by gallery size, with images of other corpora added; returns their number."""
+    """Slices of the results by gallery size, with images of other corpora added; returns their number."""
     store = EmbeddingStore.open(store_uri)
     spec, corpus = store.encoder(sets.encoder_fingerprint), store.corpus(sets.corpus, sets.corpus_fingerprint)
     if not any(protocol.id in TEXT_TO_IMAGE for protocol in protocols_of(corpus)):
@@ -170,7 +170,7 @@ def score_distractors(
 class TextToImage:
     """The protocol ``t2i/all``, or ``t2i/judged``, on one stored corpus, for the run of that id.
 
-    ``uses`` grows with what is derived (``tasks.derive``).
+    ``uses`` grows with every derivation (``tasks.derive``).
     """
 
     store: EmbeddingStore

@@ -116,7 +116,7 @@ def comparisons(
 def compare_combined(
     evaluations: tuple[EvaluationRef, ...], *, store_uri: str, resampling: Resampling, run: str
 ) -> Derived:
-    """Store comparisons by RSUM and by means over languages, of the encoders with all protocols of such a figure."""
+    """Store comparisons by RSUM and by means over languages, of the encoders with all protocols of such a result."""
     store = EmbeddingStore.open(store_uri)
     return derive(store, combined(store, corpus_of(store, evaluations), evaluations, resampling, run), run=run)
 
@@ -130,7 +130,7 @@ def combined(
     languages = [protocol for protocol in protocols if protocol.is_of_language]
     comparison = Derivation(
         kind="comparison",
-        subject=Subject(corpus=corpus.fingerprint, protocol="", metric=""),  # figures over several of both
+        subject=Subject(corpus=corpus.fingerprint, protocol="", metric=""),  # results over several of both
         inputs=inputs_of(evaluations, [protocol.id for protocol in (*directions, *languages)]),
         settings=resampling.used(tested=True)
         | {"margin": resampling.margin, "headline": sorted(map(list, planned_figures(protocols)))},
@@ -138,7 +138,7 @@ def combined(
     )
 
     def outcomes(evaluation: EvaluationRef, wanted: Sequence[Protocol]) -> Iterator[Outcomes]:
-        """Of all these protocols, one after the other; nothing unless all were evaluated."""
+        """Yield the outcomes of all these protocols, one after the other; nothing unless all were evaluated."""
         if all(protocol.id in evaluation.evaluations for protocol in wanted):
             yield from (read_outcomes(store, evaluation.evaluations[protocol.id], protocol) for protocol in wanted)
 
@@ -227,7 +227,7 @@ def _headlines(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> l
 def at_chance_of(store: EmbeddingStore, evaluations: Sequence[EvaluationRef]) -> list[list[str]]:
     """Return the results of these encoders and corpora that were tested and are not shown above chance, in order.
 
-    Of each the name and the fingerprint of its encoder, the fingerprint of its corpus, its protocol and its metric.
+    Each has the name and fingerprint of its encoder, the fingerprint of its corpus, its protocol and its metric.
     """
     encoders = sorted({each.sets.encoder_fingerprint for each in evaluations})
     corpora = sorted({each.sets.corpus_fingerprint for each in evaluations})

@@ -1,4 +1,4 @@
-"""What holds of every metric, analysis and corpus; a package checks its own rows by these functions, in any test.
+"""Checks that every metric, analysis and corpus must pass; a package calls them on its own rows, in any test.
 
     from capim.tasks.contract import check_analysis, check_corpus, check_metric
 
@@ -118,7 +118,7 @@ def check_analysis(analysis: Analysis, corpus: Corpus, *, dim: int = 16) -> list
     """Check the slices of an analysis on a corpus with random vectors of one encoder; return them.
 
     Raises:
-        AssertionError: It has no slices, or some that its row does not name, that repeat, or whose numbers do not fit.
+        AssertionError: It has no slices, or some that its row does not name, that repeat, or with inconsistent numbers.
     """
     slices = [each for data in _inputs(analysis, corpus, dim) for each in analysis.run(data)]
     again = [each for data in _inputs(analysis, corpus, dim) for each in analysis.run(data)]

@@ -1,8 +1,8 @@
-"""The ledger: what is derived from the store is made once, and again only when something that it depends on changes.
+"""The ledger: a derivation from the store is computed once, and again only when something it depends on changes.
 
 The one place that decides between stored and to do. A key is a digest of what a thing is, of its inputs, of the
 settings and of the versions of the code that makes it; its rows carry the key, and are added, never replaced. The
-record of a run has the keys of all that it asked for, so that a run that made nothing can be pinned, compared and
+record of a run has the keys of all that it requested, so that a run that made nothing can be pinned, compared and
 reported like the one that made it all.
 """
 
@@ -29,11 +29,11 @@ class Derivation:
     """One thing that is made from the store.
 
     Attributes:
-        kind: What it is: ``result``, ``comparison``, ``ranking``, ``analysis`` …
-        subject: What it is of.
+        kind: Its kind: ``result``, ``comparison``, ``ranking``, ``analysis`` …
+        subject: Its corpus, encoder, protocol and metric.
         inputs: Keys and ids of all that it is made from, in the order that it depends on.
         settings: Of the run, all that change it.
-        version: Of the code that makes it, beside that of the statistics.
+        version: Of the code that makes it, next to that of the statistics.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class Work:
 
     Attributes:
         table: Has a column ``derived``.
-        compute: Takes the derivations to make, and yields their rows, in commits of what was made together, so that
+        compute: Takes the derivations to make, and yields their rows, committed as they were made together, so that
             these survive a run that is interrupted. The first column of the table's key distinguishes the rows of one
             derivation; it is made unique in the table.
     """
@@ -156,12 +156,12 @@ def stored_rows(store: EmbeddingStore, table: str, keys: Sequence[str]) -> dict[
 def page_key(
     store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping[str, Sequence[str]], version: str
 ) -> str:
-    """Return the key of the report of what has these keys, or of all that is current; no row is read.
+    """Return the key of the report on the rows with these keys, or on all current rows; no row is read.
 
     Args:
         store: The store.
-        keys: Of what is shown. None: all that is current, which follows from which settings are usual and what was
-            used last.
+        keys: Keys of the rows shown. None: all current rows, as determined by the usual settings and the latest
+            inputs.
         chosen: Names that the report is limited to.
         version: Of the code that makes pages.
     """

@@ -1,7 +1,7 @@
 """Tasks: register corpora, resolve encoders, and encode what the store does not have, whole or in shards.
 
 Shards are encoded by any task, process or machine, and share only the store. The checksum of the weights, as they were
-loaded, tells whether a model is the one that encoded what is stored; of an endpoint probes do, a few items with
+loaded, tells whether a model is the one that encoded the stored vectors; for an endpoint, probes do: a few items with
 stored vectors.
 """
 
@@ -311,7 +311,7 @@ def modalities_of(corpus: CorpusRef, wanted: Sequence[Modality]) -> list[Modalit
 
 
 def encode_work(work: EncodeWork) -> Encoded:
-    """Encode what is missing of the work's shard, by corpus and modality; without shards, also seal the sets."""
+    """Encode the missing items of the work's shard, by corpus and modality; without shards, also seal the sets."""
     store = EmbeddingStore.open(work.store_uri, create=True)
     store.write_encoder(work.spec)
     with closing(SetEncoder(work.spec, store, work.settings, work.run)) as encoder:
@@ -374,7 +374,7 @@ def lock_file(identity: str) -> Path:
 
 
 def check_weights(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
-    """Raise unless the weights are those that encoded what is stored; the first call keeps their checksum.
+    """Raise unless the weights are those that encoded the stored vectors; the first call keeps their checksum.
 
     A fingerprint names files, and two processes could make different models of them: a library that fills in, casts or
     converts something, or another of its versions. Nothing is checked where an adapter does not know the weights.
@@ -439,7 +439,7 @@ def probe_cosines(store: EmbeddingStore, encoder: Encoder, *, run: str) -> dict[
 
 
 def check_probes(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
-    """Raise unless an endpoint is still the model that encoded what is stored; the first call keeps its vectors.
+    """Raise unless an endpoint is still the model that encoded the stored vectors; the first call keeps its vectors.
 
     Raises:
         WorkError: The vector of a probe has changed.
@@ -518,7 +518,7 @@ def embed_on_devices(works: Sequence[EncodeWork]) -> list[Encoded]:
 def is_complete(
     specs: Sequence[EncoderSpec], corpora: Sequence[CorpusRef], modalities: Sequence[Modality], *, store_uri: str
 ) -> bool:
-    """Whether every item of these sets that can be encoded is stored, sealed or not."""
+    """True if every item of these sets that can be encoded is stored, sealed or not."""
     store = EmbeddingStore.open(store_uri)
     return not any(
         len(store.missing(SetKey.of(spec, corpus.name, corpus.fingerprint, modality), n_items))
@@ -538,7 +538,7 @@ def _lacking(store: EmbeddingStore, spec: EncoderSpec, corpus: CorpusRef) -> tup
 def _reference(
     spec: EncoderSpec, corpus: CorpusRef, parts: Sequence[Mapping[Modality, EncodedSet]], lacking: tuple[Modality, ...]
 ) -> EmbedRef:
-    """What all parts together encoded of one corpus."""
+    """Return the sum of all parts' work on one corpus."""
     gap = identity_gap(spec)
     encoded = [each for part in parts for each in part.values()]
     return EmbedRef(

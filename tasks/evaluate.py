@@ -1,4 +1,4 @@
-"""Tasks of an evaluation: find what is stored, score it, and complete the figures of stored outcomes."""
+"""Tasks of an evaluation: find stored sets, score them, and complete the results of stored outcomes."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def score(
 ) -> EvaluationRef:
     """Outcomes and results of one encoder on one corpus; of ``n_parts`` parts, those that `score_part` stored merge.
 
-    Stored outcomes are read instead of scored again, and of stored results only what is missing of the table's metrics
-    is computed.
+    Stored outcomes are read instead of scored again, and only those of the table's metrics that have no stored results
+    are computed.
     """
     store = EmbeddingStore.open(store_uri)
     scored = open_sets(store, sets, protocols)

@@ -69,7 +69,7 @@ def import_embedding_files(
     plan: bool,
     run: str,
 ) -> list[str]:
-    """Check, write and seal the embeddings of files, and store corpora that are new; returns what was done.
+    """Check, write and seal the embeddings of files, and store corpora that are new; return a line per action.
 
     Everything is checked before the first row is written, and all faults are reported together. ``plan``: nothing is
     written; the lines say what would be.
@@ -110,7 +110,7 @@ def _with_text(row: ImportRow, corpus: Corpus, folder: Path) -> ImportRow:
 
 
 def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str, str, SetsRef]], *, run: str) -> None:
-    """Keep how sets and evaluations were matched, and where they come from; read with every figure of theirs."""
+    """Keep how sets and evaluations were matched, and where they come from; read with every result of theirs."""
     of_run: dict[str, Any] = {"run": run, "created": datetime.now(UTC)}
     rows = [
         Import(**dataclasses.asdict(sets), imported=name, what=what, matched=matched, source=source, **of_run)
@@ -122,7 +122,7 @@ def _record_imports(store: EmbeddingStore, sources: Iterable[tuple[str, str, str
 
 
 def write_facts(store: EmbeddingStore, facts: Mapping[str, Facts]) -> list[str]:
-    """Change what is known of imported models, by name or fingerprint; return a line about each.
+    """Change the stored facts of imported models, by name or fingerprint; return a line about each.
 
     Raises:
         RequestError: A model is not stored, or capim loads it: its facts are those of the catalog, or of its table.
@@ -154,7 +154,7 @@ def catalog_faults(names: Iterable[str]) -> list[str]:
 
 
 def _label(done: ImportedSet) -> str:
-    """Return the encoder of a set, and what it is of."""
+    """Return a label of a set: its encoder, corpus and modality."""
     about = [f"revision {done.spec.revision}"] if done.spec.revision != UNVERSIONED else []
     about += [f"{name}: {value}" for name, value in done.spec.options.items()]
     encoder = f"{done.spec.name} ({', '.join(about)})" if about else done.spec.name
@@ -202,7 +202,7 @@ def import_outcomes(
     resampling: Resampling,
     run: str,
 ) -> Derived:
-    """Store outcomes of models without embeddings, and the figures that they determine.
+    """Store outcomes of models without embeddings, and the results that they determine.
 
     Everything is checked before the corpus is registered and the first row is written.
     """
@@ -254,7 +254,7 @@ def _with_these(store: EmbeddingStore, new: Corpus) -> Corpus | None:
 def import_published(
     path: str, *, columns: Columns, store_uri: str, source: str | None, plan: bool, run: str
 ) -> Derived:
-    """Keep figures that others published, to be shown beside ours (``capim results --against published``)."""
+    """Keep results that others published, to be shown next to ours (``capim results --against published``)."""
     rows = read_published(Path(path), source or "", columns)
     models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
     lines = [f"{len(rows)} figures of {len(models)} models, {len(known)} of them under a protocol that is known here"]
@@ -333,8 +333,8 @@ def _planned(store: EmbeddingStore, imported: Imported) -> tuple[list[str], list
     """Return the changes that an import would make; nothing is written.
 
     Returns:
-        The evaluations whose outcomes are not stored; those of other outcomes of the same model, corpus and
-        protocol, with sums of them; and why these may not be replaced, unless the user says so.
+        The evaluations without stored outcomes; those of other outcomes of the same model, corpus and protocol,
+        with sums of them; and the reasons why these may not be replaced, unless the user says so.
     """
     encoder, corpus = imported.encoder, imported.corpus
     subject = {"encoder_fingerprint": encoder.fingerprint, "corpus_fingerprint": corpus.fingerprint}

@@ -2,7 +2,7 @@
 
 To add one: a row of ``_ROWS``, and a function in ``tasks.ranking.tasks`` where no other protocol has such a task.
 A package of your own names a :class:`ProtocolRule` in an entry point ``capim.protocols`` (``docs/own_model.md``).
-What an id means is read from its row, here alone. ``docs/protocols.md`` has the definitions.
+The meaning of an id is read from its row, only here. ``docs/protocols.md`` has the definitions.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ _LAST = 9
 
 @dataclass(frozen=True)
 class Protocol:
-    """One protocol of ``docs/protocols.md``: which queries search which gallery, and what is relevant.
+    """One protocol of ``docs/protocols.md``: its queries, its gallery and the relevant items.
 
     Made from its id by :meth:`of`. A package's own protocol is made with whatever it has.
 
     Attributes:
-        id: The id in every stored figure.
+        id: The id in every stored result.
         direction: ``t2i``: captions search images; ``i2t``: the reverse; ``pairs``, ``quadruples``: compositional;
             ``both``: a sum over two directions.
-        kind: What its outcomes are, and with it which metrics apply; ``sum`` and ``mean`` are of figures only.
+        kind: What its outcomes are, and with it which metrics apply; ``sum`` and ``mean`` are of results only.
         name: What follows the direction or the family: ``all``, ``cxc``, a category, a tag.
         language: Of the queries or captions; empty for all together, ``*`` for a mean over languages.
-        translator: Who wrote the captions; empty or ``*`` likewise.
+        translator: Who wrote the captions; empty or ``*`` as for the language.
         orientation: Of late interaction; empty for ``transposed``.
         weights: Of a mean over languages: ``speakers``, ``without-en``, ``speakers-without-en``; empty for equal ones.
         main_metric: The headline, where it is no other protocol's of the kind; of judged documents that of the corpus.
@@ -79,7 +79,7 @@ class Protocol:
         metrics: The only ones that it has, the headline first; empty: all of its kind.
         captions: In words the captions that it takes of a corpus with several languages or translators (:meth:`on`);
             empty for all.
-        heading: What pages call it; ``{of.name}`` stands for an attribute. Empty: its direction and its name.
+        heading: Its name on pages; ``{of.name}`` is replaced by an attribute. Empty: its direction and its name.
         headline: Of the protocols of a corpus those with the lowest number are its headline; 0: the number of its kind.
         order: Pages show the lowest number first, equal ones by id.
     """
@@ -133,7 +133,7 @@ class Protocol:
 
     @property
     def is_combined(self) -> bool:
-        """True if it is of figures over several protocols, and has no outcomes."""
+        """True if it is of results over several protocols, and has no outcomes."""
         return self.kind in ("sum", "mean")
 
     @property
@@ -173,7 +173,7 @@ class Protocol:
 
     @property
     def is_main(self) -> bool:
-        """True if it is one of the two protocols of the literature, whose recalls add up to RSUM."""
+        """True if it is one of the literature's two protocols with recalls that add up to RSUM."""
         return self.id in MAIN
 
     @property
@@ -183,17 +183,17 @@ class Protocol:
 
     @property
     def sides(self) -> tuple[Modality, Modality]:
-        """What searches and what is searched, of retrieval: captions images, images captions, or images images."""
+        """Modalities of queries and gallery in retrieval: captions and images, images and captions, or images only."""
         return SIDES.get(self.direction, SIDES["i2t"])
 
     @property
     def queries(self) -> str:
-        """What a query is: ``image`` or ``caption`` of retrieval, otherwise ``quadruples`` or ``pairs``."""
+        """Kind of query: ``image`` or ``caption`` in retrieval, otherwise ``quadruples`` or ``pairs``."""
         return SIDES[self.direction][0] if self.direction in SIDES else self.direction
 
     @cached_property
     def title(self) -> str:
-        """What it is about, in plain words; of a protocol :meth:`on` a corpus also which captions it takes.
+        """Its subject in plain words; for a protocol :meth:`on` a corpus, also the captions it takes.
 
         Examples:
             >>> [Protocol.of(id_).title for id_ in ("t2i/all", "winoground/object", "t2i/all+i2t/any")]
@@ -219,7 +219,7 @@ class Protocol:
 
     @property
     def place(self) -> tuple[int, str]:
-        """Where it stands among the protocols of a corpus on a page."""
+        """Sort key among the protocols of a corpus on a page."""
         return self.order, self.id
 
     @property
@@ -233,11 +233,11 @@ class ProtocolRule:
     """A row: a protocol, the corpora that it fits, and the task that it sets; a package adds one by an entry point.
 
     Attributes:
-        protocol: All that pages and statistics ask about it; of a family with ``{…}`` in the id, which stand for the
-            attributes of its members.
+        protocol: All that pages and statistics need of it; for a family, the id has ``{…}`` in place of its members'
+            attributes.
         build: Makes the task of a corpus (``CorpusLayout``) and the protocol: queries, galleries and relevant items. Of
-            capim's rows the name of a function of ``tasks.ranking.tasks``; empty: an evaluation of it is never asked
-            for, because its figures are made of others, or of the outcomes of another row.
+            capim's rows the name of a function of ``tasks.ranking.tasks``; empty: an evaluation of it is never
+            requested, because its results are made of others, or of the outcomes of another row.
         options: Further arguments of ``build``.
         needs: What a corpus needs: a key of ``tasks.ranking.protocols.NEEDS``; empty: nothing.
         members: Which members of the family a corpus has: a key of ``tasks.ranking.protocols.MEMBERS``.
@@ -266,7 +266,7 @@ def _row(
     on_request: bool = False,
     **facts: Any,
 ) -> ProtocolRule:
-    """Return a row of retrieval, whose direction and name are the parts of its id; ``facts`` say what differs."""
+    """Return a row of retrieval, with direction and name from its id; ``facts`` override the defaults."""
     direction, _, rest = id_.partition("/")
     known = {"direction": direction, "kind": "retrieval", "name": rest.partition("@")[0], "heading": heading}
     open_ = {part[1:-1]: part for part in rest.split("/") if part.startswith("{")}
@@ -383,7 +383,7 @@ _ROWS = (
 
 
 def _of_package(plugin: Plugin, found: object) -> ProtocolRule:
-    """Return the rule, whose errors name the package."""
+    """Return the rule, with errors that name the package."""
     if not isinstance(found, ProtocolRule) or not callable(build := found.build):
         raise TypeError(f"expected a capim.tasks.protocols.ProtocolRule with a function, got {found!r}")
     if found.protocol.id != plugin.point.name:
@@ -426,7 +426,7 @@ def _parsed(id_: str) -> Protocol:
 
 
 def member(family: ProtocolRule, given: Mapping[str, str]) -> Protocol:
-    """Return a protocol of a family by what stands in its id in place of each ``{…}``."""
+    """Return a protocol of a family from the values in its id in place of each ``{…}``."""
     facts: dict[str, Any] = {name: text for name, text in given.items() if name != "family"}
     return replace(family.protocol, id=family.protocol.id.format(**given), **facts)
 
@@ -474,5 +474,5 @@ def by_language(protocols: Iterable[Protocol], corpus: Corpus) -> list[Protocol]
 
 
 def with_outcomes(ids: Iterable[str]) -> list[Protocol]:
-    """Return the protocols of these ids that are not of combined figures, in the order given."""
+    """Return the protocols of these ids that are not of combined results, in the order given."""
     return [protocol for protocol in map(Protocol.of, ids) if not protocol.is_combined]

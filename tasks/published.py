@@ -1,4 +1,4 @@
-"""Figures that others published, in the forms in which they publish them, as rows beside our own; never in a test.
+"""Figures that others published, in the forms in which they publish them, as rows next to our own; never in a test.
 
 CLIP_benchmark's CSV and JSON, results of MTEB, ViDoRe's JSON, and a CSV with the columns model, dataset (or task),
 metric, value and perhaps protocol, source and note. Each row keeps the name of its metric there, and says how its
@@ -116,7 +116,7 @@ def _of_clip_benchmark(model: str, dataset: str, cells: Mapping[str, Any]) -> It
 
 
 def _headline(dataset: str, metric: str) -> str:
-    """Return the protocol of a figure that names none, where a metric of ours has only one."""
+    """Return the protocol of a result that names none, where a metric of ours has only one."""
     if metric.startswith("winoground"):
         return ALL_QUADRUPLES
     return JUDGED_QUERIES if dataset in JUDGED_TASKS and _OURS.get(metric, metric) in METRICS else ""

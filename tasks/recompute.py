@@ -1,6 +1,6 @@
 """Derived rows, made again in memory and compared: `capim store verify --recompute`.
 
-Figures, comparisons, rankings and analyses from the outcomes, and what published figures say of them. Code that gives
+Results, comparisons, rankings and analyses from the outcomes, and what published results say of them. Code that gives
 something else than it once gave is found, whatever the ledger says.
 """
 
@@ -34,11 +34,11 @@ from capim.tasks.results.figures import derive_figures
 from capim.tasks.results.scoring import stored_evaluations
 from capim.tasks.statistics.draws import Resampling
 
-_SLACK = 1e-9  # of a figure that another machine adds up in another order
+_SLACK = 1e-9  # of a result that another machine adds up in another order
 
 
 class _InMemory(EmbeddingStore):
-    """A store in which nothing has been derived; what is written is kept in memory.
+    """A store without derived rows; rows written to it are kept in memory.
 
     Attributes:
         made: Table -> the rows that were written.
@@ -104,7 +104,7 @@ def _derivation(identity: str) -> Derivation:
 
 
 def _together(derivation: Derivation, row: Any) -> tuple[str, ...]:
-    """Return a key of derivations that are made together: the figures of one encoder on a corpus, and the like."""
+    """Return a key of derivations that are made together: the results of one encoder on a corpus, and the like."""
     kind, settings = derivation.kind, canonical_json(asdict(_resampling(derivation)))
     if kind == "result":
         return kind, settings, row.encoder_fingerprint, row.corpus_fingerprint
@@ -180,7 +180,7 @@ def _over_encoders(memory: _InMemory, group: Sequence[Derivation]) -> None:
 
 
 def _gate(memory: _InMemory, group: Sequence[Derivation]) -> None:
-    """Compare all current results on a corpus with published figures again; its inputs are digests."""
+    """Compare all current results on a corpus with published results again; its inputs are digests."""
     corpus = memory.corpus(group[0].subject.corpus or "")
     rows = memory.current(Result, corpus_fingerprint=corpus.fingerprint)
     alone = [row for row in rows if not Protocol.of(row.protocol).is_combined]

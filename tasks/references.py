@@ -42,7 +42,7 @@ class CorpusRef:
     n_skipped: int
     skipped: tuple[str, ...]  # the first few as "id: reason"
     changes: tuple[str, ...]  # since the store last had this name
-    encodable: tuple[Modality, ...]  # of which every item has a file or a text
+    encodable: tuple[Modality, ...]  # with a file or a text for every item
     note: str = ""  # why it has another name than its folder or file
 
     def read(self, opened: OpenCorpora, store: EmbeddingStore) -> Corpus:
@@ -67,7 +67,7 @@ class SetsRef(OfStates):
         return cls(**{each.name: getattr(row, each.name) for each in fields(cls)})
 
     def vectors(self, store: EmbeddingStore, modality: Modality) -> VectorRows | Blocks:
-        """Return the vectors of one of the sets, read from the store as far as they are asked for."""
+        """Return the vectors of one of the sets, read from the store as they are requested."""
         return store.windows(encoder=self.encoder_fingerprint, corpus=self.corpus_fingerprint, modality=modality)
 
 
@@ -80,8 +80,8 @@ class EmbedRef:
     n_items: int
     n_encoded: int
     n_truncated: int
-    rounding: str  # what the storage type changed of what was encoded, in words; empty if nothing
-    batches: dict[str, int]  # modality -> items per forward pass, of what was encoded
+    rounding: str  # a sentence on the changes by the storage type; empty if there are none
+    batches: dict[str, int]  # modality -> items per forward pass
     lacking: tuple[Modality, ...] = ()  # cannot be encoded and are not stored
     notes: tuple[str, ...] = ()  # what the user has to know, one line each
 
@@ -98,7 +98,7 @@ class EvaluationRef:
     sets: SetsRef
     evaluations: dict[str, str]  # protocol id -> id of its evaluation
     n_scored: int
-    n_added: int = 0  # figures that stored evaluations did not have yet
+    n_added: int = 0  # results that stored evaluations did not have yet
     uses: tuple[str, ...] = ()
 
     @property
@@ -110,14 +110,14 @@ class EvaluationRef:
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
-    """An encoder of a run that has no vectors, or no figures on a corpus, because it failed."""
+    """An encoder of a run that has no vectors, or no results on a corpus, because it failed."""
 
     subject: str
     reason: str
 
 
 def rows_of(store: EmbeddingStore, row_type: type[T], references: Iterable[EvaluationRef | Derived]) -> list[T]:
-    """Return the rows of a type whose keys the references name."""
+    """Return the rows of a type that the references name."""
     keys = sorted({key for reference in references for key in reference.uses})
     return store.all(row_type, derived=keys) if keys else []
 

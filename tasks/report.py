@@ -216,7 +216,7 @@ def _groups(evaluations: list[EvaluationRef], analysis: Analysis) -> list[list[E
 
 
 def _is_diagnosed(protocol: Protocol) -> bool:
-    """Whether a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
+    """True if a protocol is analysed: the headline of either direction, pairs, and all quadruples or judged queries."""
     all_judged = protocol.kind == "judged" and not protocol.language and not protocol.orientation
     if protocol.kind == "labels":
         return protocol.name != BALANCED
@@ -269,7 +269,7 @@ EVERY: Mapping[str, Sequence[str]] = {"corpora": (), "encoders": (), "protocols"
 
 
 def page_of(store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping[str, Sequence[str]] = EVERY) -> str:
-    """The folder, below the reports, of the report of what has these keys; of all that is current without keys."""
+    """Return the folder, below the reports, of the report on these keys' rows; without keys, on all current rows."""
     return f"{PAGES}/{page_key(store, keys, chosen, version_of_pages())}"
 
 
@@ -297,7 +297,7 @@ class Place(NamedTuple):
 
 
 def leaderboard(store: EmbeddingStore) -> list[Place]:
-    """Return the current value of every planned figure but RSUM, by corpus and encoder, best first."""
+    """Return the current value of every planned result but RSUM, by corpus and encoder, best first."""
     rows = [row for row in store.current(Result) if row.value is not None]
     planned = {
         fingerprint: planned_figures(protocols_of(store.corpus(fingerprint))) - {RSUM}

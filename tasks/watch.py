@@ -1,7 +1,7 @@
-"""Tasks of the regression watch: compare vectors, figures and library versions with the pinned run.
+"""Tasks of the regression watch: compare vectors, results and library versions with the pinned run.
 
-Pinned is, of every figure, the first watch of it, or the run that a user named. A figure keeps its baseline from watch
-to watch, so that small drops add up. ``--baseline RUN`` pins another run for all figures that this run has; later
+Pinned is, of every result, the first watch of it, or the run that a user named. A result keeps its baseline from watch
+to watch, so that small drops add up. ``--baseline RUN`` pins another run for all results that this run has; later
 watches keep it.
 """
 
@@ -164,7 +164,7 @@ class Watch(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """The pinned run of a figure, and the evaluation that it had there."""
+    """The pinned run of a result, and the evaluation that it had there."""
 
     run: str
     evaluation: str
@@ -172,7 +172,7 @@ class Pinned(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WatchedFigure:
-    """A figure of the watch.
+    """A result of the watch.
 
     Attributes:
         row: As it is stored; until it is tested, the verdict is ``baseline`` at its first watch, ``unchanged`` for the
@@ -210,7 +210,7 @@ def watch_metrics(
     rule: WatchRule,
     resampling: Resampling,
 ) -> WatchedFigures:
-    """Compare the figures of a run with the pinned run as one family, and store what was found (table ``watched``)."""
+    """Compare the results of a run with the pinned run as one family, and store the findings (table ``watched``)."""
     store, now = EmbeddingStore.open(store_uri), datetime.now(UTC)
     ids = {(ref.sets.encoder, ref.sets.corpus, protocol) for ref in evaluated for protocol in ref.evaluations}
     pinned, last = pinned_baselines(store, ids, run=run, baseline=baseline)
@@ -244,15 +244,15 @@ def watch_metrics(
 def pinned_baselines(
     store: EmbeddingStore, ids: Collection[FigureId], *, run: str, baseline: str | None
 ) -> tuple[dict[FigureId, Pinned], datetime | None]:
-    """The baselines of these figures, in ``baseline`` where that run has the figure, else as in their last watch.
+    """The baselines of these results, in ``baseline`` where that run has the result, else as in their last watch.
 
     Returns:
-        The figures that have one, with it; and when any of the figures was last watched.
+        The results that have one, with it; and when any of the results was last watched.
     """
     encoders, corpora = sorted({encoder for encoder, *_ in ids}), sorted({corpus for _, corpus, _ in ids})
     every = sorted(store.all(Watched, encoder=encoders, corpus=corpora), key=lambda row: row.created)
     watched = [row for row in every if row.run != run]
-    kept = {_id(row): row for row in watched if _id(row) in ids}  # the newest row of each figure
+    kept = {_id(row): row for row in watched if _id(row) in ids}  # the newest row of each result
     pinned = {each: Pinned(row.baseline, row.baseline_evaluation) for each, row in kept.items()}
     if baseline is not None:
         of_run = evaluations_of_run(store, baseline)
@@ -261,7 +261,7 @@ def pinned_baselines(
 
 
 def evaluations_of_run(store: EmbeddingStore, run: str) -> dict[FigureId, str]:
-    """Return the evaluations that a run watched; of another run, those with figures that it made or found."""
+    """Return the evaluations that a run watched; of another run, those with results that it made or found."""
     rows: list[Watched] | list[Result] = store.all(Watched, run=run) or store.rows_of_run(Result, run)
     return {_id(row): row.evaluation for row in rows if not Protocol.of(row.protocol).is_combined}
 
@@ -314,7 +314,7 @@ def _figures(
 
 
 def _falls(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[Falls]:
-    """Return the changes of these figures, together where they have the same clusters."""
+    """Return the changes of these results, together where they have the same clusters."""
     groups: dict[tuple[str, bool], list[tuple[FigureChange, NDArray[np.float64]]]] = defaultdict(list)
     for figure in changed:
         before_now = figure.row.baseline_evaluation, figure.row.evaluation
@@ -375,7 +375,7 @@ def _of_subjects(
 
 
 def _weights(store: EmbeddingStore, changed: Sequence[WatchedFigure]) -> list[WatchFinding]:
-    """Notes of what differs between the encoders of changed figures and those of the baseline."""
+    """Notes of what differs between the encoders of changed results and those of the baseline."""
     pairs = {
         (figure.row.encoder, figure.old.encoder_fingerprint, figure.row.encoder_fingerprint)
         for figure in changed
@@ -409,7 +409,7 @@ def _summary_lines(
             f"alarm level of this watch {level:.2g}: at most a {100 * rule.alpha:g} % chance of a false alarm "
             "per year, with up to one watch a day"
         )
-    units: dict[str, int] = {}  # corpus -> the fewest images of any of its figures
+    units: dict[str, int] = {}  # corpus -> the fewest images of any of its results
     for figure in figures:
         if figure.new:
             n_units = int(figure.new.n_effective or 0)

@@ -1,4 +1,4 @@
-"""What a run made, or would make, and why: each derivation next to the newest earlier one of the same thing."""
+"""Explains why a run made, or would make, each derivation: it is compared with the newest earlier one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from capim.tasks.derive import Derivation
 NEW_INPUT = "new input"
 STORED = "stored"  # the reason for which nothing was made
 _SHOWN = 3  # differences in one cell
-_VERSIONS = ("version", "statistics")  # of an identity: what it says of code
+_VERSIONS = ("version", "statistics")  # keys of an identity that describe code
 
 
 class Reason(NamedTuple):
-    """What a run made, or found, of one kind, corpus and encoder for the same reason: a row of `capim why`."""
+    """Derivations of a kind, corpus and encoder that a run made, or found, for one reason: a row of `capim why`."""
 
     what: str
     corpus: str
@@ -34,7 +34,7 @@ def reasons(store: EmbeddingStore, run: str) -> list[Reason]:
     """Return what the run encoded, derived, and found stored, with the reasons.
 
     Reasons are ``new input``, ``other setting`` and ``newer code``, several where several differ from the newest
-    earlier entry of the same corpus, encoder and figure; ``stored``: found, and not made again.
+    earlier entry of the same corpus, encoder and result; ``stored``: found, and not made again.
     """
     groups = defaultdict[tuple[str, str, str, str], list[tuple[int, float, list[str]]]](list)
     for row in store.all(Batch, run=run):
@@ -66,7 +66,7 @@ Identity: TypeAlias = Mapping[str, Any]
 
 
 class Earlier:
-    """What each thing was made of the last time, as far as it was taken from the ledger.
+    """The latest earlier identity of each derivation, as far as it was read from the ledger.
 
     Attributes:
         entries: The ledger, oldest first, without outcomes.
@@ -85,7 +85,7 @@ class Earlier:
         self._newest[self.about(identity)] = identity
 
     def about(self, identity: Identity) -> tuple[str, str, str, str]:
-        """Return kind, corpus and encoder by name, and the figure: the protocol, metric or analysis."""
+        """Return kind, corpus and encoder by name, and the result: the protocol, metric or analysis."""
         kind, subject = identity["kind"], Subject.of(identity)
         first = next(iter(identity["inputs"]), "").partition(" ")[0]
         corpus, encoder = self._evaluations.get(first, ("", "")) if subject.corpus is None else ("", "")

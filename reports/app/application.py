@@ -40,7 +40,7 @@ HEADERS = {
 }
 _COOKIE_SECONDS = 365 * 86400  # of the token: a saved address works as long as the workspace keeps its token
 _LONGEST = 2000  # characters of an address that one is led back to
-HEALTH = "/health"  # asked by what watches the server, without a token
+HEALTH = "/health"  # health check of the server, without a token
 HEIGHT = 640  # of a frame in a notebook, in pixels
 
 

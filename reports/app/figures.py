@@ -1,4 +1,4 @@
-"""The pages of figures.
+"""The pages of results.
 
 ``/``: the board of a report; ``/compare``: one encoder against another; ``/runs``: what changed between two runs.
 """
@@ -66,7 +66,7 @@ ORDER BY greatest(a.rank_worst, b.rank_worst) / least(a.rank_worst, b.rank_worst
 
 
 def grid(request: Request) -> Response:
-    """The answer of the present state: the board, whose cells lead to the missed queries."""
+    """Return the page of the current results: the board, with links from its cells to the missed queries."""
     snapshot = state_of(request).snapshot()
     report = snapshot.kept("report", lambda: report_of(snapshot.data, sections=SECTIONS))
     if request.query_params.get("as") == "html":
@@ -166,7 +166,7 @@ def _given(request: Request) -> list[str]:
 
 
 def runs(request: Request) -> Response:
-    """The choice of two runs, what changed between them, and the queries of one task whose rank changed."""
+    """Return the page of two runs: the choice, the changes between them, and one task's queries with a new rank."""
     state, chosen = state_of(request), request.query_params.get("task", "")
     snapshot = state.snapshot()
     known = snapshot.kept("runs", lambda: _runs(snapshot.reader))
@@ -195,9 +195,9 @@ def runs(request: Request) -> Response:
 
 
 class _Changes(NamedTuple):
-    """What changed between two runs.
+    """The changes between two runs.
 
-    ``figures``: the keys of both results of each figure whose value differs; ``again``: corpus, protocol and encoder to
+    ``figures``: the keys of both results for each change of a value; ``again``: corpus, protocol and encoder to
     the evaluations of both, where these differ.
     """
 
@@ -245,7 +245,7 @@ def _two_runs(request: Request, known: Sequence[tuple[str, str, bool]]) -> tuple
 
 
 def _counted(state: State, again: dict[tuple[str, str, str], tuple[str, str]], old: str, new: str) -> Table:
-    """Of each task the queries that changed, with the address of their list; tasks without stored queries left out."""
+    """Return the number of changed queries by task, with the URL of their list; tasks need stored queries."""
     statement = Statement(sql=_COUNTS, parameters=([" ".join(pair) for pair in again.values()],))
     counts = {(row["old"], row["new"]): row for row in state.rows(statement).to_pylist()} if again else {}
 

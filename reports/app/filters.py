@@ -1,8 +1,8 @@
-"""Which queries are shown: a filter, its address, and its SQL over the tables of the store.
+"""A filter of queries: its URL, and its SQL over the tables of the store.
 
 One row per query: its text and language, and of every encoder the rank of the best relevant item, at best and at worst
 among equal scores. A query is missed if something scores above the best relevant item, and found if that item is
-first alone; a tie at the top is neither.
+first without a tie; a tie at the top is neither.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class QueryFilter:
     Attributes:
         corpus: Name; empty in an address: the first of the grid.
         protocol: Id, or ``t2i/*/*`` for the protocols of all languages; empty in an address: the headline.
-        encoders: Those whose ranks are shown; empty: all.
+        encoders: Encoders with ranks shown; empty: all.
         wrong: Encoders that miss the query.
         right: Encoders that find it.
         slice: ``shows:dog``, ``type:…``, ``tag:…``, ``ambiguous:annotation``; empty: all.
@@ -97,7 +97,7 @@ class QueryFilter:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters of an address of this filter; what is not chosen is left out.
+        """Return the URL parameters of this filter, without those that are not set.
 
         Examples:
             >>> QueryFilter(corpus="shapes", wrong=("a", "b"), low=2).parameters
@@ -113,7 +113,7 @@ class QueryFilter:
 
 
 def read_filter(parameters: QueryParams, snapshot: StoreSnapshot) -> tuple[QueryFilter, EvaluatedTask]:
-    """The filter of an address, with corpus and protocol filled in, and what was evaluated there.
+    """Return the filter of a URL, with corpus and protocol filled in, and the task evaluated there.
 
     Names of encoders may be given with commas or several times.
 
@@ -142,7 +142,7 @@ def read_filter(parameters: QueryParams, snapshot: StoreSnapshot) -> tuple[Query
 
 
 def _unknown_encoders(wanted: QueryFilter, known: Sequence[str]) -> list[str]:
-    """What is wrong with the names of encoders in a filter, and with its ranges of ranks."""
+    """Return the errors in a filter's names of encoders and ranges of ranks."""
     named = [(name, getattr(wanted, name)) for name in ("encoders", "wrong", "right")]
     faults = []
     for text in wanted.ranks:
@@ -158,7 +158,7 @@ def _unknown_encoders(wanted: QueryFilter, known: Sequence[str]) -> list[str]:
 
 
 def shown(wanted: QueryFilter, evaluated: EvaluatedTask) -> list[str]:
-    """The encoders whose ranks are shown: those that were chosen, in the order of the filter, else all."""
+    """Return the encoders with ranks shown: the chosen ones, in the order of the filter, else all."""
     chosen = wanted.encoders or tuple(evaluated.evaluations)
     named = [*wanted.wrong, *wanted.right, wanted.of, *_with_ranges(wanted), *chosen]
     return [name for name in dict.fromkeys(named) if name]
@@ -234,7 +234,7 @@ def some_of(wanted: QueryFilter, evaluated: EvaluatedTask, *, first: int, most: 
 
 
 def count_of(wanted: QueryFilter, evaluated: EvaluatedTask) -> Statement:
-    """How many queries a filter has: the same statement, counted."""
+    """Return the statement that counts the queries of a filter."""
     return over(select(_narrow(wanted.but(sort=""), evaluated), evaluated), "count(*) AS n")
 
 
@@ -254,7 +254,7 @@ WHERE evaluation IN ({placeholders(evaluations)}) AND query_id IN ({placeholders
 
 
 def outcomes_of(evaluated: EvaluatedTask, protocol: str, query_id: str, *, top: int) -> Statement:
-    """What every encoder found for one query, with the first so many of its list."""
+    """Return the statement for every encoder's outcome on one query, with the ``top`` first items of its list."""
     evaluations = evaluated.every_evaluation
     sql = f"""SELECT encoder, protocol, query_id, rank_best, rank_worst, best_score,
        top_ords[1:{top}] AS top_ords, top_scores[1:{top}] AS top_scores
@@ -291,7 +291,7 @@ def _conditions(wanted: QueryFilter, evaluated: EvaluatedTask, number: Mapping[s
 
 
 def in_slice(kind: str, value: str, evaluated: EvaluatedTask) -> Condition:
-    """The queries of a slice, such as those whose image shows an object.
+    """Return the condition for the queries of a slice, such as those with an object in their image.
 
     Raises:
         RequestError: The queries of this protocol have no such slices.
@@ -311,7 +311,7 @@ def in_slice(kind: str, value: str, evaluated: EvaluatedTask) -> Condition:
 
 
 def _order(wanted: QueryFilter, evaluated: EvaluatedTask, number: Mapping[str, int]) -> str:
-    """What a list is sorted by before the position in the corpus, with a comma behind it."""
+    """Return the sort keys of a list before the position in the corpus, with a comma at the end."""
     first = number[focus(wanted, evaluated)]
     if wanted.sort == "gap":
         others = [at for at in number.values() if at != first]

@@ -35,10 +35,10 @@ class WantedItems:
     Attributes:
         corpus: Name; in an address empty: the first.
         encoders: Those that search; empty: the first two.
-        text: What is searched for, with or without a picture.
+        text: The text of the search, with or without a picture.
         picture: Name of a picture in memory; empty: none.
         like: Kind and position of a stored item, in an address ``image:7``, ``caption:7``; None: a text or a picture.
-        modality: What is searched; empty: captions for a picture alone, items of its kind for a stored item, else
+        modality: The searched items; empty: captions for only a picture, items of its kind for a stored item, else
             images.
         k: Items per encoder.
     """
@@ -163,7 +163,7 @@ def _asked(state: State, wanted: WantedItems) -> Values:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundItems:
-    """What one encoder finds, why it cannot (``fault``), or from where it comes later (``address``)."""
+    """One encoder's hits, its error (``fault``), or the URL that will return them (``address``)."""
 
     encoder: str
     address: str = ""
@@ -198,7 +198,7 @@ def _column(state: State, wanted: WantedItems, encoder: str, *, at_once: bool) -
     return FoundItems(encoder=encoder, modality=done.modality, hits=hits)
 
 
-_OFFERED = 8  # stored items that a search can start from where no model can encode what was asked for
+_OFFERED = 8  # stored items that a search can start from where no model can encode the query
 
 
 def _offers(state: State, wanted: WantedItems, encoder: str) -> list[Answer]:
@@ -212,7 +212,7 @@ def _offers(state: State, wanted: WantedItems, encoder: str) -> list[Answer]:
 
 
 def _hits(columns: list[FoundItems]) -> pa.Table:
-    """What was found, as rows: encoder, rank, score, id, text."""
+    """Return the hits as rows: encoder, rank, score, id, text."""
     found = [{**hit, "encoder": one.encoder} for one in columns for hit in one.hits]
     kinds: dict[str, pa.DataType] = {"encoder": pa.string(), "rank": pa.int32(), "score": pa.float32()}
     return pa.Table.from_pylist(found, schema=pa.schema(kinds | {"id": pa.string(), "text": pa.string()}))

@@ -1,7 +1,7 @@
 """The pages of single queries.
 
 ``/queries``: those of one task, such as what one encoder misses and another finds; ``/query/ID``: one with the top ten
-of every encoder side by side; ``/judge``: what is right as well; ``/match``: where a caption matches an image.
+of every encoder side by side; ``/judge``: further right answers; ``/match``: where a caption matches an image.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def listed(request: Request) -> Response:
 
 
 def count(state: State, snapshot: StoreSnapshot, of: QueryFilter, evaluated: EvaluatedTask) -> int:
-    """How many queries a filter has."""
+    """Return the number of queries in a filter."""
     key = ("count", of.but(sort="", encoders=()))
     return snapshot.kept(key, lambda: int(state.rows(filters.count_of(of, evaluated))["n"][0].as_py()))
 
@@ -110,7 +110,7 @@ def _rows(state: State, snapshot: StoreSnapshot, wanted: QueryFilter, evaluated:
 
 
 def rank_cell(row: Outcome | None) -> tuple[str, str, str]:
-    """A rank as text, its mark, and what it means in words.
+    """Return a rank as text, its mark, and its meaning in words.
 
     Examples:
         >>> from types import SimpleNamespace as Row
@@ -126,7 +126,7 @@ def rank_cell(row: Outcome | None) -> tuple[str, str, str]:
 
 
 def _choices(snapshot: StoreSnapshot, wanted: QueryFilter, evaluated: EvaluatedTask) -> Values:
-    """What the boxes of the form offer."""
+    """Return the options of the form's boxes."""
     key = ("slices", evaluated.corpus, evaluated.protocol.direction)
     slices = [(value, *value.split(":", 1)) for value in snapshot.kept(key, lambda: _slices(snapshot, evaluated))]
     by_kind = grouped(slices, itemgetter(1))
@@ -198,7 +198,7 @@ def query(request: Request) -> Response:
     )
     case = case_of(snapshot.data, selected, 0)
     asked, items = map(contents.items, protocol.sides)
-    # Of i2t/symmetric-mean an image is five queries, "ID#0" to "ID#4": a judgement is of the image.
+    # In i2t/symmetric-mean an image is five queries, "ID#0" to "ID#4": a judgement is about the image.
     judged_id = str(asked["id"][selected.query]) if protocol.kind == "retrieval" else query_id
     answers = []
     for answer, ranked in zip(case.answers, selected.lists, strict=True):

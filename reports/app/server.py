@@ -15,11 +15,11 @@ import uvicorn
 from capim.store.errors import RequestError
 
 HOST = "127.0.0.1"
-_KEPT = "serve.json"  # in the workspace: the token and the port, for this user alone
+_KEPT = "serve.json"  # in the workspace: the token and the port, readable only by this user
 
 
 class Address(NamedTuple):
-    """What stays the same from one `capim serve` of a workspace to the next: so do cookies and saved addresses."""
+    """Token and port, kept between runs of `capim serve` in a workspace, so that cookies and saved URLs stay valid."""
 
     token: str
     port: int
@@ -36,7 +36,7 @@ class Address(NamedTuple):
         return cls(secrets.token_urlsafe(24), 0)
 
     def keep(self, folder: Path | None) -> None:
-        """Keep it for the next time, readable by this user alone; a folder that cannot be written keeps nothing."""
+        """Keep it for the next time, readable only by this user; nothing is kept in a folder that is not writable."""
         if folder is None:
             return
         with suppress(OSError):

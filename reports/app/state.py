@@ -1,4 +1,4 @@
-"""What the pages share: the store with what was read of its present version, addresses, and the forms of a view."""
+"""State shared by the pages: the store with the rows read of its current version, URLs, and the forms of a view."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PAGES = (("/", "Grid"), ("/queries", "Queries"), ("/compare", "Compare"), ("/sea
 
 
 class Services(Interface):
-    """What the pages need of models and of computations that reports may not import; the command supplies it.
+    """Services of models and computations that reports may not import; the command supplies them.
 
     Every function raises ``RequestError`` for a wrong request.
     """
@@ -55,13 +55,13 @@ class Services(Interface):
         """The nearest items, as ``capim search`` finds them (``flows.searching.StoreServices``)."""
 
     def loaded(self, encoder: str) -> bool:
-        """Whether the model of an encoder is in memory."""
+        """True if the model of an encoder is in memory."""
 
     def thumbnail(self, image: bytes) -> bytes:
         """A small JPEG of an encoded image."""
 
     def explain(self, *, encoder: str, corpus: str, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
-        """Of every pair (position of a caption and of an image), where they match; late-interaction encoders only."""
+        """Return where each pair (positions of a caption and an image) matches; only for late interaction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,18 +96,18 @@ def _literal(value: object) -> str:
 
 
 def placeholders(values: Sequence[object]) -> str:
-    """What stands between the parentheses of ``IN (...)`` for these values."""
+    """Return the placeholders between the parentheses of ``IN (...)`` for these values."""
     return ", ".join("?" for _ in values) or "NULL"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedTask:
-    """One protocol of one corpus whose queries can be listed.
+    """One protocol of one corpus with queries that can be listed.
 
     Attributes:
         corpus: Name of the corpus.
         corpus_fingerprint: The state of it that was evaluated.
-        protocol: The protocol; a mean over languages stands for the protocols of all languages.
+        protocol: The protocol; a mean over languages includes the protocols of all languages.
         evaluations: Encoder to the evaluations that hold its outcomes, one per protocol that is meant.
     """
 
@@ -118,7 +118,7 @@ class EvaluatedTask:
 
     @property
     def has_images(self) -> bool:
-        """Whether a query is an image, or its cluster is its image; of judged queries that is a group of queries."""
+        """True if a query is an image, or its cluster is its image; of judged queries that is a group of queries."""
         return self.protocol.queries == "image" or self.protocol.kind in ("retrieval", "mean")
 
     @property
@@ -129,21 +129,21 @@ class EvaluatedTask:
 
 @dataclass(kw_only=True)
 class StoreSnapshot:
-    """What was read from one version of the store, each part when it is first asked for."""
+    """Rows read from one version of the store, each part when it is first needed."""
 
     version: str
     store: EmbeddingStore
     _kept: dict[object, Any] = field(default_factory=dict)
 
     def kept(self, key: object, make: Callable[[], T]) -> T:
-        """What ``make`` gives; made once for this version of the store."""
+        """Return the result of ``make``, computed once for this version of the store."""
         if key not in self._kept:
             self._kept[key] = make()
         value: T = self._kept[key]
         return value
 
     def last(self, name: str, key: object, make: Callable[[], T]) -> T:
-        """What ``make`` gives, as :meth:`kept`; of all keys of a name only the last is in memory."""
+        """Return the result of ``make`` as :meth:`kept` does, but keep only the last key of a name in memory."""
         if self._kept.get(name, (None,))[0] != key:
             self._kept[name] = key, make()
         value: T = self._kept[name][1]
@@ -151,7 +151,7 @@ class StoreSnapshot:
 
     @cached_property
     def reader(self) -> EmbeddingStore:
-        """The store, of which the rows of small tables stay in memory."""
+        """The store, with the rows of small tables kept in memory."""
         return self.store.keeping()
 
     @cached_property
@@ -165,12 +165,12 @@ class StoreSnapshot:
 
     @cached_property
     def conclusions(self) -> list[Conclusion]:
-        """What the tests conclude for each corpus, in the order of the grid."""
+        """The tests' conclusions for each corpus, in the order of the grid."""
         return conclusions(self.data)
 
     @cached_property
     def evaluated(self) -> Mapping[tuple[str, str], EvaluatedTask]:
-        """Corpus and protocol to what was evaluated there; the headline protocols of a corpus first."""
+        """Corpus and protocol to the evaluated task; the headline protocols of a corpus first."""
         found: dict[tuple[str, str], EvaluatedTask] = {}
         for corpus in dict.fromkeys([*(each.corpus for each in self.conclusions), *self.data.corpus_names()]):
             groups: dict[Protocol, list[str]] = {}
@@ -191,11 +191,11 @@ class StoreSnapshot:
         return found
 
     def protocols(self, corpus: str) -> list[str]:
-        """The protocols of a corpus whose queries can be listed, the headline first."""
+        """Return the protocols of a corpus with queries that can be listed, the headline first."""
         return [protocol for name, protocol in self.evaluated if name == corpus]
 
     def chosen(self, corpus: str, protocol: str) -> EvaluatedTask:
-        """What was evaluated under a corpus and a protocol; an empty name means the first.
+        """Return the task evaluated under a corpus and a protocol; an empty name means the first.
 
         Raises:
             RequestError: There is none, with the nearest name.
@@ -215,7 +215,7 @@ class StoreSnapshot:
 
 
 class State:
-    """The store behind the pages; what was read is kept until the store changes."""
+    """The store behind the pages; rows are kept in memory until the store changes."""
 
     def __init__(self, store: EmbeddingStore, services: Services, judgements: Path | None = None) -> None:
         self.judgements = judgements
@@ -227,7 +227,7 @@ class State:
         self._snapshot: StoreSnapshot | None = None
 
     def snapshot(self) -> StoreSnapshot:
-        """What the present version of the store says; read again only after a change."""
+        """Return the current version of the store; it is read again only after a change."""
         with self._lock:
             version = version_of(self.store)
             if self._snapshot is None or self._snapshot.version != version:
@@ -276,7 +276,7 @@ def names_in(parameters: QueryParams, name: str) -> tuple[str, ...]:
 
 
 def faults_of_number(name: str, text: str) -> list[str]:
-    """What is wrong with a number in an address, a whole one from 1; nothing where it is left out.
+    """Return the errors in a number of a URL, an integer from 1; none where it is left out.
 
     Examples:
         >>> faults_of_number("page", "2"), faults_of_number("page", ""), faults_of_number("page", "0")
@@ -296,7 +296,7 @@ def address(request: Request, **changed: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What one page shows.
+    """The content of one page.
 
     Attributes:
         template: File below ``templates/app/``.

@@ -1,1 +1,1 @@
-"""What a page is made of: the frozen page values, table cells, pictures and charts."""
+"""Elements of a page: the frozen page values, table cells, pictures and charts."""

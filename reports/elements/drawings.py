@@ -1,7 +1,7 @@
 """Drawings of a report as SVG: intervals one below the other, and points over a cost; one width, fit for a phone.
 
 Texts and rules are ``currentColor``; the contenders are drawn in one colour, all others in grey, and every mark has its
-label beside it. A class beside every colour lets a page exchange it.
+label next to it. A class next to every colour lets a page exchange it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from capim.reports.format import number
 
 WIDTH = 340  # pixels
 _LINE = 18  # pixels, of a row
-_LEFT, _RIGHT = 128, 286  # of the plot of a row: names stand on its left, values on its right
-_LETTERS = 19  # of a name beside a plot
+_LEFT, _RIGHT = 128, 286  # of the plot of a row: names are on its left, values on its right
+_LETTERS = 19  # of a name next to a plot
 _COLOURS = {"best": "#11633a", "equal": "#11633a", "open": "#11633a"}
 _GREY = "#7d8781"
 _HEIGHT, _BOTTOM, _TOP = 230, 196, 12  # of a plot of points
 
 
 class Marked(NamedTuple):
-    """A value with its interval to be drawn: its name, how it stands, and its text; ``cost`` where it has one."""
+    """A value with its interval to be drawn: its name, its standing, and its text; ``cost`` where it has one."""
 
     name: str
     kind: Kind
@@ -36,7 +36,7 @@ class Marked(NamedTuple):
 
 
 def forest(rows: Sequence[Marked], unit: str) -> str:
-    """Return the values of one figure with their intervals, a row each, on one axis."""
+    """Return the values of one result with their intervals, a row each, on one axis."""
     low, high = min(row.low for row in rows), max(row.high for row in rows)
     rim = 0.03 * (high - low) or 1.0
     start, end = low - rim, high + rim
@@ -59,7 +59,7 @@ def forest(rows: Sequence[Marked], unit: str) -> str:
 
 
 def over_cost(points: Sequence[Marked], cost: str, unit: str) -> str:
-    """Return values over a cost on a logarithmic axis, each with its name beside it."""
+    """Return values over a cost on a logarithmic axis, each with its name next to it."""
     costs, values = [math.log10(point.cost) for point in points], [end for p in points for end in (p.low, p.high)]
     wide, high = (max(costs) - min(costs)) or 1.0, (max(values) - min(values)) or 1.0
 

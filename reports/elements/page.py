@@ -68,10 +68,10 @@ class Case:
     Attributes:
         id: Anchor.
         query: Caption text or image id.
-        expected: The pictures that belong to the query.
-        relevant: Captions that belong to the query, if it is an image.
+        expected: The query's correct images.
+        relevant: The query's correct captions, if it is an image.
         about: Corpus, direction and id of the query.
-        asked: The same for a line of judgements.
+        asked: The same as ``about``, for a line of judgements.
         answers: One per encoder.
         tags: What the filters match: name of a filter to the values that the case has.
         labels: The tags that are displayed.
@@ -103,7 +103,7 @@ class Filter:
 class Gallery(Printed):
     """Queries with pictures, filtered by their tags.
 
-    ``totals`` are numbers of queries that the script shows beside those of the filtered cases; see ``page.js``.
+    ``totals`` are numbers of queries that the script shows next to those of the filtered cases; see ``page.js``.
     """
 
     id: str
@@ -128,7 +128,7 @@ class Cell:
         title: Tooltip: exact value, ties, reason of a missing value.
         sort: The exact number to sort by; empty to sort by ``text``.
         mark: Emphasis.
-        link: The address of the failures behind a figure.
+        link: The address of the failures behind a result.
         shade: How dark its ground is in a matrix, from 0 to 9; empty outside one.
     """
 
@@ -163,7 +163,7 @@ class Table(Printed):
         rows: The cells.
         note: Explanation below the table.
         folded: Label of the line behind which the table is folded; empty for an open one.
-        matrix: True for a matrix, whose cells are shaded.
+        matrix: True for a matrix with shaded cells.
     """
 
     id: str
@@ -211,7 +211,7 @@ class Strip:
 
 @dataclass(frozen=True, kw_only=True)
 class BoardCell:
-    """One figure of one encoder: its value, the ends of its interval, and how the encoder stands against the best.
+    """One result of one encoder: its value, the ends of its interval, and the encoder's standing against the best.
 
     Attributes:
         text: The value as displayed.
@@ -249,7 +249,7 @@ class BoardCell:
 class BoardColumn:
     """A task: its corpus, heading, metric, and name in addresses, and whether it enters the mean.
 
-    ``measure`` is the name of the metric as it is stored; ``wide``: with strips where the screen has room for them;
+    ``measure`` is the name of the metric as it is stored; ``wide``: with strips where the screen has space for them;
     ``shown``: on the first screen at all.
     """
 
@@ -266,7 +266,7 @@ class BoardColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Fact:
-    """What is known of an encoder besides its figures: the text, and the number to sort by."""
+    """A fact about an encoder: its text, and the number to sort by."""
 
     text: str
     sort: str = ""
@@ -274,7 +274,7 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow:
-    """An encoder: its mean over the tasks, its figures by task, and facts; ``card`` is where its model card is."""
+    """An encoder: its mean over the tasks, its results by task, and facts; ``card`` is where its model card is."""
 
     encoder: str
     mean: BoardCell
@@ -285,7 +285,7 @@ class BoardRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCard:
-    """What the tests say of a corpus: the encoders to use, a badge (clear, 2-way tie, nobody), and the reason."""
+    """The tests' conclusions on a corpus: the encoders to use, a badge (clear, 2-way tie, nobody), and the reason."""
 
     corpus: str
     about: str
@@ -382,7 +382,7 @@ class Chart(Printed):
 
 @dataclass(frozen=True, kw_only=True)
 class Picker(Printed):
-    """Tables of which one is shown: the first, or that of the corpus and the view that a reader chooses."""
+    """Tables with one shown at a time: the first, or that of the corpus and the view that a reader chooses."""
 
     id: str
     caption: str

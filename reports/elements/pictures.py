@@ -15,7 +15,7 @@ from capim.store.vectors import Explanation
 
 LONGEST = 320  # pixels of the longer side, where there are few
 SHORTEST = 48
-MOST_BYTES = 1_900_000  # of all pictures of a page, as they stand in it
+MOST_BYTES = 1_900_000  # of all pictures of a page, as embedded
 QUALITY = 72
 
 
@@ -50,7 +50,7 @@ _VEIL = 215  # of 255: how much of a patch is covered that is least similar
 
 
 def patch_map(explanation: Explanation) -> NDArray[np.float32]:
-    """Of every patch the sum of the similarities of the tokens that are closest to it among the patches.
+    """Return for each patch the sum of similarities over the tokens that match it best among the patches.
 
     Shape ``(n_vectors,)``; 0 for vectors of special tokens, which no token is counted for.
     """

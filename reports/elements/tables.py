@@ -94,7 +94,7 @@ def pivot(
 
 
 def only(table: Table, *headings: str) -> Table:
-    """The table with these of its columns alone."""
+    """Return the table with only these of its columns."""
     places = [at for at, column in enumerate(table.columns) if column.heading in headings]
     rows = (tuple(row[at] for at in places) for row in table.rows)
     return replace(table, columns=tuple(table.columns[at] for at in places), rows=tuple(rows))
@@ -139,7 +139,7 @@ def difference_cell(metric: MetricFacts, row: Comparison) -> Cell:
 
 
 def verdict_cell(metric: MetricFacts, row: Comparison) -> Cell:
-    """What the tests of a comparison say of its first encoder, in words."""
+    """Return the verdict of a comparison's tests on its first encoder."""
     found = decision_of(row)
     marks: dict[str, Mark] = {"better": "good", "worse": "bad"}
     return Cell(text=words.verdict(metric, row), mark=marks.get(found.state, "") if found else "muted")

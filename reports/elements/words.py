@@ -1,4 +1,4 @@
-"""Stored figures in words: a value with its unit, its interval, a difference, and what a test says of it.
+"""Stored results in words: a value with its unit, its interval, a difference, and what a test says of it.
 
 Units, decimals and names are those of the metric (``store.types.MetricFacts``, of a row ``ReportData.metric``).
 """
@@ -61,7 +61,7 @@ def ties(metric: MetricFacts, row: Result) -> str:
 
 
 def verdict(metric: MetricFacts, row: Comparison | None, *, rival: str = "", unit: bool = True) -> str:
-    """What the tests of one comparison say of its first encoder, in words, with the size that matters.
+    """Return the verdict of one comparison's tests on its first encoder, with the size that matters.
 
     For a sentence, ``rival`` is the second encoder; without one the words are short, for a cell of a table. Without
     ``unit``, the place says that sizes are in percentage points.
@@ -126,7 +126,7 @@ def budgets(data: ReportData) -> list[str]:
 
 
 def weights(data: ReportData, tasks: Iterable[Task]) -> list[str]:
-    """Of a corpus whose images differ much in weight, a line: of the figure in which the fewest count."""
+    """Return a line on a corpus with images of very different weights: for the result in which the fewest count."""
     rows = (row for task in tasks for row in data.ranked(*task[:3])[:1])
     known = [(row.n_effective, row) for row in rows if row.n_effective]
     n_effective, worst = min(known, key=lambda each: each[0] / each[1].n_clusters, default=(0.0, None))

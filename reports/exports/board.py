@@ -26,7 +26,7 @@ def exports(data: ReportData, board: Board) -> dict[str, str]:
 
 
 def rows(board: Board) -> list[dict[str, str]]:
-    """Return a row for every figure of the board: encoder, task, value, ends of its interval, verdict."""
+    """Return a row for every result of the board: encoder, task, value, ends of its interval, verdict."""
     made: list[dict[str, str]] = []
     for row in board.rows:
         about = [("", f"mean {board.of}", "", row.mean)]

@@ -91,14 +91,14 @@ def line(*cells: str) -> str:
 
 
 def column_table(data: ReportData) -> str:
-    """The headline figures of every corpus as floats that are as wide as a column; empty without any.
+    """The headline results of every corpus as floats that are as wide as a column; empty without any.
 
-    A block for every corpus, with at most two figures side by side, each with its interval; ``ties`` is the share of
-    queries with a tie. Marked are the highest figure, and by the tests against it: equivalent, undecided, and what no
+    A block for every corpus, with at most two results side by side, each with its interval; ``ties`` is the share of
+    queries with a tie. Marked are the highest result, and by the tests against it: equivalent, undecided, and what no
     test tells from chance. More than a column holds goes on in a second table.
 
     Raises:
-        RequestError: The intervals of the figures, those of a user's metrics left aside, were made in several ways.
+        RequestError: The intervals of the results, those of a user's metrics left aside, were made in several ways.
     """
     _check_intervals(row for row in data.results if not data.metric(row.metric).has_table)
     ties = has_ties(data)
@@ -114,7 +114,7 @@ def column_table(data: ReportData) -> str:
 
 
 def _check_intervals(rows: Iterable[Result]) -> None:
-    ways: dict[str, str] = {}  # with a figure of each
+    ways: dict[str, str] = {}  # with a result of each
     for row in (row for row in rows if row.interval_method != "none"):
         is_drawn = row.interval_method == "percentile"
         method = "percentile" if is_drawn else "wilson"
@@ -145,18 +145,18 @@ def _float(data: ReportData, blocks: Sequence[Sequence[str]], at: int, *, ties: 
 
 
 def _lines_of(row: str) -> int:
-    """About how many lines a row takes whose texts are wrapped."""
+    """Return about how many lines a row with wrapped texts takes."""
     texts = (re.sub(r"\\\w+(?:\{\})?|[{}\\]|500", "", cell) for cell in row.split(" & "))
     return max(1 + len(text.strip()) // _WRAPPED_AT for text in texts)
 
 
 def has_ties(data: ReportData) -> bool:
-    """Whether a headline figure has queries with a tie."""
+    """True if a headline result has queries with a tie."""
     return any(row.tie_share for task in headline_tasks(data) for row in data.ranked(*task[:3]))
 
 
 def _block(data: ReportData, corpus: str, tasks: Sequence[Task], *, ties: bool) -> list[str]:
-    """The lines of one corpus: its name, what is measured, and one line for each encoder, best first."""
+    """Return the lines of one corpus: its name, its metrics, and one line for each encoder, best first."""
     blank = [""] * (2 - len(tasks))
     names = dict.fromkeys(row.encoder for task in tasks for row in data.ranked(*task[:3]))
     directions = [_SHORT.get(Protocol.of(task.protocol).direction, "") for task in tasks]
@@ -174,7 +174,7 @@ def _block(data: ReportData, corpus: str, tasks: Sequence[Task], *, ties: bool) 
 
 
 def _figure(data: ReportData, task: Task, row: Result | None) -> str:
-    """A value with its marks, and its interval in small figures."""
+    """Return a value with its marks, and its interval in small print."""
     if row is None or row.value is None:
         return "--"
     interval = escape_latex(words.interval(data.metric(task.metric), row))
@@ -242,9 +242,9 @@ def printed(table: Table) -> str:
 
 
 def figures_tables(data: ReportData) -> str:
-    """The figures of the headline protocols of each corpus with intervals, ties in columns of their own; then a user's.
+    """The results of the headline protocols of each corpus with intervals, ties in columns of their own; then a user's.
 
-    Where ties change a figure, ``all lost`` and ``all won`` are its values with all of them lost and won.
+    Where ties change a result, ``all lost`` and ``all won`` are its values with all of them lost and won.
     """
     made = (_figures(data, corpus, own=own) for corpus in data.corpus_names() for own in (False, True))
     return "\n".join(filter(None, made))
@@ -277,7 +277,7 @@ def _figures(data: ReportData, corpus: str, *, own: bool) -> str:
 
 
 def latex_files(data: ReportData, name: str) -> dict[str, bytes]:
-    r"""One file: the table for a column, and all figures for the width of a page."""
+    r"""One file: the table for a column, and all results for the width of a page."""
     main, more = column_table(data), figures_tables(data)
     if not main and not more:
         return {}

@@ -1,6 +1,6 @@
 """Results in the forms of MTEB, of CLIP_benchmark, and of a model card.
 
-MTEB's are ``results/<model>/<revision>/<task>.json`` with ``model_meta.json`` beside them; the folder that holds
+MTEB's are ``results/<model>/<revision>/<task>.json`` with ``model_meta.json`` next to them; the folder that holds
 ``results/`` is what ``mteb.ResultCache`` takes. A protocol of a corpus has the name of a task of MTEB where both ask
 the same: its texts have the numbers that ``mteb_tasks.toml`` has of MTEB's, and the encoder has one vector for each
 item, or searches images (from images to captions, MTEB sums over the vectors of the image). All others are named
@@ -222,9 +222,9 @@ TYPES = {"t2i": "text-to-image-retrieval", "i2t": "image-to-text-retrieval"}  # 
 
 
 def model_index_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """The ``model-index`` of a model card: the headline figures of one encoder, as huggingface_hub writes them.
+    """The ``model-index`` of a model card: the headline results of one encoder, as huggingface_hub writes them.
 
-    It is the YAML that stands between the two lines ``---`` of a card, and that ``huggingface_hub.metadata_update``
+    It is the YAML between the two lines ``---`` of a card, and that ``huggingface_hub.metadata_update``
     takes. Values are fractions, 0 to 1. ``args`` of a metric are the interval and the revision of the model; the
     revision of the data is the fingerprint of the corpus.
 

@@ -32,7 +32,7 @@ from capim.tasks.metrics.table import RSUM
 from capim.tasks.protocols import Protocol, language_name
 
 _REFERENCES = Path(__file__).with_name("references.bib")
-_OF_CORPORA = {  # the name of a corpus -> what is cited for it
+_OF_CORPORA = {  # the name of a corpus -> its citations
     "coco-karpathy": ("lin2014", "karpathy2015"),
     "flickr30k-karpathy": ("young2014", "karpathy2015"),
     "winoground": ("thrush2022",),
@@ -48,7 +48,7 @@ _COLUMN = 250  # pixels: a column of a paper, drawn at its size
 
 
 def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
-    """The files of the folder; none without headline figures."""
+    """Return the files of the folder; none without headline results."""
     table = column_table(data)
     if not table:
         return {}
@@ -62,7 +62,7 @@ def paper_files(data: ReportData, _: str) -> dict[str, bytes]:
         "table.tex": table,
         "methods.tex": methods(data),
         "appendix.tex": _appendix(data),
-        "references.bib": _REFERENCES.read_text("utf-8"),  # BibTeX prints what is cited
+        "references.bib": _REFERENCES.read_text("utf-8"),  # BibTeX prints only cited entries
         "paper.tex": _document(captions),
     }
     about = f"% made by capim from rows with the digest {data.digest[:16]}\n"
@@ -102,7 +102,7 @@ FOREST = (
 )
 
 
-# --- Methods: what was done, with the settings that are stored with the figures.
+# --- Methods, with the settings that are stored with the results.
 
 
 def _cite(*keys: str) -> str:
@@ -110,7 +110,7 @@ def _cite(*keys: str) -> str:
 
 
 def methods(data: ReportData) -> str:
-    """The paragraph about the figures."""
+    """Return the paragraph about the results."""
     headline = [row for task in headline_tasks(data) for row in data.ranked(*task[:3])]
     corpora = []
     for name, corpus in sorted(data.corpora.items()):
@@ -236,7 +236,7 @@ def _pdf(chart: alt.TopLevelMixin) -> bytes:
 
 
 def _forest(data: ReportData) -> bytes:
-    """One picture below the other for every headline figure: the encoders that are not at chance; empty without any."""
+    """One picture below the other for every headline result: the encoders that are not at chance; empty without any."""
     parts = []
     for task in headline_tasks(data):
         facts, rows = data.metric(task.metric), contenders(data, *task[:3])[:_MOST]
@@ -258,7 +258,7 @@ _LOOKS = {  # what a test says of an encoder -> fill and line of its point
 
 
 def _strip(points: list[charts.Point], title: str, unit: str) -> alt.LayerChart:
-    """The encoders of one figure, each with its interval."""
+    """The encoders of one result, each with its interval."""
     axis = alt.X("ci_low:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
     fill, stroke = (alt.Scale(domain=[*_LOOKS], range=[*inks]) for inks in zip(*_LOOKS.values(), strict=True))
     inside, outline = alt.Fill("state:N", scale=fill, legend=None), alt.Stroke("state:N", scale=stroke, legend=None)

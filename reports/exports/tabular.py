@@ -52,7 +52,7 @@ def parquet_files(data: ReportData, name: str) -> dict[str, bytes]:
 
 
 def json_files(data: ReportData, name: str) -> dict[str, bytes]:
-    """The rows, and beside them their JSON Schema (draft 2020-12)."""
+    """The rows, and next to them their JSON Schema (draft 2020-12)."""
     beside = f"{name.removesuffix('.json')}.schema.json"
     rows = results_table(data).to_pylist()
     document = {"$schema": f"./{beside}", "format": SCHEMA_ID, "digest": data.digest, "results": rows}

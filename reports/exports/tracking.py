@@ -1,6 +1,6 @@
 """Stored results as runs of MLflow or of Weights & Biases, where these are installed: one run for each encoder.
 
-A run has the encoder's identity as parameters, every figure as a metric, ``CORPUS/PROTOCOL/METRIC`` with ``.low`` and
+A run has the encoder's identity as parameters, every result as a metric, ``CORPUS/PROTOCOL/METRIC`` with ``.low`` and
 ``.high`` for its interval, and the folder of a report. Absolute paths and passwords in addresses are cut out, as in a
 report. Keys and tokens are those that the two libraries find in their own places; nothing of them passes through here.
 """
@@ -21,7 +21,7 @@ _BATCH = 1000  # metrics that MLflow's servers take at once
 
 
 class TrackedRun(NamedTuple):
-    """What is logged of one encoder."""
+    """The parameters and metrics logged for one encoder."""
 
     name: str
     params: dict[str, str]

@@ -1,1 +1,1 @@
-"""What a report reads: stored rows, read once and looked up by encoder, corpus, protocol and metric."""
+"""Data of a report: stored rows, read once and looked up by encoder, corpus, protocol and metric."""

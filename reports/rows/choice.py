@@ -33,7 +33,7 @@ _ALLOWED = {name: LEVELS[level] for level, names in _ALLOWS.items() for name in 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """What can be limited: its key on the command line, its name and unit, and the value of every encoder.
+    """A fact that can be limited: its key on the command line, its name and unit, and the value of every encoder.
 
     ``levels``: the values that have a word, where a bound is one of them.
     """
@@ -84,7 +84,7 @@ class Choice:
 
 
 def limits(data: ReportData) -> list[Limit]:
-    """What is known of an encoder and can be limited; costs are those that the leaderboard shows."""
+    """Return the facts about encoders that can be limited; costs are those that the leaderboard shows."""
     rates = {name: speed.stages["forward"].mean for name, speed in image_rate(data).items()}
     sizes = bytes_per_image(data)
     specs = data.specs.items()
@@ -122,14 +122,14 @@ def licence_level(text: str) -> float | None:
 
 
 def tasks_to_weigh(data: ReportData) -> list[Task]:
-    """The headline tasks of all corpora whose figures are percentages: others have no mean with them."""
+    """Return the headline tasks of all corpora with results in percent: only these have a common mean."""
     return [task for task in headline_tasks(data) if data.metric(task.metric).unit == "percent"]
 
 
 def equal_weights(data: ReportData, tasks: Sequence[Task]) -> dict[Task, float]:
     """Return the weights of the headline tasks: corpora alike, in each its tasks alike; copies of a corpus count once.
 
-    Only figures in percent have a mean. Tasks that enter no mean have a weight, with which a choice names them.
+    Only results in percent have a mean. Tasks that enter no mean have a weight, with which a choice names them.
     """
     stored = json.loads(data.rankings[0].corpora) if data.rankings else []
     copies = {name for corpus in stored for name in corpus["copies"]}
@@ -145,7 +145,7 @@ def contenders(made: Choice) -> list[str]:
 
 
 def overall(data: ReportData) -> Choice:
-    """Return the choice with equal weights, which a report recommends; of figures in percent alone."""
+    """Return the choice with equal weights, which a report recommends; only of results in percent."""
     tasks = [task for conclusion in conclusions(data) for task in conclusion.tasks]
     weights = equal_weights(data, tasks)
     return choose(data, weights, {}) if weights else Choice(order=(), out={}, same={})
@@ -159,7 +159,7 @@ def best_first(data: ReportData) -> list[str]:
 def weights_of(data: ReportData, texts: Iterable[str]) -> dict[Task, float]:
     """The weights that ``CORPUS=70``, ``CORPUS:PROTOCOL=70`` or ``CORPUS:t2i/de=70`` mean.
 
-    Of a corpus, equal parts for its headline tasks; of a language, equal parts for its translators.
+    A corpus is divided equally among its headline tasks; a language, equally among its translators.
 
     Raises:
         RequestError: A text that is no weight, an unknown name, or weights that are all 0.
@@ -194,7 +194,7 @@ def bounds_of(data: ReportData, texts: Iterable[str]) -> dict[str, float]:
     """The bounds that ``bytes=1024``, ``rate=50`` or ``licence=free`` mean, by the keys of :func:`limits`.
 
     Raises:
-        RequestError: A text that is no bound, or a limit on what is known of no encoder.
+        RequestError: A text that is no bound, or a limit on a fact that no encoder has.
     """
     known, found = {limit.key: limit for limit in limits(data)}, dict[str, float]()
     for text in texts:

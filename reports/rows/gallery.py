@@ -52,7 +52,7 @@ COLUMNS = (
     "protocol", "query_id", "query_ord", "cluster", "rank_best", "rank_worst", "relevant_rank_best",
     "relevant_rank_worst", "top_ords", "top_scores", "scores", "n_ranked",
 )  # fmt: skip
-EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors whose examples join the gallery
+EXAMPLES = frozenset({"false negative", "hub"})  # kinds of errors with examples in the gallery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,12 +109,12 @@ class RankedList:
 
     @property
     def missed(self) -> bool:
-        """Whether something scores above the best relevant item."""
+        """True if something scores above the best relevant item."""
         return bool(is_missed(self.rank_best))
 
     @property
     def found(self) -> bool:
-        """Whether the best relevant item alone is first."""
+        """True if the best relevant item is first, without a tie."""
         return bool(is_found(self.rank_worst))
 
 
@@ -129,7 +129,7 @@ class SelectedQuery:
         kind: The rule that selected it, such as ``"missed by all"``.
         query_id: Id of the caption, image, quadruple or pair.
         query: Its row in the corpus.
-        image: Row of the image that it belongs to, the first of the relevant ones.
+        image: Row of its image, the first of the relevant ones.
         relevant: Rows of the relevant images; only judged documents and quadruples have several.
         lists: One per encoder.
     """

@@ -234,7 +234,7 @@ def _outdated(results: Iterable[Result]) -> list[str]:
 
 
 def _incomplete(runs: Sequence[Run], encoders: Mapping[str, str]) -> list[str]:
-    """What the runs say of encoders that failed: the newest run, and those with encoders that still have no results."""
+    """Return sentences on failed encoders: of the newest run, and of runs with encoders that still have no results."""
     sentences = []
     for row in (row for row in runs if row.message and row.state == "incomplete"):
         entries = json.loads(row.config or "{}").get("encoders", [])

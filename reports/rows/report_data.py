@@ -50,7 +50,7 @@ _OWN_UNITS = (
     *("skewness", "score margin", "distance of the centres", "negative log likelihood", "mean cosine"),
     *(f"mean cosine of {pair}" for pair in ("two images", "two captions", "an image and a caption")),
 )
-ANALYSIS_METRICS = {  # of slices alone; all others are shares of something
+ANALYSIS_METRICS = {  # only of slices; all others are fractions
     name: MetricFacts(name=name, title=name, heading=name.replace("log l", "log-l"), place="none")
     for name in _OWN_UNITS
 }
@@ -58,7 +58,7 @@ ANALYSIS_METRICS = {  # of slices alone; all others are shares of something
 
 @dataclass(frozen=True, kw_only=True)
 class ShownResult(Result):
-    """A result, and what is said of it beside chance with one budget of errors for all that are seen at once."""
+    """A result, and its verdict against chance with one error budget for all results that are seen at once."""
 
     against_chance: str | None = None
 
@@ -70,9 +70,9 @@ class ReportData:
     Attributes:
         uri: The location of the store.
         results: One row per encoder, corpus, protocol and metric.
-        comparisons: Pairs of the encoders in ``results`` on the same corpora; by each figure of one request, over the
-            pairs of which p-values are adjusted.
-        states: Sentences about encoders that have results on other states of a corpus only, and states asked for.
+        comparisons: Pairs of the encoders in ``results`` on the same corpora; by each result of one request, over the
+            pairs over which p-values are adjusted.
+        states: Sentences about encoders that have results on other states of a corpus only, and requested states.
         larger_families: Sentences about requests with more encoders than are shown.
         slices: Failure analysis and ablations of the same encoders and corpora.
         batches: Encoding times of the same encoders.
@@ -85,10 +85,10 @@ class ReportData:
         features: Corpus name and caption id to the features of the caption.
         thumbnails: Image hash to its stored thumbnail, for the images of ``queries``; and ``match_maps``.
         left_out: Sentences about stored results that this report does not show, and why.
-        metrics: What is stored of each metric in ``results``; see :meth:`metric`.
+        metrics: Stored facts about each metric in ``results``; see :meth:`metric`.
         rankings: The rows of one ranking of these encoders over some of these corpora; empty without one.
-        imports: How what was imported was matched, and where it comes from.
-        published: Figures of others under the corpora, protocols and metrics of ``results``.
+        imports: Origin of imported sets and outcomes, and how they were matched.
+        published: Results of others under the corpora, protocols and metrics of ``results``.
         live: Whether the pages of `capim serve` show it, without a gallery.
     """
 
@@ -116,7 +116,7 @@ class ReportData:
 
     @cached_property
     def ambiguous(self) -> Mapping[tuple[str, str, str, str], Mapping[str, str]]:
-        """Of every ambiguous miss (corpus, protocol, encoder, query id) its causes and their sources.
+        """Return ambiguous miss (corpus, protocol, encoder, query id) -> its causes and their sources.
 
         A source is empty for ``AGREEMENT``; see ``docs/protocols.md`` §5b.
         """
@@ -146,7 +146,7 @@ class ReportData:
 
     @cached_property
     def first_captions(self) -> Mapping[tuple[str, str], str]:
-        """Corpus and image to the text of its first caption, of images with one: it stands for a missing picture."""
+        """Return (corpus, image) -> text of its first caption, of images with one: it replaces a missing picture."""
         of = {name: corpus.captions.select(["image_id", "text"]).to_pylist() for name, corpus in self.corpora.items()}
         return {(name, row["image_id"]): row["text"] for name in of for row in reversed(of[name]) if row["text"]}
 
@@ -231,7 +231,7 @@ class ReportData:
         return self._ranked.get((corpus, protocol, metric), ())
 
     def metric(self, name: str) -> MetricFacts:
-        """What is stored of a metric; of one that only an analysis has, its name."""
+        """Return the stored facts about a metric; for one that only an analysis has, its name."""
         return (
             self.metrics.get(name)
             or ANALYSIS_METRICS.get(name)

@@ -130,9 +130,9 @@ def _beside(page: str, name: str) -> bytes:
 
 
 def state_after(store: EmbeddingStore, run: str) -> Snapshot:
-    """The rows of a store as a run left them: of every figure what was current when the run ended, and is stored.
+    """Return the rows of a store as a run left them: the results that were current when it ended, and are stored.
 
-    A figure that was computed again from the same embeddings has replaced the earlier one, which is in no state.
+    A result that was computed again from the same embeddings has replaced the earlier one, which is in no state.
     Results that were removed since, such as those of embeddings that an import replaced, are counted.
 
     Raises:
@@ -172,7 +172,7 @@ def _versions(runs: Iterable[str]) -> dict[str, str]:
 
 
 def end_of(store: EmbeddingStore, run: str) -> datetime:
-    """When a run ended, or last wrote a figure.
+    """When a run ended, or last wrote a result.
 
     Raises:
         RequestError: There is no such run.
@@ -185,12 +185,12 @@ def end_of(store: EmbeddingStore, run: str) -> datetime:
 
 
 def changed_figures(old: Snapshot, new: Snapshot) -> list[FigureChange]:
-    """Every figure that both reports have, ordered by corpus, protocol, metric and encoder."""
+    """Every result that both reports have, ordered by corpus, protocol, metric and encoder."""
     return figure_changes(old.results, new.results, [*old.comparisons, *new.comparisons])
 
 
 def changed_settings(old: Snapshot, new: Snapshot) -> list[SettingChange]:
-    """Everything that differs between the two besides the figures."""
+    """Return all differences between the two other than results."""
     changes: list[SettingChange] = []
     for name in sorted(old.encoders.keys() & new.encoders.keys()):
         changes += setting_changes(f"encoder {name}", old.encoders[name], new.encoders[name])

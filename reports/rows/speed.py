@@ -34,7 +34,7 @@ class Rate(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """How many times as fast one encoder is as another, with its 95 % interval and the number of corpora."""
+    """The ratio of two encoders' speeds, with its 95% interval and the number of corpora."""
 
     value: float
     low: float
@@ -109,7 +109,7 @@ def image_rate(data: ReportData) -> dict[str, Speed]:
 
 
 def speed_ratio(a: Speed, b: Speed) -> Ratio | None:
-    """How many times as fast ``a`` is as ``b``: Student's t interval of the log ratios of their medians by corpus.
+    """Return how many times as fast ``a`` is as ``b``: Student's t interval of the log ratios of medians by corpus.
 
     None on different devices or in different precisions, or if they share fewer than three corpora.
     """
@@ -135,7 +135,7 @@ def bytes_per_image(data: ReportData) -> dict[str, float]:
 
 
 def qps_v28(data: ReportData, corpus: str) -> dict[str, float]:
-    """Encoder to the V28 seed's figure: images over the forward time of images and captions together.
+    """Encoder to the V28 seed's result: images over the forward time of images and captions together.
 
     The seed also counted the time of the scores, which batches do not hold.
     """

@@ -1,4 +1,4 @@
-"""How encoders stand: the headline tasks of a corpus, the decision on every pair, languages, and what is at chance."""
+"""Standing of encoders: the headline tasks of a corpus, the decision on every pair, languages, results at chance."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MEASURES = (  # of a language, in the order of COCO-SM's tables, with rank-biase
 PAIR_COLUMNS = (
     *FIGURE, "encoder_a", "encoder_b", "difference", "ci_low", "ci_high", "p_adjusted", "state", "n_queries", "family",
 )  # fmt: skip
-SHARED = ("shared_low", "shared_high")  # columns from which a budget of several figures takes its ends
+SHARED = ("shared_low", "shared_high")  # columns from which a budget of several results takes its ends
 _SHOWN = 6  # names in one line
 MEAN = ", mean over languages"  # of the title of a task
 C = TypeVar("C", bound=Comparison)
@@ -44,7 +44,7 @@ Chance: TypeAlias = Literal["", "not shown above chance", "below chance"]
 
 
 class Task(NamedTuple):
-    """One headline figure of a corpus, and its name in plain words."""
+    """One headline result of a corpus, and its name in plain words."""
 
     corpus: str
     protocol: str
@@ -53,7 +53,7 @@ class Task(NamedTuple):
 
 
 def headline_tasks(data: ReportData, corpus: str = "") -> list[Task]:
-    """What was evaluated of the headline of a corpus, or of all: both directions, binding, or means over languages."""
+    """Return the evaluated headline tasks of one or all corpora: both directions, binding, or means over languages."""
     if not corpus:
         return [task for name in data.corpus_names() for task in headline_tasks(data, name)]
     figures = planned_of(data, corpus) - {RSUM}
@@ -63,7 +63,7 @@ def headline_tasks(data: ReportData, corpus: str = "") -> list[Task]:
 
 
 def planned_of(data: ReportData, corpus: str) -> frozenset[Figure]:
-    """The planned figures of a corpus, of the protocols that were evaluated."""
+    """The planned results of a corpus, of the protocols that were evaluated."""
     evaluated = (data.protocol(corpus, id_) for id_ in data.protocols(corpus))
     return planned_figures(protocol for protocol in evaluated if not protocol.is_combined)
 
@@ -75,12 +75,12 @@ def values(data: ReportData, task: Task) -> dict[str, float]:
 
 
 def decision(data: ReportData, corpus: str, protocol: str, metric: str, a: str, b: str) -> Decision | None:
-    """What the tests say of ``a`` against ``b``; None where they were not tested."""
+    """Return the tests' decision on ``a`` against ``b``; None where they were not tested."""
     return decision_of(data.comparison(corpus, protocol, metric, a, b))
 
 
 def decision_of(row: Comparison | None) -> Decision | None:
-    """What the tests of one comparison say of its first encoder; None without a test."""
+    """Return the decision of one comparison's tests on its first encoder; None without a test."""
     if row is None or (row.p_adjusted is None and row.p_equivalent is None):
         return None
     low, high = row.simultaneous_low, row.simultaneous_high
@@ -97,14 +97,14 @@ def decision_of(row: Comparison | None) -> Decision | None:
 
 
 def _figure(row: Result | Comparison) -> tuple[str, str, str]:
-    """Return the figure that a row is of, with the state of the corpus."""
+    """Return the result that a row is of, with the state of the corpus."""
     return row.corpus_fingerprint, row.protocol, row.metric
 
 
 def planned(comparisons: Iterable[Comparison]) -> dict[tuple[str, str, str], list[int]]:
-    """The figures that share a budget: corpus, protocol and metric to the places of their tests.
+    """The results that share a budget: corpus, protocol and metric to the places of their tests.
 
-    Those of the headline family; where none of a corpus was compared, the headline of what was.
+    Those of the headline family; where none of a corpus was compared, the headline of those that were.
     """
     rows = [(at, _figure(row), row.family) for at, row in enumerate(comparisons) if row.p_adjusted is not None]
     figures = {key for _, key, family in rows if family == "headline"}
@@ -116,7 +116,7 @@ def planned(comparisons: Iterable[Comparison]) -> dict[tuple[str, str, str], lis
 
 
 def with_one_budget(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Comparisons that are seen at once: p-values and intervals of planned figures hold for all of these together."""
+    """Comparisons that are seen at once: p-values and intervals of planned results hold for all of these together."""
     rows, figures = [*comparisons], planned(comparisons)
     place = sharer(len(figures))
     if len(figures) < 2:
@@ -138,7 +138,7 @@ def with_one_budget(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 
 def with_chance(results: Sequence[Result]) -> list[ShownResult]:
-    """Results that are seen at once, each with what is said of it beside chance, with one budget for all."""
+    """Return results that are seen at once, each with its verdict against chance, with one budget for all."""
     checked = beside_chance()
     shown = [row.metric in checked and not Protocol.of(row.protocol).orientation for row in results]
     figures = [
@@ -157,15 +157,15 @@ def claimed(row: C) -> C:
 
 
 def chance_of(row: ShownResult | None) -> Chance:
-    """What has to be said of a result beside chance: nothing where it is better, or was not tested."""
+    """Return the verdict of a result against chance: empty where it is better, or was not tested."""
     labels: dict[str, Chance] = {"open": "not shown above chance", "below": "below chance"}
     return labels.get(row.against_chance or "", "") if row else ""
 
 
 def at_chance(data: ReportData, corpus: str, protocol: str, metric: str, encoder: str) -> Chance:
-    """Return what has to be said beside chance of an encoder on a task: what makes it no contender there.
+    """Return the verdict against chance of an encoder on a task, which excludes it as a contender there.
 
-    A figure that has no test of chance among those shown (R@5, RSUM, a user's metric) is read like the tested figures
+    A result that has no test of chance among those shown (R@5, RSUM, a user's metric) is read like the tested results
     of its protocols: at chance if all of them are.
     """
     metrics = [metric] if metric in (checked := beside_chance()) else sorted(checked)
@@ -238,7 +238,7 @@ def language_cells(
 
 
 def reads(data: ReportData, corpus: str, encoder: str, language: str) -> bool:
-    """Whether more than half of the results of an encoder in a language are better than chance."""
+    """True if more than half of the results of an encoder in a language are better than chance."""
     cells = language_cells(data, corpus, encoder, language)
     return 2 * sum(not chance_of(row) for row in cells) > len(cells) or not cells
 
@@ -256,7 +256,7 @@ def unread(data: ReportData) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class TestedPair(Comparison):
-    """A comparison, and what is known of ``encoder_a`` against ``encoder_b``.
+    """A comparison, and the state of ``encoder_a`` against ``encoder_b``.
 
     ``state``: better, worse, equivalent, undecided, or None where there is no test.
     """
@@ -265,7 +265,7 @@ class TestedPair(Comparison):
 
 
 def pair_rows(comparisons: Iterable[Comparison], first: str | None = None) -> list[TestedPair]:
-    """Comparisons that are seen at once, with what the tests say of each, those by headline figures first.
+    """Comparisons that are seen at once, with what the tests say of each, those by headline results first.
 
     Args:
         comparisons: Of the same request.
@@ -305,9 +305,9 @@ def sliced_pairs(compared: Sequence[SlicedComparison]) -> tuple[list[dict[str, o
 
 
 def headline_pairs(pairs: Iterable[TestedPair]) -> list[dict[str, object]]:
-    """Of pairs those by headline figures, as a table shows them.
+    """Return the pairs by headline results, as a table shows them.
 
-    ``low`` and ``high`` are the interval that the state is read from: that of all pairs of a figure together.
+    ``low`` and ``high`` are the interval that the state is read from: that of all pairs of a result together.
     """
     called = {"ci_low": "low", "ci_high": "high"}
     rows = (claimed(row) for row in pairs if row.family == "headline")
@@ -352,7 +352,7 @@ def _state(row: Comparison) -> str | None:
 
 
 def summary(comparisons: Sequence[Comparison]) -> list[str]:
-    """What one request compared, as lines: encoders, corpora and protocols, tests and margin, headline figures."""
+    """Return a summary of one request: encoders, corpora and protocols, tests and margin, headline results."""
     if not comparisons:
         return ["nothing was compared: no figure is known of two encoders"]
     encoders = sorted(compared_encoders(comparisons))
@@ -376,7 +376,7 @@ _PLAIN = {"wilson": "Wilson's", "t": "Student's t", "woodruff": "Woodruff's"}  #
 
 
 def intervals_of(rows: Iterable[Any], units: str = "images") -> str:
-    """How the intervals of a table were made, with the draws of those that need any.
+    """Return the methods of a table's intervals, with the draws of those that need any.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -399,7 +399,7 @@ def intervals_of(rows: Iterable[Any], units: str = "images") -> str:
 
 
 def counted_once(names: list[str]) -> str:
-    """That one corpus has several names, as a clause."""
+    """Return the clause on several names of one corpus."""
     return f"{listing(names)} hold the same photographs and captions: they count once"
 
 
@@ -411,7 +411,7 @@ def not_counted(names: Sequence[str]) -> list[str]:
 
 
 def rests_on_few(ranking: Iterable[Ranking]) -> bool:
-    """Whether the ranks on these corpora rest on so few images that "few images" stands beside them."""
+    """True if the ranks on these corpora rest on so few images that they are marked "few images"."""
     ranked = (row for row in ranking if row.estimand == "these corpora" and row.rank_low is not None)
     return any(row.n_effective is not None and row.n_effective <= FEW for row in ranked)
 

@@ -1,6 +1,6 @@
 """Ablations computed from stored embeddings: what smaller and coarser vectors cost, as one matrix.
 
-An ablation is a slice whose ``detail`` names its change against the vectors as stored. All of them stand in
+An ablation is a slice whose ``detail`` names its change against the vectors as stored. All of them are in
 ``slices.csv``.
 """
 
@@ -24,7 +24,7 @@ from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
 MOST = 12  # settings of the matrix
 LOSSES = 5
-SLIGHT, MUCH = 0.005, 0.05  # of a change: what is grey, and what is dark
+SLIGHT, MUCH = 0.005, 0.05  # of a change: bounds of grey and dark cells
 
 
 def section(data: ReportData) -> Section:

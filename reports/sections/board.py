@@ -1,7 +1,7 @@
 """The first screen: which encoder to use and how sure that is, a card for every corpus, every encoder on every task.
 
-One definition for the page, markdown, Prefect's artifact, notebooks, `capim serve` and the terminal. What is decided
-is decided by :mod:`reports.rows.choice`: of all corpora with equal weights, and of every corpus by itself.
+One definition for the page, markdown, Prefect's artifact, notebooks, `capim serve` and the terminal. Decisions
+are made by :mod:`reports.rows.choice`: over all corpora with equal weights, and for every corpus by itself.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _headline(data: ReportData, made: Choice) -> tuple[tuple[str, bool], ...]:
 
 
 def _sure(data: ReportData, made: Choice, counted: Sequence[Task]) -> Iterator[str]:
-    """Return two lines: the figures of the recommended encoders with their test, and what stands against the others."""
+    """Yield two lines: the results of the recommended encoders with their test, and the evidence against others."""
     if made.order:
         yield _first_line(data, made, counted)
     more = [_worse(made), *_elsewhere(data, made, counted), *standing.not_counted(_uncounted(made, counted))]
@@ -137,7 +137,7 @@ def _first_line(data: ReportData, made: Choice, counted: Sequence[Task]) -> str:
 
 
 def _figure_of(data: ReportData, tasks: Sequence[Task]) -> str:
-    """Return what the figure of one corpus is, in words: its metric, and its tasks."""
+    """Return what the result of one corpus is, in words: its metric, and its tasks."""
     titles = [task.title.removesuffix(MEAN) for task in tasks]
     labels = dict.fromkeys(data.metric(task.metric).label for task in tasks)
     mean = "mean of " if len(tasks) > 1 else ""
@@ -162,7 +162,7 @@ def _worse(made: Choice) -> str:
 
 
 def _elsewhere(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[str]:
-    """Return the tasks whose best encoder is shown to be better there than every recommended one."""
+    """Return the tasks with a best encoder that is significantly better there than every recommended one."""
     names, found = contenders(made), dict[str, dict[str, list[str]]]()
     for task in counted if names else ():
         best = next((row.encoder for row in standing.contenders(data, *task[:3])), "")
@@ -174,7 +174,7 @@ def _elsewhere(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[
 
 
 def _uncounted(made: Choice, counted: Sequence[Task]) -> list[str]:
-    """Return the names of what enters no mean: a whole corpus, or a task of one whose other tasks do."""
+    """Return the names of corpora that enter no mean, and of single tasks that do not although others do."""
     kept = {task.corpus for task in counted}
     names = (f"{task.corpus}, {task.title}" if task.corpus in kept else task.corpus for task in made.uncounted)
     return [*dict.fromkeys(names)]
@@ -284,7 +284,7 @@ def _nobody(data: ReportData, tasks: Sequence[Task]) -> str:
 
 
 class _Gap(NamedTuple):
-    """The distance of an encoder from another, in points with a higher figure better, and what the tests say of it."""
+    """The distance of an encoder from another, in points with a higher result better, and what the tests say of it."""
 
     state: str
     size: float
@@ -447,7 +447,7 @@ def _hidden(data: ReportData, task: Task, name: str) -> str:
 
 
 def _facts(data: ReportData) -> Facts:
-    """Return what is known of the models: heading to encoder to fact, of the headings with anything known."""
+    """Return facts about the models: heading -> encoder -> fact, without headings that have none."""
     names, sizes, rates = data.encoder_names(), bytes_per_image(data), image_rate(data)
     none = Fact(text=show.ABSENT)
     dims = {name: float(spec.dim) for name, spec in data.specs.items() if name in sizes}

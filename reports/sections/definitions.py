@@ -34,7 +34,7 @@ def section(data: ReportData, board: Board, sections: Iterable[Section]) -> Sect
 
 
 def _texts(section: Section) -> Iterator[str]:
-    """What a section says in its own words; not the texts of queries, which are users' words."""
+    """Yield the texts of a section; not those of queries, which are users' words."""
     yield from (section.title, section.lead)
     for block in section.blocks:
         yield from _words(block)

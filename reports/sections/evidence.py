@@ -1,4 +1,4 @@
-"""How sure the answer is: the tests behind it, the ranks that they allow, and which statements share a budget."""
+"""Evidence for the recommendation: its tests, the ranks that they allow, and the statements that share a budget."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ def _open_ranks(row: Ranking) -> Cell:
 
 
 def _headline(data: ReportData, corpus: Mapping[str, str]) -> str:
-    """What a headline is the mean of, in plain words; as it is stored where the report does not show it."""
+    """Return the terms of a headline's mean, in plain words; as stored where the report does not show it."""
     tasks = headline_tasks(data, corpus["corpus"])
     titles = [task.title.removesuffix(MEAN) for task in tasks]
     return f"{data.metric(tasks[0].metric).label}, {show.listing(titles)}" if tasks else corpus["headline"]
 
 
 def _ranking_note(data: ReportData, first: Ranking) -> Iterator[str]:
-    """What the headlines are, what the intervals are, and what is not ranked, as sentences."""
+    """Yield sentences on the headlines, the intervals, and the encoders that are not ranked."""
     corpora = json.loads(first.corpora)
     yield "Headlines: " + "; ".join(f"{corpus['corpus']}: {_headline(data, corpus)}" for corpus in corpora) + "."
     if len({corpus["headline"].split(" under ")[0] for corpus in corpora}) > 1:

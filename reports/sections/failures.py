@@ -65,7 +65,7 @@ def section(data: ReportData) -> Section:
 
 
 def _missed(data: ReportData) -> Table:
-    """What share of the queries of a task an encoder misses; at chance where no test tells it from guessing."""
+    """Return the fraction of queries each encoder misses by task, marked where not significantly above chance."""
     every = reversed(standing.headline_tasks(data))
     tasks = {(task.corpus, Protocol.of(task.protocol).direction): task for task in every}
     totals = [total for total in data.totals if total.queries]
@@ -92,7 +92,7 @@ def _missed(data: ReportData) -> Table:
 
 
 def _ambiguous(data: ReportData, corpus: str) -> Table | None:
-    """R@1 of all queries beside R@1 without ambiguous misses, for every encoder in both directions."""
+    """R@1 of all queries next to R@1 without ambiguous misses, for every encoder in both directions."""
     rows = [r for r in data.slices if r.corpus == corpus and r.analysis == AMBIGUOUS]
     by_key = {(r.protocol, r.encoder, r.metric, r.feature): r for r in rows}
     keys = [
@@ -162,7 +162,7 @@ def _gallery(data: ReportData) -> Gallery:
 
 
 def case_of(data: ReportData, query: SelectedQuery, number: int) -> Case:
-    """The query, what belongs to it, and the answer of every encoder; ``number`` is its place in the gallery."""
+    """Return the query, its correct items, and the answer of every encoder; ``number`` is its place in the gallery."""
     text, expected, relevant, slices, language = _asked(data, query)
     missed = tuple(ranked.encoder for ranked in query.lists if ranked.missed)
     found = tuple(ranked.encoder for ranked in query.lists if ranked.found)
@@ -209,7 +209,7 @@ def _summary(first: Sequence[str], missed: Sequence[str], n: int) -> str:
 def _asked(
     data: ReportData, query: SelectedQuery
 ) -> tuple[str, tuple[Hit, ...], tuple[str, ...], tuple[str, ...], str]:
-    """The words of a query, the pictures and the captions that belong to it, the slices that it is in, its language."""
+    """Return a query's text, its correct images and captions, its slices, and its language."""
     contents = data.corpora[query.corpus]
     if query.direction == "quadruples":
         four = _row(Quadruple, contents.quadruples, query.query)
@@ -288,7 +288,7 @@ def _maps(data: ReportData, query: SelectedQuery, ranked: RankedList) -> tuple[H
 
 
 def _choices(data: ReportData, query: SelectedQuery, ranked: RankedList) -> list[Hit]:
-    """Of two images and two captions: the picture that each caption chooses, and the caption that each picture does."""
+    """Return the choices among two images and two captions: each caption's image, and each image's caption."""
     if len(ranked.scores) != 4:
         return []
     contents = data.corpora[query.corpus]

@@ -12,7 +12,7 @@ from capim.reports.rows import standing
 from capim.reports.rows.report_data import R1, ReportData
 from capim.tasks.protocols import Protocol, language_id, language_name
 
-MOST_COLUMNS = 12  # of a matrix with the languages above; more of them stand below one another
+MOST_COLUMNS = 12  # of a matrix with languages as columns; more of them become rows
 
 
 def section(data: ReportData) -> Section:

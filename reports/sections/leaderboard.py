@@ -1,4 +1,4 @@
-"""All figures: one table, of which a reader chooses the corpus, and the protocol or the metric."""
+"""All results: one table for the corpus, and the protocol or metric, that a reader chooses."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _heading(data: ReportData, corpus: str, id_: str) -> str:
 
 
 def _not_verified(data: ReportData, corpus: str) -> list[str]:
-    """Whose vectors or outcomes were taken in the order of the corpus, because no id said what they are of."""
+    """Return the encoders with vectors or outcomes taken in the order of the corpus, because they had no ids."""
     rows = [r for r in data.imports if r.corpus == corpus and r.matched.startswith(POSITION)]
     names = ", ".join(sorted({r.encoder for r in rows}))
     return [f"{names}: {NOT_VERIFIED} (Provenance names the files)."] if rows else []
@@ -160,7 +160,7 @@ def mains(data: ReportData, corpus: str) -> list[str]:
 
 
 def sliced(data: ReportData, corpus: str) -> list[str]:
-    """The protocols of retrieval whose queries are analysed: the two of the literature, those of other languages."""
+    """Return the retrieval protocols with analysed queries: the two of the literature, those of other languages."""
     spoken = by_language(map(Protocol.of, data.protocols(corpus)), data.corpora[corpus])
     return [of.id for of in sorted(spoken, key=lambda of: (of.direction == "i2t", of.place))] or headlines(data, corpus)
 
@@ -175,7 +175,7 @@ def shown_metrics(data: ReportData, corpus: str, protocol: str) -> list[str]:
 
 
 def retrieval_corpora(data: ReportData) -> list[str]:
-    """Corpora about retrieval: without those made of quadruples or pairs, whose galleries hold near copies."""
+    """Return the retrieval corpora: without those of quadruples or pairs, which have near copies in their galleries."""
     contents = ((name, data.corpora[name]) for name in data.corpus_names())
     return [name for name, corpus in contents if not corpus.quadruples.num_rows and not corpus.pairs.num_rows]
 

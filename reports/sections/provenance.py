@@ -1,4 +1,4 @@
-"""Provenance: results beside published figures, and corpora, encoders, sets, runs and commands to reproduce them."""
+"""Provenance: results next to published results, and corpora, encoders, sets, runs and commands to reproduce them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_SKIPPED = 200  # images listed by name
 
 
 def section(data: ReportData) -> Section:
-    """Corpora, encoders, sealed sets, runs with their commands, libraries, and what was left out."""
+    """Corpora, encoders, sealed sets, runs with their commands, libraries, and omissions."""
     optional = (_sets(data), _imports(data), _runs(data), _configurations(data), _versions(data))
     blocks: list[Block] = [corpora(data), encoders(data), *(table for table in optional if table.rows)]
     if data.left_out:
@@ -69,7 +69,7 @@ def skipped_section(data: ReportData) -> Section:
 
 
 def corpora(data: ReportData) -> Table:
-    """What was searched."""
+    """Return the table of searched corpora."""
     return pivot(
         "corpora",
         "Corpora",
@@ -86,7 +86,7 @@ def corpora(data: ReportData) -> Table:
 
 
 def encoders(data: ReportData) -> Table:
-    """What searched, at its exact revision."""
+    """Return the table of encoders, with their exact revisions."""
     with_vectors = {sealed.key.encoder for sealed in data.sets}
 
     def of_vectors(text: Callable[[EncoderSpec], str | Cell]) -> Callable[[EncoderSpec], str | Cell]:
@@ -128,7 +128,7 @@ def _sets(data: ReportData) -> Table:
 
 
 def _imports(data: ReportData) -> Table:
-    """How what was imported was matched: a set that was only taken in order is marked."""
+    """Return how imported rows were matched: a set that was only taken in order is marked."""
     rows = sorted(data.imports, key=lambda row: (row.corpus, row.encoder, row.what))
     return pivot(
         "imports",
@@ -193,7 +193,7 @@ def _versions(data: ReportData) -> Table:
 
 
 def published_section(data: ReportData) -> Section:
-    """Results of this store beside published figures for the same model and protocol."""
+    """Results of this store next to published results for the same model and protocol."""
     rows = [r for r in data.slices if r.analysis == REFERENCE]
     parts = sorted({f"{r.corpus} is a {r.reason}" for r in rows if r.level_name == "not compared"})
     compared = [r for r in rows if r.level_name not in ("no reference", "not compared")]
@@ -216,7 +216,7 @@ def published_section(data: ReportData) -> Section:
 
 
 def _of_others(data: ReportData) -> Table:
-    """What was imported of others' figures, beside the highest value here: nothing of it is tested."""
+    """Return imported results of others, next to the highest value here: none of them is tested."""
     own = grouped(data.results, figure_of)
 
     def best(row: Published) -> Cell:

@@ -1,7 +1,7 @@
-"""Slices: the same figure over parts of the queries as one matrix, with the five largest tested differences.
+"""Slices: the same result over parts of the queries as one matrix, with the five largest tested differences.
 
 A slice is one row of ``schema.SLICES``: an analysis, a feature, and a level of it. Three levels named ``with``,
-``without`` and ``difference`` make a contrast; any other levels make parts. All of them stand in ``slices.csv``.
+``without`` and ``difference`` make a contrast; any other levels make parts. All of them are in ``slices.csv``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GAPS = 5
 
 
 class Part(NamedTuple):
-    """A part of the queries of a task: the figure, the analysis, and the name of the part."""
+    """A part of the queries of a task: the result, the analysis, and the name of the part."""
 
     figure: tuple[str, str, str]
     analysis: str

@@ -84,7 +84,7 @@ def _projection(data: ReportData) -> Table:
 def quality_over_cost(data: ReportData) -> Chart | None:
     """The mean over the tasks over speed, or over the size of an image where fewer than two speeds are comparable.
 
-    None unless at least two encoders that are ranked have both figures, and these differ in the cost.
+    None unless at least two encoders that are ranked have both results, and these differ in the cost.
     """
     placed = {each.encoder: each for each in overall(data).order}
     rates = {name: speed for name, speed in image_rate(data).items() if name in placed}
@@ -118,7 +118,7 @@ def quality_over_cost(data: ReportData) -> Chart | None:
 
 
 def pareto(points: list[tuple[float, float]]) -> list[bool]:
-    """Whether no other point is at least as high in both and higher in one.
+    """True if no other point is at least as high in both and higher in one.
 
     Examples:
         >>> pareto([(1.0, 5.0), (2.0, 3.0), (1.5, 2.0)])

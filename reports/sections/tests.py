@@ -1,4 +1,4 @@
-"""The tests: every headline figure with its intervals, drawn alike, best first."""
+"""The tests: every headline result with its intervals, drawn alike, best first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTE = (
 
 
 def section(data: ReportData) -> Section:
-    """One chart for every headline figure with two contenders or more."""
+    """One chart for every headline result with two contenders or more."""
     charts = [chart for task in standing.headline_tasks(data) if (chart := of_task(data, task)) is not None]
     return Section(id="tests", title="Tests", lead=NOTE, blocks=tuple(charts))
 

@@ -1,7 +1,7 @@
-"""Which columns of a table were read, and which of the others look as if they should have been.
+"""Reports the columns of a table that were read, and unread columns that look as if they should have been.
 
-Readers of tables pass their rows through :func:`telling`; checks, runs and imports collect what it tells with
-:func:`told`. What a column looks like is reported by its cells, hardly by its name.
+Readers of tables pass their rows through :func:`telling`; checks, runs and imports collect its lines with
+:func:`told`. The kind of a column is recognised by its cells, hardly by its name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOLD: ContextVar[dict[str, None]] = ContextVar("columns_read")
 
 @contextmanager
 def told() -> Iterator[Collection[str]]:
-    """Collects what is reported of tables that are read within, in lines of text, each once."""
+    """Collect reports on the tables that are read within the context, as lines of text, each once."""
     lines: dict[str, None] = {}
     token = _TOLD.set(lines)
     try:
@@ -42,7 +42,7 @@ def told() -> Iterator[Collection[str]]:
 
 
 def tell(line: str) -> None:
-    """Tell a line to whoever collects what was read."""
+    """Pass a line to the collector, if there is one."""
     _TOLD.get({})[line] = None
 
 
@@ -56,7 +56,7 @@ def telling(
         read: Its columns that are read.
         available: All of them.
         ways: What another column may look like -> how it is read, with ``{column}`` and ``{value}``, one of its cells.
-        language: That of texts whose row names none, which needs no column.
+        language: That of texts without one in their row; it needs no column.
 
     Examples:
         >>> rows = [{"image": "1.jpg", "lang": "de"}, {"image": "2.jpg", "lang": "fr"}]
@@ -95,7 +95,7 @@ def columns_of_match(by: str) -> set[str]:
 
 
 def _kind(column: str, cells: list[str], rows: list[Row], read: Names, language: str) -> str:
-    """What a column looks like by its different cells and the first rows; empty if it looks like nothing of note."""
+    """Return the kind of a column by its distinct cells and the first rows; empty if it is not notable."""
     texts = [(text, row) for row in rows if (text := _text(row.get(column)))]
     several, numbers = len(cells) > 1, [float(cell) for cell in cells if is_number(cell)]
     if several and all(map(SPLIT.fullmatch, cells)):

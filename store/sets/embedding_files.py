@@ -4,12 +4,12 @@
 |---|---|---|
 | .npy | the array, shape (n, dim) | file ``<name>.ids.txt``, one per line, or the like |
 | .npz, .pt | the array ``embeddings``, that of this side, or the only one | any list of texts or whole numbers |
-| .safetensors | likewise | ``ids`` in the metadata, a JSON list |
+| .safetensors | the same | ``ids`` in the metadata, a JSON list |
 | .parquet | column ``embedding`` (a list, or a list of lists) | any column of texts or whole numbers |
 | .csv, .tsv | every numeric column, but for whole numbers among real ones | the others |
 | .json, .jsonl | the list of numbers in each row | the others |
 
-Which column holds ids is found by what it holds (:mod:`capim.store.sets.matching`). Files may also have ``offsets``
+The column of ids is found by its content (:mod:`capim.store.sets.matching`). Files may also have ``offsets``
 or ``lengths``, ``norm``, ``n_tokens`` and ``truncated``. With ``offsets`` (shape (items + 1,)), ``lengths`` (shape
 (items,)) or a list of lists in Parquet, the file is a multi-vector set: item ``i`` has rows
 ``offsets[i]:offsets[i + 1]``. So is an array of three dimensions: vectors that its ``attention_mask`` leaves out, and
@@ -120,11 +120,11 @@ class EmbeddingParts:
 def open_embedding_file(
     path: Path, modality: Modality | None = None, n_items: int | None = None, named: Sequence[tuple[str, str]] = ()
 ) -> EmbeddingParts:
-    """The contents of a file, whose suffix names the format; ``.npy`` and ``.parquet`` are read part by part.
+    """Return the contents of a file, with the format from its suffix; ``.npy`` and ``.parquet`` are read part by part.
 
     Args:
         path: A file; or a folder of numbered ``.npy`` files. ``FILE:NAME`` is the array or column NAME of a file.
-        modality: What is wanted, where a file holds both.
+        modality: The wanted modality, where a file holds both.
         n_items: How many the corpus has, to tell arrays apart by their shape.
         named: Roles and their columns or arrays, as the user names them; those that the file does not have are not
             meant.
@@ -160,7 +160,7 @@ def open_embedding_file(
 
     def read(n_items: int) -> Iterator[EmbeddingFile]:
         for start in range(0, n, n_items):
-            # a map of the file for each part: what is read through one counts as memory until it is gone
+            # a map of the file for each part: pages read through a map count as memory until it is gone
             again = _of_named({name: mapped(path)}, name) if path.suffix == ".npy" else contents
             yield again.part(start, start + n_items)
 
@@ -215,7 +215,7 @@ def _without_padding(path: Path, file: EmbeddingFile, mask: NDArray[Any] | None)
     """
     offsets = file.offsets
     if offsets is None or offsets[0] != 0 or offsets[-1] != len(file.values) or (np.diff(offsets) < 0).any():
-        return file  # _refuse_faults says what is wrong
+        return file  # _refuse_faults reports the error
     owners = np.repeat(np.arange(len(file)), np.diff(offsets))
     if mask is not None and mask.size != len(file.values):
         raise ValueError(
@@ -328,7 +328,7 @@ def are_unit_float16(file: EmbeddingParts) -> bool:
 
 
 def _norms_and_scale(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The norm of each vector, and what it is divided by."""
+    """Return the norm of each vector, and its divisor."""
     norms = np.sqrt(np.square(values, dtype=np.float64).sum(axis=1))
     scale = np.where(np.abs(norms - 1.0) <= UNIT_TOLERANCE, 1.0, norms)
     return norms, np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)  # check_block names the row and the id

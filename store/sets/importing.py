@@ -72,7 +72,7 @@ class ImportRow:
     skip_bad_rows: bool = False
 
 
-# --- The encoder that imported files belong to: what the user says it is, and equal for all imports under one name.
+# --- The encoder of imported files: as the user describes it, and equal for all imports under one name.
 
 
 UNVERSIONED = "unversioned"
@@ -111,7 +111,7 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
     """The encoder of files with the same name and revision: the stored one, if there is one.
 
     Raises:
-        RequestError: The name belongs to an encoder that was not imported; or the files contradict each other, or the
+        RequestError: An encoder that was not imported has the name; or the files contradict each other, or the
             stored encoder, in dimension, kind of vectors, note or storage type.
     """
     first, name = files[0], files[0].row.encoder
@@ -165,7 +165,7 @@ def declared_encoder(name: str, adapter: str, revision: str, note: str | None = 
 
 
 def note_faults(known: EncoderSpec, note: str | None = None) -> list[str]:
-    """Return what is wrong with a note that was given for a stored encoder."""
+    """Return the errors in a note that was given for a stored encoder."""
     stored = known.options.get("note")
     if note is None or note == stored:
         return []
@@ -212,17 +212,17 @@ Read: TypeAlias = Callable[[Path, Modality, int, tuple[tuple[str, str], ...]], E
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedSet:
-    """One set of an import: a file that was checked, and what is done with it.
+    """One set of an import: a checked file and its state.
 
     Attributes:
-        file: What it is read from.
+        file: The source file.
         spec: Its encoder.
-        key: What it is of.
+        key: Its encoder, corpus and modality.
         items: Images or captions.
         n_vectors: Of all items.
         digest: Of its contents.
         sealed: The set as it is stored; None where it is not.
-        state: What is done; ``unchanged``: the same contents were stored already, and nothing is written.
+        state: The action; ``unchanged``: the same contents were stored already, and nothing is written.
         rounding: The length of the largest change of a vector by the storage type.
         matched: How rows were matched with items.
     """
@@ -251,14 +251,14 @@ def import_sets(
     """Writes and seals the sets in the files of one or several imports.
 
     Rows are matched as :mod:`capim.store.sets.matching` says, and every item of the corpus must occur once. Vectors
-    whose norm is not 1 are normalised, and the norm is kept.
+    with a norm other than 1 are normalised, and the norm is kept.
 
     Args:
         store: The store.
         imports: What to import, each with its corpus, which is stored if it is not yet.
         storage: Type of the stored components. None: that of the encoder if it is stored, else the type of the files,
-            the finest of several; float64 becomes float32, and float16 whose norm is not 1 too.
-        replace: Replace stored sets that have other contents. What was computed from them is removed.
+            the finest of several; float64 becomes float32, as does float16 with a norm other than 1.
+        replace: Replace stored sets that have other contents. Results computed from them are removed.
         by_position: The user says that rows follow the corpus.
         plan_only: Check everything, and write nothing.
 
@@ -380,7 +380,7 @@ def _sides_of_file(row: ImportRow, corpus: Corpus, given: Mapping[Modality, str 
     Both, where an array of its own fits each.
     """
     path, arrays = Path(str(row.vectors)), dict[Modality, str]()
-    named: list[Modality] = []  # whose items a column names
+    named: list[Modality] = []  # modalities with a column that names their items
     reasons: dict[Modality, list[str]] = {modality: [] for modality in MODALITIES}
     for modality in MODALITIES:
         items = Items.of_corpus(corpus, modality)
@@ -403,7 +403,7 @@ def _sides_of_file(row: ImportRow, corpus: Corpus, given: Mapping[Modality, str 
     raise RequestError(f"{path}: it {what} of {corpus.name!r}: {which}")
 
 
-_AT_ONCE = 8192  # rows whose vectors are compared
+_AT_ONCE = 8192  # rows compared at once
 
 
 def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_position: bool = False) -> Match:
@@ -424,7 +424,7 @@ def match_items(contents: EmbeddingParts, items: Items, corpus: str, *, by_posit
 
 
 def _without_repeats(contents: EmbeddingParts, found: Match, items: Items) -> Match:
-    """The match with the first of several rows of an item, whose vectors have to be equal."""
+    """Return the match with the first of an item's several rows, which must have equal vectors."""
     several = np.bincount(found.positions[found.positions >= 0]) > 1
     if not several.any():
         return found
@@ -481,7 +481,7 @@ def _write(store: EmbeddingStore, plans: Sequence[ImportedSet], read: Read) -> l
     return [dataclasses.replace(plan, sealed=done.get(plan.key, plan.sealed)) for plan in plans]
 
 
-# --- How what is stored was matched.
+# --- Records of how stored sets were matched.
 
 
 def matched_text(matched: Iterable[str]) -> str:

@@ -1,9 +1,9 @@
-"""Which item of a corpus each row of a file is about: by a column of ids, else by its position; one rule for all files.
+"""Matches rows of a file with items of a corpus: by a column of ids, else by position; one rule for all files.
 
-A column of usual name (:data:`KEYS`) of which a cell is an id, file name or text of the corpus says it, else the column
-of any name most of whose cells are; then all of its cells have to be such, each once. Rows are taken in the order of
-the corpus only where no column looks like ids, or where the user says so. Rows of items that the corpus left out are
-known and told. What is half-matched or names items in two ways is refused, with counts and examples.
+The key is a column of usual name (:data:`KEYS`) with an id, file name or text of the corpus in a cell; else a column
+of any name with such values in most cells. All of its cells must then be such values, each once. Rows are taken in the
+order of the corpus only where no column looks like ids, or where the user says so. Rows of items that the corpus left
+out are counted and reported. A partial match, or one that names items in two ways, is refused with counts and examples.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Items:
     """The items that rows can be about.
 
     Attributes:
-        kind: What they are, in messages: ``queries``.
+        kind: Name of the items in messages: ``queries``.
         of: What their ids are ids of.
         ids: In corpus order.
         linked: Gives other ways to name them -> name -> their positions: file names, texts, the images of captions. It
@@ -64,7 +64,7 @@ class Items:
 
     @property
     def usual(self) -> str:
-        """The name under which their ids usually stand."""
+        """Return the usual name of the column of their ids."""
         return KEYS[self.of][0] if self.kind == self.of and self.of in KEYS else QUERY[0]
 
     @classmethod
@@ -81,7 +81,7 @@ class Match(NamedTuple):
 
     Attributes:
         positions: int64, shape ``(n_rows,)``; -1 for a row of an item that the corpus left out.
-        by: ``position``, or the column whose cells are ids, with what they are: ``filename (file names)``.
+        by: ``position``, or the column of ids, with the kind of its values: ``filename (file names)``.
         how: A sentence for the user.
     """
 
@@ -196,8 +196,8 @@ def match(
     Args:
         columns: Name -> one cell for each row, None for nothing. Only columns that may hold ids.
         n_rows: Number of rows.
-        items: What they can be about. Several rows may be about one of them only if it is a fault.
-        by_position: The user says that rows follow the corpus; columns are not looked at.
+        items: The items they can match. Several rows for one item are an error.
+        by_position: The user says that rows follow the corpus; columns are ignored.
         rows: Names of the rows, for messages; their numbers from 1 unless given.
         repeats: Several rows may be about one item.
 
@@ -264,9 +264,9 @@ def _all_ids(columns: Mapping[str, Sequence[object]], items: Items) -> Match | N
 
 
 def key_of(columns: Mapping[str, Sequence[object]], items: Items) -> _Key | None:
-    """The first usual column of which a cell is an id, with the kind of ids of which it holds most; else ``query``.
+    """Return the first usual column with an id in a cell, with its most frequent kind of ids; else ``query``.
 
-    Without one, the column of another name most of whose cells are ids.
+    Without one, return the column of another name with ids in most of its cells.
     """  # fmt: skip
     if not columns:
         return None
@@ -285,7 +285,7 @@ def key_of(columns: Mapping[str, Sequence[object]], items: Items) -> _Key | None
 
 
 def _best(column: str, cells: Sequence[object], items: Items) -> _Key:
-    """The kind of names of which a column holds most; in ``image_id`` of captions, those of images come first."""
+    """Return the most frequent kind of names in a column; in ``image_id`` of captions, those of images come first."""
     ways = items.ways
     foreign = next((kind for kind in ways if kind != items.of and column in KEYS.get(kind, ())), items.of)
     order = [foreign, *(kind for kind in ways if kind != foreign)]

@@ -35,7 +35,7 @@ class Vectors:
     Attributes:
         ids: Item ids, length ``n``, in corpus order.
         ords: Positions in the corpus, int32, shape ``(n,)``, ascending.
-        matrix: float32, C-contiguous, writable, shape ``(n, dim)``; row ``i`` belongs to ``ids[i]``. Unit norm:
+        matrix: float32, C-contiguous, writable, shape ``(n, dim)``; row ``i`` is the vector of ``ids[i]``. Unit norm:
             a row that has another norm as stored, because float16 rounds, is divided by it; others are as stored.
         norms: float32, shape ``(n,)``: the norm before normalisation.
         n_tokens: int32, shape ``(n,)``: tokens of the input.

@@ -100,7 +100,7 @@ def storage_of(vector: pa.FixedSizeListType) -> str:
 
 
 def _settle(connection: Connection, key: SetKey, items: ItemIndex) -> tuple[lance.LanceDataset, Contents]:
-    """A tagged version of the set, without repeated rows and small files, whose rows were all checked.
+    """Return a tagged version of the set with all rows checked, without repeated rows and small files.
 
     Other processes may write to the set or seal it meanwhile; then everything is repeated from the latest version.
     """

@@ -70,7 +70,7 @@ def _scores(query: NDArray[np.float32], items: Ragged, key: SetKey) -> NDArray[n
     return summed
 
 
-# --- LanceDB's vector indexes over a copy of some vectors, to measure what they lose against exact search.
+# --- LanceDB's vector indexes over a copy of some vectors, to measure their loss against exact search.
 #
 # The copy is in a temporary folder: measuring never changes a sealed set.
 
@@ -84,7 +84,7 @@ class Index(NamedTuple):
     """Some items, ready to be searched.
 
     Attributes:
-        bytes_per_item: What it takes on disk or in memory, without the vectors that it was made from.
+        bytes_per_item: Bytes on disk or in memory, without the vectors that it was made from.
         scores: Queries -> float32 scores of all items, shape ``(n_queries, n_items)``, higher is closer; ``-inf`` for
             items that the search does not return.
     """

@@ -52,7 +52,7 @@ _BESIDE = re.compile(r"[._-]?(ids?|names?|files?|filenames?|file_names?|paths?|k
 
 
 class Contents(NamedTuple):
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
         arrays: Name -> array of numbers.
@@ -152,7 +152,7 @@ def _ids_beside(path: Path, n_rows: int) -> dict[str, list[object]]:
 
 
 def ids_beside(path: Path) -> Path:
-    """The file of the ids that belong to a .npy file."""
+    """Return the file with the ids of a .npy file."""
     return path.with_suffix(".ids.txt")
 
 
@@ -334,7 +334,7 @@ def _read_shards(folder: Path) -> Contents:
 
 
 def _metadata_of(shards: Sequence[Path], *places: Path) -> dict[str, list[object]]:
-    """The columns of the Parquet files that belong to some shards, in the first of some folders that has them."""
+    """Return the columns of the shards' Parquet files, in the first folder that has them."""
     for place in places:
         tables = sorted(place.glob("*.parquet"), key=_numbers)
         if len(shards) == 1:
@@ -366,11 +366,11 @@ _READERS: Mapping[str, Callable[[Path], Contents]] = {
 def chosen_array(
     arrays: Mapping[str, NDArray[Any]], modality: Modality | None = None, n_items: int | None = None
 ) -> str:
-    """The name of the array of vectors: that of usual name, the only one, the one whose name or shape fits.
+    """Return the name of the array of vectors: the usual name, the only one, or the one that fits by name or shape.
 
     Args:
         arrays: Those of a file.
-        modality: What is wanted, where a file holds both.
+        modality: The wanted modality, where a file holds both.
         n_items: How many items of it the corpus has.
 
     Raises:

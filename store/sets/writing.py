@@ -192,7 +192,7 @@ class SetWriter:
             self._version += 1  # nobody else wrote in between
 
     def _refresh(self) -> None:
-        """Adds what was committed since the last refresh, reading only the positions in new fragments."""
+        """Add the rows committed since the last refresh, reading only the positions in new fragments."""
         retrying(f"reading {self._key.table!r}", self._add_commits)
 
     def _add_commits(self) -> None:

@@ -1,4 +1,4 @@
-"""The table of corpora: how each is read, and what is known of it before that."""
+"""The table of corpora: how each is read, and the facts known before it is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CorpusEntry:
         module: Name of the reader's module in ``readers/`` where it is not that of the corpus; of a package's corpus
             the full name, by default the module that the entry point names.
         files: Of a published corpus, files and patterns by which its folder is recognised.
-        table: Where the rows of the corpus are and what their columns mean, for one whose files are tables: the fields
+        table: For files that are tables, where the rows are and what their columns mean: the fields
             of :class:`tasks.corpora.readers.published.PublishedTable`.
         counts: Number of published quadruples, or of hard negatives by category (of a corpus without categories: ""),
             by which files of the user's own in the same form are reported from the published ones.

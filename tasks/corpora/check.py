@@ -48,7 +48,7 @@ def corpus_facts(corpus: Corpus) -> dict[str, Any]:
     * ``duplicate captions``: captions with the same text, language and translator as an earlier caption of any image;
       as queries or items they tie exactly. Negatives are not counted;
     * ``empty captions``: captions that are empty or white space;
-    * ``annotated``: images with annotated objects; ``without bytes``: images of which only the id is given;
+    * ``annotated``: images with annotated objects; ``without bytes``: images given by id only;
     * ``pairs``: category -> wrong captions, each against every right caption of its image;
     * ``quadruples``: Winoground-form examples;
     * ``positives``: ground truth and direction -> queries that have a positive;
@@ -171,8 +171,8 @@ def check_corpus(
 
     Args:
         what: As for :func:`tasks.corpora.description.open_corpus`: usually a TOML description or a folder.
-        missing: As if its description said so.
-        columns: Role -> column, likewise.
+        missing: Overrides ``missing`` of the description.
+        columns: Role -> column; overrides ``columns`` of the description.
     """
     recognised = ""
     description: tuple[str, ...] = ()
@@ -272,7 +272,7 @@ _SCRIPTS = {  # of ISO 15924 -> first words of the names of its letters in Unico
     "Deva": ("DEVANAGARI",), "Beng": ("BENGALI",), "Thai": ("THAI",), "Hans": ("CJK",), "Hant": ("CJK",),
     "Jpan": ("CJK", "HIRAGANA", "KATAKANA"), "Kore": ("HANGUL", "CJK"),
 }  # fmt: skip
-_LOOKED_AT = 200  # captions of a language whose letters are counted
+_LOOKED_AT = 200  # captions per language in which letters are counted
 
 
 def _language_warnings(corpus: Corpus) -> list[str]:
@@ -314,9 +314,9 @@ def encodable(corpus: Corpus) -> tuple[Modality, ...]:
 
 
 def import_advice(encoder: str, corpus: str, lacking: Modality) -> str:
-    """Return how a corpus is evaluated of which one modality cannot be encoded, in one line.
+    """Return one line of advice on evaluating a corpus when one modality cannot be encoded.
 
-    Embeddings pair only under one encoder, so what was encoded here is exported and imported with the rest.
+    Embeddings pair only under one encoder, so the vectors encoded here are exported and imported with the rest.
     """
     have: Modality = "caption" if lacking == "image" else "image"
     return (

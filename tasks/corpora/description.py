@@ -23,9 +23,9 @@ Options that several readers share:
 * ``split``, ``languages``, ``translators``, ``categories``: the parts to read;
 * ``dataset``, ``config``, ``revision``: hub id (or a folder in the hub's layout), configuration, and branch, tag or
   commit, used without ``root``;
-* ``licence`` of images and captions; ``language`` (BCP-47) of captions whose row has none; ``reference_language`` that
-  cross-lingual metrics compare with;
-* ``form`` and ``columns`` of a table (role -> column, for roles whose column has none of the usual names):
+* ``licence`` of images and captions; ``language`` (BCP-47) of captions without one in their row;
+  ``reference_language`` that cross-lingual metrics compare with;
+* ``form`` and ``columns`` of a table (role -> column, for roles without a column of a usual name):
   :mod:`capim.store.forms`; ``ids_only``: read ids and texts without images, for embeddings made elsewhere
   (``docs/embeddings.md``).
 """
@@ -56,7 +56,7 @@ from capim.tasks.corpora.readers.judged import task_reader
 from capim.tasks.corpora.readers.published import UNPUBLISHED, table_reader
 from capim.tasks.corpora.subset import sample_corpus, sample_suffix
 
-# pydantic's error type -> what was expected, where its own message is not in the words of a TOML file
+# pydantic's error type -> the expected type in TOML's terms, where pydantic's own message does not use them
 _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -170,7 +170,7 @@ def load_reader(name: str) -> Callable[..., Corpus]:
     """The reader of a corpus of ``CORPORA``.
 
     Raises:
-        RequestError: The corpus is one of a package, whose reader cannot be imported.
+        RequestError: The corpus comes from a package, and its reader cannot be imported.
     """
     if name in JUDGED_TASKS:
         return task_reader(name)
@@ -235,7 +235,7 @@ def _valid_name(name: str) -> str:
 
 
 class _Description(BaseModel):
-    """What every description may hold, whatever its reader."""
+    """Options that every description may hold, for any reader."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -292,7 +292,7 @@ def _from_mapping(content: Mapping[str, object], base: Path, where: str) -> Read
 def _faults(
     error: ValidationError, content: Mapping[str, object], model: type[BaseModel], where: str
 ) -> tuple[str, ...]:
-    """One line for every option at fault: its name, its value, and what was expected."""
+    """Return one line for every invalid option: its name, its value, and the expected value."""
     lines: dict[object, str] = {}
     for fault in error.errors(include_url=False):
         option = str(fault["loc"][0])

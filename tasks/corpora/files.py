@@ -1,4 +1,4 @@
-"""Reading a corpus' own files, with errors that name the file, the place in it, and what was expected there."""
+"""Reading a corpus's own files, with errors that name the file, the position, and the expected content."""
 
 from __future__ import annotations
 

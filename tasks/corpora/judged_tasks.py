@@ -1,7 +1,7 @@
 """The published corpora of queries, document pages and judgements: the rows of ``judged_tasks.csv``.
 
-Its rows are mteb's tasks and their subsets, with the counts of mteb's descriptive statistics. A row without counts is
-one whose counts nobody has published; its corpus is read unchecked. The subsets of ViDoRe share their documents and are
+Its rows are mteb's tasks and their subsets, with the counts of mteb's descriptive statistics. A row has no
+counts if nobody has published them; its corpus is read unchecked. The subsets of ViDoRe share their documents and are
 one corpus; those of JinaVDR and MIRACL-Vision have their own, and each is a corpus: ``MIRACLVisionRetrieval-ar``.
 """
 
@@ -20,7 +20,7 @@ LANGUAGES = {
 
 
 class SubsetCounts(NamedTuple):
-    """What one subset holds. Judgements are of all queries in its table, those of other languages included.
+    """Counts of one subset. Judgements cover all queries in its table, including those in other languages.
 
     Attributes:
         samples: Documents and queries together.
@@ -55,7 +55,7 @@ class JudgedTask:
         layout: Name of a table, as in ``LAYOUTS`` of ``tasks.corpora.readers.judged``.
         n_documents: Pages of a subset; None where nobody has published it.
         language: Of the queries, where neither their subset nor their table says it.
-        subsets: Name (empty without subsets) -> what it holds; None where nobody has published it.
+        subsets: Name (empty without subsets) -> its counts; None where nobody has published them.
     """
 
     task: str

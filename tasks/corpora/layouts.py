@@ -1,4 +1,4 @@
-"""How a folder or a file of the user's own is recognised as a corpus.
+"""Recognises a user's folder or file as a corpus.
 
 A folder with a ``corpus.toml`` is what that file says. Any other folder is compared with ``files`` of ``corpora.toml``,
 then with the layouts of own data, from top to bottom; the first layout that fits is used. A layout that fits in several
@@ -26,7 +26,7 @@ from capim.tasks.corpora.readers.labels import are_classes, is_sharded
 
 Content: TypeAlias = dict[str, object]
 
-CAPTIONS_FILES = ("coco-karpathy", "flickr30k-karpathy")  # readers whose file may be named in place of its folder
+CAPTIONS_FILES = ("coco-karpathy", "flickr30k-karpathy")  # readers that accept their file in place of its folder
 COCO_FILES = ("captions.json", "captions_*.json", "annotations/captions_*.json")
 
 _SHOWN = 3
@@ -48,7 +48,7 @@ def recognise_folder(folder: Path, columns: Columns = NO_COLUMNS) -> Recognised:
     """The corpus in a folder without a ``corpus.toml``; ``columns`` are those that the user names.
 
     Raises:
-        RequestError: No layout fits, or one fits in several ways; names what is there and what to write.
+        RequestError: No layout fits, or one fits in several ways; names the files found and the lines to write.
     """
     if (found := _recognised(folder, columns)) is not None:
         return found
@@ -248,7 +248,7 @@ _HINTED = ("captions", "quadruples", "questions", "composed", "ratings")  # the 
 
 
 def _hints(folder: Path) -> Iterator[str]:
-    """Return what is in a folder that was not recognised, and what would make it a corpus."""
+    """Return hints on an unrecognised folder: its contents, and the changes that would make it a corpus."""
     tables = [file for file in table.tables_in(folder) if suffix_of(file) != ".txt"]
     for file in tables:
         try:

@@ -1,4 +1,4 @@
-"""Which stored corpus a name or a path means, what is read for it, and the name that own data are stored under.
+"""Resolves a name or a path to a stored corpus or a description, and names the user's own data in the store.
 
 The store keeps with every corpus the locations that it was read from: the name of a known corpus, the absolute path of
 a folder or file, or the JSON of a description. All functions take the rows of ``EmbeddingStore.corpora()``.
@@ -26,7 +26,7 @@ from capim.tasks.corpora.subset import sample_suffix
 
 What: TypeAlias = str | Mapping[str, Any]
 
-# Columns that identify an item and say what it is.
+# Columns that identify and describe an item.
 _ITEM_COLUMNS = {
     "image": ["id", "key"],
     "caption": ["id", "image_id", "language", "text"],
@@ -36,7 +36,7 @@ _ITEM_COLUMNS = {
 
 
 class CorpusToRead(NamedTuple):
-    """What is read for a corpus: a description, and the number and seed of a sample of its images."""
+    """The source of a corpus: a description, and the number and seed of a sample of its images."""
 
     what: str | dict[str, Any]
     sample: int | None = None
@@ -117,7 +117,7 @@ def stored_corpora(
 def corpus_to_read(
     what: What, register: Sequence[StoredCorpus], *, sample: int | None = None, seed: int = 0
 ) -> CorpusToRead:
-    """Return what to read for a corpus: a stored name means what it was last read from, all else means itself.
+    """Return the source of a corpus: for a stored name, the one it was last read from; otherwise ``what`` itself.
 
     Raises:
         RequestError: The name is that of a stored sample, and another sample is wanted.
@@ -170,7 +170,7 @@ def disambiguate(corpus: Corpus, reading: CorpusToRead, register: Sequence[Store
         if corpus.location in row.locations and f"-{_base(row)}".endswith(f"-{own}"):
             return replace(corpus, name=_base(row) + suffix)
     counts = (corpus.images.num_rows, corpus.captions.num_rows)
-    for row in rows:  # moved or copied: the same contents under this name, or under one that was told apart
+    for row in rows:  # moved or copied: the same contents under this name, or under a disambiguated one
         if f"-{row.name}".endswith(f"-{corpus.name}") and (row.n_images, row.n_captions) == counts:
             moved = replace(corpus, name=row.name)
             if moved.fingerprint == row.fingerprint:

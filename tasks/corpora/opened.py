@@ -52,7 +52,7 @@ class OpenCorpora:
     def index(self, store: EmbeddingStore, request: CorpusToRead, *, write: bool = True) -> Corpus:
         """The corpus as it is stored: without images that cannot be decoded, under a name that no other data have.
 
-        Images that the store has not seen are decoded; ``write``: it keeps what was found and their thumbnails.
+        Images that the store has not seen are decoded; with ``write``, it keeps the results and the thumbnails.
         """
         corpus = disambiguate(self._decoded(store, request, write=write), request, store.corpora())
         if write and self._hashes is not None:

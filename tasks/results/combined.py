@@ -8,7 +8,7 @@ The protocol of a result over languages is the pattern of those that it summaris
     t2i/*/*@speakers        languages weighted by their number of speakers
 
 Eta squared of languages, of translators and the residual (``R@1_eta2_language`` …) are over all languages except the
-reference, which no system translated; ``chance`` is what noise alone would give.
+reference, which no system translated; ``chance`` is the value expected from noise.
 
 RSUM and means over languages are weighted sums of means. Every image has its part in such a sum, and the result is the
 mean of these parts over the images: bootstrap, sign flips and tests of equivalence apply to them as they are.
@@ -65,7 +65,7 @@ class LanguagePart(NamedTuple):
 
 
 def part_of(outcomes: Outcomes, *, drawn: SamplingFrame) -> LanguagePart:
-    """Return the part that these outcomes, of one language by one translator, belong to."""
+    """Return the part for these outcomes, of one language by one translator."""
     clusters = Clusters.of(outcomes.clusters, drawn, outcomes.weights)
     metrics = [metric for metric in metrics_of(outcomes) if metric.name in SUMMARISED]
     return LanguagePart(
@@ -291,7 +291,7 @@ def language_values(parts: Sequence[LanguagePart], *, reference: str) -> Values:
 
 
 def combined_figures(encoders: Mapping[str, Values]) -> Iterator[ComparedFigure]:
-    """Each result that at least two encoders have, as what is compared; the queries are images with their weights."""
+    """Yield each result that at least two encoders have, for comparison; the queries are images with their weights."""
     for figure in dict.fromkeys(figure for values in encoders.values() for figure in values):
         values = {key: of_encoder[figure] for key, of_encoder in encoders.items() if figure in of_encoder}
         if len(values) > 1:

@@ -50,8 +50,8 @@ def compared_figures(
 ) -> list[ComparedFigure]:
     """Return the values of encoders by each metric; no results for fewer than two encoders.
 
-    A query counts where a metric has a value of both encoders; an encoder without any value of a metric, or of which
-    imported outcomes leave it open, is not compared by it.
+    A query counts where a metric has a value of both encoders; an encoder without any value of a metric, or with
+    imported outcomes that do not determine it, is not compared by it.
 
     Args:
         encoders: :func:`encoder_key` -> outcomes under one protocol.

@@ -192,7 +192,7 @@ def export_trec(
     was judged not to be; ``ENCODER.run`` in the same folder has the stored lists: ``query Q0 item rank score tag``, at
     most ``store.schema.TOP`` lines for a query.
 
-    What differs from our results: measures that look beyond the end of a list (reciprocal rank, average precision) take
+    Differences from our results: measures that look beyond the end of a list (reciprocal rank, average precision) take
     an item that is not in it as not found. And equal scores: they are written equal, in the order of the corpus, but
     ``trec_eval`` orders them by id, descending, whatever the rank column says. Our results are the mean over their
     orders; those of ``trec_eval`` are between ``value_ties_lost`` and ``value_ties_won``. Scores have as many digits as

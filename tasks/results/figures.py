@@ -24,7 +24,7 @@ from capim.tasks.statistics.draws import Resampling
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What :func:`derive_figures` made or found.
+    """Results that :func:`derive_figures` made or found.
 
     Attributes:
         added: Protocol id -> number of results that were made now.
@@ -137,7 +137,7 @@ class _Making:
     def metrics(
         self, outcomes: Callable[[Sequence[Protocol]], Iterable[Sequence[Outcomes]]], todo: Sequence[Derivation]
     ) -> Iterator[Made]:
-        """Results of one protocol each, those whose outcomes come together in one pass over the draws."""
+        """Yield results of single protocols; those with outcomes read together share one pass over the draws."""
         places = {each.subject.figure: at for at, each in enumerate(todo)}
         lacking = {protocol for protocol, _ in places}
         for together in outcomes([each for each in self.scored.protocols if each.id in lacking]):
@@ -193,7 +193,7 @@ class _Making:
 
 
 def joint_protocols(scored: ScoredSets) -> dict[Kind, tuple[Protocol, ...]]:
-    """The protocols whose results are added up (``sum``), and those that are averaged over all languages (``mean``).
+    """Return the protocols with results to add up (``sum``) or to average over all languages (``mean``).
 
     Only where all of them were evaluated; in the order of the corpus, on which the id of their evaluation depends.
     """

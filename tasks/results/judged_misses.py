@@ -1,6 +1,6 @@
 """Misses that a person judges: a random sample of them as a table, and R@1 corrected by the judgements.
 
-A miss is a query whose best relevant item is strictly below the first place; the item in first place may be right all
+A miss is a query with its best relevant item strictly below the first rank; the item in first place may be right all
 the same. Of some encoders the union of their misses is sampled, query by query, with the item that each put first. The
 share of a sample that is judged right means all misses (``tasks.statistics.sampled``).
 """

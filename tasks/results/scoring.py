@@ -1,6 +1,6 @@
 """Outcomes of one encoder on one corpus: read from the store where they are complete, else scored and stored.
 
-What scores needs torch, and is imported where something is to be scored.
+Scoring needs torch, which is imported only when there is something to score.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from capim.tasks.references import EvaluationRef, SetsRef
 from capim.tasks.results.stored import read_outcomes
 
 _ROWS_AT_ONCE = 50_000  # of outcomes that are written in one commit, about
-PARTS_VERSION = 2  # raised whenever what is stored of a part changes
+PARTS_VERSION = 2  # raised when the stored form of a part changes
 LANGUAGES_AT_ONCE = 21  # languages of one translator scored together: half a GiB of outcomes at the size of COCO
 
 
@@ -81,7 +81,7 @@ def missing_sets(store: EmbeddingStore, key: SetKey, modalities: Sequence[str]) 
 
 
 def stored_evaluations(store: EmbeddingStore, evaluation: EvaluationRef, protocol_ids: Sequence[str]) -> ScoredSets:
-    """What is stored of an encoder without embeddings, under the protocols of these ids; all where none is named."""
+    """Return the stored outcomes of an encoder without embeddings, under these protocols; all if none is named."""
     sets = evaluation.sets
     corpus = store.corpus(sets.corpus, sets.corpus_fingerprint)
     chosen = [protocol for protocol in protocol_ids or evaluation.evaluations if protocol in evaluation.evaluations]
@@ -210,7 +210,7 @@ def write_score_part(
 
 
 def incomplete(scored: ScoredSets, protocols: Sequence[Protocol], stored: Mapping[str, int]) -> list[Protocol]:
-    """The protocols of which not all queries have stored outcomes; ``stored`` counts them by protocol id."""
+    """Return the protocols that lack stored outcomes of some queries; ``stored`` counts them by protocol id."""
     wanted = query_counts(scored.corpus, [protocol for protocol in protocols if protocol.id in stored])
     return [protocol for protocol in protocols if stored.get(protocol.id) != wanted.get(protocol.id, -1)]
 

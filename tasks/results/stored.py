@@ -51,7 +51,7 @@ def current_evaluations(store: EmbeddingStore, **equals: str | Sequence[str]) ->
 
 
 def outcome_encoders(store: EmbeddingStore) -> set[str]:
-    """Names and fingerprints of the encoders that have outcomes only; of a name, what was last registered under it."""
+    """Return names and fingerprints of encoders with outcomes only; for a name, the one registered last."""
     rows = sorted(store.encoders(), key=lambda row: row.written)
     specs: dict[str, EncoderSpec] = {}
     for row in rows:

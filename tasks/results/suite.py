@@ -54,7 +54,7 @@ class CorpusHeadline:
     """The headline of one corpus, encoder by encoder.
 
     Attributes:
-        figures: Their mean is the headline.
+        figures: Results with the mean that is the headline.
         values: Encoder -> its values for every result on the same queries, shape ``(n_queries,)``, or why it has no
             headline.
         contents: Equal for corpora of the same photographs and captions, whatever they are called.
@@ -160,7 +160,7 @@ def named_once(corpora: Sequence[CorpusHeadline]) -> list[CorpusHeadline]:
 
 
 class SharedPhotographs(NamedTuple):
-    """Which clusters of several corpora are of the same photographs.
+    """The clusters of several corpora that are of the same photographs.
 
     ``units``: for each corpus the unit of every cluster, numbered over all corpora; None where no corpora share any.
     ``common``: for each corpus how many photographs it has, and how many of them each other corpus has, too.

@@ -211,7 +211,7 @@ def result_key(source: Source, protocol: str, metric: str) -> str:
 
 
 def tie_share(*outcomes: Outcomes, several: bool = False) -> float | None:
-    """Share of queries whose best relevant item is tied with an irrelevant one; with ``several``: any relevant item.
+    """Return the share of queries with their best relevant item, or with ``several`` any, tied with an irrelevant one.
 
     Items that an imported list leaves out are below it, not tied. 0 in trec_eval's order, where equal scores are
     ordered by id. None where no scores were seen: imported ranks.

@@ -114,7 +114,7 @@ class _ImageFiles:
         return []
 
     def near(self, name: str) -> str | None:
-        """The file whose name is most like this one and has the same numbers; None if there is none."""
+        """Return the file with the most similar name and the same numbers; None if there is none."""
         stem = _fold_stem(name.replace("\\", "/").rpartition("/")[2])
         stems = self._by_last_part[_fold_stem]
         alike = {other: files[0][1] for other, files in stems.items() if _numbers(other) == _numbers(stem)}
@@ -223,7 +223,7 @@ class LocatedImages(NamedTuple):
 def locate_images(
     rows: Iterable[ImageRow], images: str | Path | Sequence[str | Path] | None, *, missing: Missing, origin: object
 ) -> LocatedImages:
-    """The images whose file is in one of the folders, with its name there as the key.
+    """Return the images with a file in one of the folders, with its name there as the key.
 
     A name that is not a file's is compared as in :mod:`tasks.corpora.images.image_files`.
 

@@ -1,10 +1,10 @@
 """Sources of image bytes: folders, addresses, boxes of images, drawings; and hashes of images that were read before.
 
 All sources pickle, for worker processes. Keys come from the files of a corpus and are not trusted: no key can name
-anything outside its source. An image whose source says that it is the same is not read again: a file is the same if its
-path, its size and the times of its last change are; a drawn image if the code that draws it is. As in Git, a file that
-was changed less than two seconds before it was read is not trusted, because it may have been changed once more within
-the step of the file system's clock.
+anything outside its source. An image is not read again if its source reports that it is the same: a file is the same if
+its path, its size and the times of its last change are; a drawn image if the code that draws it is. As in Git, a file
+that was changed less than two seconds before it was read is not trusted, because it may have been changed once more
+within the step of the file system's clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from capim.store.types import ImageSource, digest16
 from capim.tasks.corpora.images.decode import MAX_PIXELS, ImageFacts, UndecodableImage, decode_image, image_facts
 
 CACHE = Path("~/.cache/capim/images")
-_SETTLED_SECONDS = 2.0  # since its last change, before the state of a file tells what is in it
+_SETTLED_SECONDS = 2.0  # since its last change, before the state of a file identifies its content
 _ATTEMPTS = 4
 _TIMEOUT_SECONDS = 30.0
 _LARGEST = 256 * 1024 * 1024
@@ -65,7 +65,7 @@ class Folders:
         return self._path(key).read_bytes()
 
     def state(self, key: str) -> tuple[str, str] | None:
-        """The path of a file, and its size and times of change; None where these do not tell what is in it."""
+        """Return a file's path, size and times of change; None where these do not identify its content."""
         path = self._path(key)
         found = path.stat()
         if max(found.st_mtime, found.st_ctime) > time() - _SETTLED_SECONDS:
@@ -75,7 +75,7 @@ class Folders:
     def _path(self, key: str) -> Path:
         for root in self.roots:
             path = path_in(root, key)
-            if path.is_file() or len(self.roots) == 1:  # reading it says what is wrong with it
+            if path.is_file() or len(self.roots) == 1:  # reading it reports the error
                 return path
         raise FileNotFoundError(f"{key!r} is in none of {', '.join(map(str, self.roots))}")
 
@@ -228,7 +228,7 @@ def _version_of_drawings(module: str) -> str:
 class ImageHashes:
     """Hashes and sizes of images by where they are.
 
-    ``known`` is called when an image is first asked for whose source tells its state.
+    ``known`` is called when an image is first requested, if its source reports its state.
     """
 
     def __init__(self, known: Callable[[], Mapping[str, StoredImage]] = dict) -> None:

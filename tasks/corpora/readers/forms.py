@@ -5,7 +5,7 @@
 * ``quadruples``: a row is two images and the caption of each (Winoground form).
 
 An image's id is the value of its column, unless the form is ``captions`` and there is an ``id`` column. Columns have
-their usual names, or those that a description gives them; names are compared by their letters and digits alone:
+their usual names, or those that a description gives them; names are compared by their letters and digits only:
 ``File Name`` and ``fileName`` are ``file_name``.
 """
 
@@ -35,7 +35,7 @@ FORM_NAMES: tuple[FormName, ...] = ("captions", "pairs", "quadruples")
 
 
 class TableRows(NamedTuple):
-    """What was read of a table.
+    """The content of a table.
 
     Attributes:
         where: File or data set, for messages.
@@ -55,7 +55,7 @@ class TableRows(NamedTuple):
 
 
 class RowOptions(NamedTuple):
-    """What a description says of the rows of a table: options of :mod:`tasks.corpora.description`."""
+    """Options for a table's rows in a description (:mod:`tasks.corpora.description`)."""
 
     form: FormName = "captions"
     columns: Columns = NO_COLUMNS
@@ -70,7 +70,7 @@ _SEVERAL = (
     'columns = { "queries.query" = "…", "documents.image" = "…" }'
 )
 _NUMBERED = re.compile(r"^(.*?\D)[ _-]?(\d+)$")
-_WAYS: Mapping[str, str] = {  # how a column is read that is not read, by what it looks like
+_WAYS: Mapping[str, str] = {  # kind of an unread column -> how to read it
     TONGUES: 'read it with columns.language = "{column}"',
     SPLITS: 'read one with columns.split = "{column}" and split = "{value}"',
     GRADES: 'read it with reader = "judged" and columns = {{ "queries.query" = "…", "judgements.grade" = "{column}" }}',
@@ -106,7 +106,7 @@ def columns_of_roles(
 
 
 def form_of(stem: str, available: Sequence[str], columns: Columns = NO_COLUMNS) -> str | None:
-    """The form of a table whose file has the name of one, else by its columns; None if these are of no form.
+    """Return the form of a table by the name of its file, else by its columns; None if these fit no form.
 
     Args:
         stem: Name of its file, without suffix.
@@ -292,7 +292,7 @@ def _tell_of_languages(where: str, captions: Sequence[str]) -> None:
 
 
 class _Rows:
-    """What the rows of a table hold, collected row by row, and their faults."""
+    """Contents of a table, collected row by row, and its faults."""
 
     def __init__(
         self, options: RowOptions, column_of: Mapping[str, Sequence[str]], faults: Faults, *, skips: bool

@@ -39,7 +39,7 @@ _BYTES = ("binary", "large_binary")
 
 @dataclass(frozen=True)
 class HubSplit:
-    """One split of a data set, without decoding its images: their source, whose keys are ``column/row``.
+    """One split of a data set, with its images not decoded: their source has keys ``column/row``.
 
     A cell that holds a path instead of bytes is read only below the library's caches and the data set's folder, from
     which relative paths start, because rows are not trusted.
@@ -91,7 +91,7 @@ class HubSplit:
         return forms.TableRows(self.name, self.dataset.column_names, rows, self.origin, self if self.images else None)
 
     def locate(self, rows: Sequence[ImageRow], *, missing: Missing, where: str, what: str) -> LocatedImages:
-        """The images but those whose key is empty or that of an empty cell, which are left out.
+        """Return the images, without those that have an empty key or the key of an empty cell.
 
         Raises:
             RequestError: There are any, and ``missing`` is ``error``.
@@ -191,7 +191,7 @@ def _saved_split(folder: Path, split: str | None) -> Dataset:
 
 
 def _parquet_shards(path: Path) -> list[Path]:
-    """A Parquet file, or those of a folder that are named by number alone, as img2dataset names its shards."""
+    """Return a Parquet file, or those of a folder with names that are only numbers, like img2dataset's shards."""
     if path.is_file():
         return [path] if path.suffix.lower() == ".parquet" else []
     return sorted(file for file in path.glob("*.parquet") if file.stem.isdigit()) if path.is_dir() else []
@@ -251,7 +251,7 @@ def configs_of(dataset: str, revision: str | None) -> list[str]:
 
 
 def files_of(dataset: str, revision: str | None, pattern: str) -> Path:
-    """The folder with the files of a data set on the hub whose names match a pattern, downloaded if necessary.
+    """Return the folder with a hub data set's files that match a pattern, downloaded if necessary.
 
     Raises:
         RequestError: It cannot be reached, or is gated; the message says what to do.

@@ -31,7 +31,7 @@ _JOINED = " and "  # the two captions of FashionIQ, as its baselines join them
 
 
 class _Asked(NamedTuple):
-    """The content of a file: images (box by query), texts with the image that they change, and what is right."""
+    """The content of a file: images (box by query), texts with the image that they change, and the right answers."""
 
     images: Mapping[str, Sequence[float] | None]
     texts: Sequence[tuple[str, str, str]]  # id, text, reference
@@ -50,7 +50,7 @@ def read_image_queries(
     name: str | None = None,
     licence: str = "unknown",
 ) -> Corpus:
-    """The images that a file names, in its order, and what it says of pairs of them.
+    """Return the images that a file names, in its order, and its statements about pairs of them.
 
     Args:
         root: The file: ``gnd_roxford5k.pkl`` (or as JSON), ``cap.rc2.val.json``, ``cap.dress.val.json``, CIRCO's
@@ -141,7 +141,7 @@ def _rated(rows: Iterable[Mapping[str, Any]]) -> _Asked:
 
 
 class _Text(NamedTuple):
-    """A text that changes an image, where it leads to, what it is hard to tell from, and what is not searched."""
+    """A text that changes an image, its target, its hard negatives, and the images that are not searched."""
 
     id: str
     text: str

@@ -74,7 +74,7 @@ def text_files(folder: Path) -> Iterator[str]:
 
 
 def refuse_several(names: Sequence[str], where: object) -> None:
-    """Raise ``RequestError`` if there are texts of several lines, of which nobody said whether each is a caption."""
+    """Raise ``RequestError`` for texts of several lines without an option that says if each line is a caption."""
     if names:
         raise RequestError(
             f"{where}: {len(names)} text files have several lines, the first {names[0]}; write captions_in_file = "

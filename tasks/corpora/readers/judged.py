@@ -40,7 +40,7 @@ from capim.tasks.protocols import MAIN_OF_JUDGED
 
 _CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _UNJUDGED = "no document is judged relevant to this query"
-# What the fields of SubsetCounts count, in words.
+# Names of the fields of SubsetCounts, for messages.
 _WORDS = (
     "pages and queries",
     "queries with different texts",
@@ -73,11 +73,11 @@ def read_judged(
 
     Args:
         dataset: Folder with the tables (``docs/judged.md`` shows the layouts), or hub id. Also one table, a data set or
-            a folder of it, whose rows are a query and its page (:func:`question_columns`).
+            a folder of it, with a query and its page in each row (:func:`question_columns`).
         images: Folder of the pages, where the table of documents holds none; unless given, ``images/`` or the folder
             itself. Without a table of documents the images of the folder are the documents.
         subsets: Parts to read, such as ViDoRe's languages; all by default. They share their documents.
-        columns: ``table.role`` -> column, for roles whose column has no usual name: ``queries.query``.
+        columns: ``table.role`` -> column, for roles without a column of a usual name: ``queries.query``.
         main_metric: Headline of the corpus.
         ids_only: Use no images, and accept queries without a text.
 
@@ -371,7 +371,7 @@ _ASKED: Mapping[str, str] = {GRADES: _WAY % "judgements.grade", SPLITS: NO_OPTIO
 
 
 class JudgedFiles(NamedTuple):
-    """A folder, or a data set on the hub, as tables, whose columns are roles.
+    """A folder, or a data set on the hub, as tables with roles as columns.
 
     Attributes:
         place: Folder, or hub id.
@@ -401,7 +401,7 @@ class JudgedFiles(NamedTuple):
         return path if path.is_dir() else path.parent if path.is_file() else None
 
     def with_questions(self) -> JudgedFiles:
-        """With the three tables of one whose rows are a query and its page, if that is what there is.
+        """Return the three tables made from one, if it has a query and its page in each row.
 
         Raises:
             RequestError: The place is a file of another kind.
@@ -420,7 +420,7 @@ class JudgedFiles(NamedTuple):
         else:
             names = self._names()
             if any(_SUBSET.fullmatch(name) or name in _QUERIES for name in names):
-                return self._replace(configs=tuple(names))  # the hub is asked once
+                return self._replace(configs=tuple(names))  # the hub is queried once
         loaded = load_split(self.place, split=None if path.exists() else self.split, revision=self.revision)
         found = question_columns(loaded.dataset.column_names, self.columns)
         return self if found is None else self._asked(loaded.table(), found)
@@ -450,7 +450,7 @@ class JudgedFiles(NamedTuple):
         )
 
     def subsets(self) -> list[str]:
-        """What ``LAYOUTS`` has next to ``queries``, in order; a corpus without subsets has the one called ``""``."""
+        """Names of subsets next to ``queries`` in ``LAYOUTS``, in order; a corpus without subsets has ``""``."""
         if self.tables:
             return [""]
         names = self._names()
@@ -547,7 +547,7 @@ def _each(cell: object) -> list[object]:
 def question_columns(
     available: Sequence[str], columns: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str] | None:
-    """Role -> column of a table whose rows are a query and its page, as ViDoRe published its first data sets.
+    """Return role -> column of a table with a query and its page in each row, like ViDoRe's first data sets.
 
     ``query``, ``image``, ``name`` of the page (by default its image), and ``grade`` if there is one (else 1). None for
     a table of another kind. The page of a query that is null is a distractor, and rows of one query make one query.

@@ -77,7 +77,7 @@ def read_coco_karpathy(
             one, a local captions file gives texts and ids only, and images of the hub's rows are downloaded.
         objects: Objects per image, if the captions file has none: a COCO boxes file, or a list of
             ``{"image_id", "objects"}``.
-        ids_only: Use no images, for embeddings that were made elsewhere; likewise of Flickr30k.
+        ids_only: Use no images, for embeddings made elsewhere; also for Flickr30k.
         ground_truths: ``cxc``, ``eccv``, both or none; they exist for the test split only.
         cache: Folder for downloaded images.
 
@@ -134,7 +134,7 @@ def read_flickr30k_karpathy(
 
 
 def _flickr_on_hub(dataset: str, split: str, revision: str | None) -> _Split:
-    """Return the test split of a CSV file and the ZIP file next to it, which ``datasets`` reads by a script alone."""
+    """Return the test split of a CSV file and the ZIP file next to it; ``datasets`` would need a script for it."""
     if split != "test":
         raise RequestError(f"{dataset}: no split {split!r}; it has test. Give root (dataset_flickr30k.json)")
     folder = Path(dataset) if Path(dataset).is_dir() else files_of(dataset, revision, "*flickr*")
@@ -172,7 +172,7 @@ class _Split(NamedTuple):
     others: ImageSource | None = None
 
     def without_images(self) -> _Split:
-        """The entries alone."""
+        """Return the entries without images."""
         return self._replace(hub=None, others=None)
 
 
@@ -250,7 +250,7 @@ def _entries(rows: Iterable[object], origin: object) -> Iterator[KarpathyEntry]:
 def _annotation_id(entry: KarpathyEntry, ordinal: int, published_ids: Mapping[str, Sequence[str]]) -> str | None:
     """The annotation id of captions 0 to 4, from the file or else from the ground truths; of a sixth from the latter.
 
-    What the file holds of sixth captions is ignored, so that all forms of the split have the same fingerprint.
+    Sixth captions in the file are ignored, so that all forms of the split have the same fingerprint.
     """
     if ordinal == FIVE:
         return SIXTH_CAPTIONS.get(entry.id) if published_ids else None
@@ -261,7 +261,7 @@ def _annotation_id(entry: KarpathyEntry, ordinal: int, published_ids: Mapping[st
 def extra_positives(
     caption_of: Mapping[str, str], images: Collection[str], *, truths: Collection[GroundTruth] = GROUND_TRUTHS
 ) -> Iterator[RelevanceRow]:
-    """The positives whose query and item are both in the corpus, in the order of the published files.
+    """Yield the positives with both query and item in the corpus, in the order of the published files.
 
     Args:
         caption_of: COCO annotation id -> caption id of the corpus.

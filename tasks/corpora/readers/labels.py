@@ -54,9 +54,9 @@ def read_labels(
     """Images and their classes, in the order of the paths or rows; classes by name.
 
     Args:
-        root: A folder whose folders are classes; a table with an image and a label in each row (a list of labels, or
+        root: A folder with one folder per class; a table with an image and a label in each row (a list of labels, or
             several rows of an image, for several); COCO's ``instances_*.json``; or a folder with CLIP_benchmark's
-            ``classnames.txt`` and shards, ``*.tar`` or ``test/*.tar``, whose ``.cls`` are numbers of its lines.
+            ``classnames.txt`` and shards, ``*.tar`` or ``test/*.tar``, with line numbers as ``.cls``.
         images: Folder of the image files; unless given, the table's.
         prompts: Texts in which ``{}`` is the class, or the name of a list of ``prompts.toml``; by default ``photo``,
             of CLIP_benchmark's shards their ``zeroshot_classification_templates.txt``.
@@ -138,7 +138,7 @@ def _shards(folder: Path) -> _Shards:
 
 
 def are_classes(folder: Path) -> bool:
-    """True if a folder holds images in folders alone, two or more that are not called as splits are: its classes."""
+    """True if a folder holds images only in folders: two or more, its classes, not named like splits."""
     within = [image.rpartition("/")[0] for image in images_below(folder)]
     return len(set(within)) > 1 and "" not in within and not all(map(SPLIT.fullmatch, within))
 

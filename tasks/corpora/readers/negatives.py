@@ -1,4 +1,4 @@
-"""Published captions against hard negatives, whose files are more than a table: ARO, CREPE and NegBench.
+"""Published captions against hard negatives in more than one table: ARO, CREPE and NegBench.
 
 * ARO: Attribution, Relation and Order (Yuksekgonul et al. 2023, https://arxiv.org/abs/2210.01936). In relation and
   attribution, the image is the box of a Visual Genome photograph that the caption describes. In order, each caption has
@@ -9,7 +9,7 @@
   negatives.
 * NegBench: captions with negation, as multiple choice or for retrieval (Alhamoud et al. 2025,
   https://arxiv.org/abs/2501.09425). Each CSV file is a corpus of its own, named after the file. The authors' code takes
-  the first of equal scores; here a question whose right caption ties with another is wrong (docs/protocols.md §5).
+  the first of equal scores; here a question is wrong if its right caption ties with another (docs/protocols.md §5).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def _crepe_items(file: Path, train_set: str) -> Iterator[HardNegativeItem]:
 def read_negbench(root: str | Path, *, images: str | Path | None = None, missing: Missing = "error") -> Corpus:
     """The rows of one CSV file, in their order.
 
-    A file with ``correct_answer`` holds questions: ``caption_0``, ``caption_1`` … of which one is right; the category
+    A file with ``correct_answer`` holds questions: ``caption_0``, ``caption_1`` …, one of them right; the category
     is its template (positive, negative, hybrid). A file with ``captions`` holds images with several captions.
 
     Args:
@@ -180,7 +180,7 @@ def read_negbench(root: str | Path, *, images: str | Path | None = None, missing
             ids only.
 
     Raises:
-        RequestError: The file, a column or an image is missing, or a cell does not hold what it should.
+        RequestError: The file, a column or an image is missing, or a cell has invalid content.
     """
     path = Path(root).expanduser().absolute()
     hint = "the files are linked from https://github.com/m1k2zoo/negbench"

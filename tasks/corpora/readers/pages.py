@@ -36,7 +36,7 @@ LANGUAGES = ("en", "de")
 KINDS = ("text", "table", "chart")
 N_PAGES = 1 + len(KINDS)
 SHOWN = {"text": 3, "table": 5, "chart": 5}  # topics on a page
-ASKED = 2  # of them, those that the first page lists and that are asked about
+ASKED = 2  # of these, topics that the first page lists and questions are about
 HELD_OUT_REPORTS = 40
 
 _SPLIT_SEED = 20_261  # draws the held-out reports: with another seed, the committed checkpoint was trained on some
@@ -97,7 +97,7 @@ def query_id(document: str, number: int, question: Question) -> str:
 
 
 class RenderedReport(NamedTuple):
-    """One document; ``serial`` draws what is in it."""
+    """One document; ``serial`` draws its content."""
 
     town: str
     year: int
@@ -111,13 +111,13 @@ class RenderedReport(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What is in a report.
+    """The content of a report.
 
     Attributes:
         order: The kinds of pages 2 to 4.
         topics: Of each kind the numbers of its topics, from above.
         values: Of each kind the values of these topics: a year, what went in and out, a number.
-        asked: Of each kind the numbers of the topics that are asked about.
+        asked: Numbers of the topics with questions, by kind.
     """
 
     order: tuple[str, ...]
@@ -141,7 +141,7 @@ class Question(NamedTuple):
 
 
 def content_of(report: RenderedReport) -> Content:
-    """Return what is in a report, drawn from its key.
+    """Return the content of a report, drawn from its key.
 
     Examples:
         >>> content_of(RenderedReport("Arden", 2014, "en", 0)).order

@@ -4,7 +4,7 @@
 * hard negatives: images with captions and hard negative captions, as of ARO, CREPE, NegBench and SugarCrepe;
 * quadruples: two images and the caption of each, as of Winoground, BiVLC and MMVP-VLM.
 
-A corpus of one of the first two forms whose files are tables has no code of its own: ``table`` of its entry in
+A corpus of one of the first two forms, in tables, has no code of its own: ``table`` of its entry in
 ``corpora.toml`` says where they are and what their columns mean (:class:`PublishedTable`).
 """
 
@@ -68,7 +68,7 @@ def published_corpus(
         images: Folder, or folders, of the image files; None if there are none.
         part: What of the data set it is, put after the name; empty for the usual part.
         categories: The parts that the rows are of, if they are several.
-        hub: What was read from the hub, which reads the images if it holds any.
+        hub: The split read from the hub, which reads the images if it holds any.
         origin: Where it was read from, if neither on the hub nor at the address in the table of corpora.
         downloads: Reads the images where neither a folder nor the hub holds them.
     """
@@ -122,7 +122,7 @@ def translations(images: Sequence[ImageRow], texts: Iterable[Translation]) -> Pu
 
 
 def of_images(images: Sequence[ImageRow], found: Sequence[Translation], where: object) -> Sequence[Translation]:
-    """The captions of a language in the order of the images, each of which it must have once, and no other."""
+    """Return a language's captions in the order of the images: exactly one per image."""
     expected, got = [row.id for row in images], [each.image_id for each in found]
     if sorted(expected) != sorted(got):
         other = sorted((Counter(expected) - Counter(got)) | (Counter(got) - Counter(expected)))
@@ -158,7 +158,7 @@ def hard_negatives(items: Sequence[HardNegativeItem], *, numbered: bool = True) 
     """The rows of these items: all captions, then all negatives, and a pair for each caption and negative.
 
     The pairs of a caption share its ``caption_id``, so that "wins against all its negatives" follows from the pairs.
-    Negatives belong to no image. Pairs and negatives are numbered within their item, ``item/0`` and
+    Negatives have no image. Pairs and negatives are numbered within their item, ``item/0`` and
     ``item/negative-0``, unless every item has one negative, with the id ``item/negative``.
     """
     captions, negatives, pairs = [], [], []
@@ -177,7 +177,7 @@ def hard_negatives(items: Sequence[HardNegativeItem], *, numbered: bool = True) 
 
 
 class QuadrupleItem(NamedTuple):
-    """One quadruple: its id, the keys and the captions of its two images, and the parts that it belongs to."""
+    """One quadruple: its id, the keys and the captions of its two images, and its parts."""
 
     id: str
     keys: Sequence[str]
@@ -198,7 +198,7 @@ def quadruples(items: Iterable[QuadrupleItem]) -> PublishedContents:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PublishedTable:
-    """A corpus whose files, or splits on the hub, are tables of captions, or of captions and hard negatives.
+    """A corpus in tables (files, or splits on the hub) of captions, or of captions and hard negatives.
 
     In ``file`` and ``split``, ``{part}`` is a category, or one of the corpus' languages: there is a table of each.
 
@@ -226,7 +226,7 @@ class PublishedTable:
 
 
 def table_reader(name: str) -> Callable[..., Corpus]:
-    """The reader of a corpus whose entry has a table, with the options that have a meaning for it."""
+    """Return the reader of a corpus with a table in its entry, with the options that apply to it."""
     entry = CORPORA[name]
     table = PublishedTable(**entry.table)
     languages = entry.languages if "{part}" in table.file and not table.categories else ()
@@ -298,7 +298,7 @@ Row: TypeAlias = tuple[str, object, Mapping[str, Any]]  # its place, for message
 
 
 def rows_of(source: Path | HubSplit) -> Iterator[Row]:
-    """The rows of a split on the hub, or of a JSON file: lines, a list or an object, whose keys are the numbers."""
+    """Yield the rows of a split on the hub, or of a JSON file: lines, a list, or an object with numbers as keys."""
     if isinstance(source, HubSplit):
         yield from ((f"{source.name}: row {n}", n, row) for n, row in enumerate(source.rows()))
     elif source.suffix != ".json":

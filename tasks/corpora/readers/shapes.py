@@ -103,7 +103,7 @@ def read_shapes_multilingual(*, n_scenes: Annotated[int, Field(ge=1)] = 200, see
 def read_shapes_labels(*, n_scenes: Annotated[int, Field(ge=20, le=900)] = 300, seed: int = 0) -> Corpus:
     """Swaps of the scenes of ``shapes``, labelled by their two colours: 15 classes of three prompts; with duplicates.
 
-    Of every twenty scenes one is there three times: with the same bytes, and drawn again (``-copy``, ``-again``); and
+    One in twenty scenes occurs three times: with the same bytes, and drawn again (``-copy``, ``-again``); and
     one further image is an image of ``shapes``.
     """
     drawn = _scenes(HELD_OUT_ORBITS + n_scenes, seed)
@@ -218,14 +218,14 @@ def parse_scene(key: str) -> Scene:
 
 @cache
 def scenes() -> tuple[Scene, ...]:
-    """All 6,960 scenes whose two things differ in colour or shape, in a fixed order."""
+    """Return all 6,960 scenes of two things that differ in colour or shape, in a fixed order."""
     things = [Thing(*parts) for parts in product(SIZES, COLOURS, SHAPES)]
     return tuple(Scene(a, relation, b) for a in things for b in things if a[1:] != b[1:] for relation in RELATIONS)
 
 
 @cache
 def held_out_orbits() -> tuple[tuple[Scene, Scene, Scene, Scene], ...]:
-    """The 300 orbits that no tiny model was trained on, of the 1,200 whose colours and shapes both differ."""
+    """Return the 300 orbits that no tiny model was trained on, out of 1,200 with different colours and shapes."""
     orbits = [
         orbit
         for scene in scenes()

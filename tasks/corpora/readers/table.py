@@ -95,7 +95,7 @@ def tables_in(folder: Path) -> list[Path]:
 
 
 def table_columns(file: Path) -> list[str]:
-    """The columns of a table, seen at a glance: a column that later rows alone have is not among them.
+    """Return the columns of a table from its first rows: a column that occurs only in later rows is not among them.
 
     Raises:
         RequestError: It is not a table.

@@ -1,7 +1,7 @@
-"""Published captions in several languages or files, whose layout is more than a table.
+"""Published captions in several languages or files, in layouts of more than one table.
 
 * COCO-SM (unum-cloud/coco-sm): COCO's Karpathy test split in 21 languages by three translation systems. Seven images
-  that one system could not translate are excluded; English is in every system's file, and its results belong to that
+  that one system could not translate are excluded; English is in every system's file, and its results are in that
   system's table.
 * Crossmodal-3600 (Thapliyal et al. 2022, https://google.github.io/crossmodal-3600/): photographs from around the world.
   The captions of different languages were written independently: the English ones are not the originals of the others.
@@ -10,8 +10,8 @@
 * Multi30K (Elliott et al. 2016, https://github.com/multi30k/dataset, task 1): one English caption per Flickr30k image
   with its human translations.
 * Urban1k (Zhang et al. 2024, Long-CLIP, https://arxiv.org/abs/2403.15378): long captions, one a file. Published: R@1 in
-  both directions. Most are longer than CLIP's 77 tokens; the analysis ``truncated-captions`` compares queries whose
-  caption an encoder truncated with the others.
+  both directions. Most are longer than CLIP's 77 tokens; the analysis ``truncated-captions`` compares queries
+  with a truncated caption with the others.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def read_multi30k(
 
 
 def _line_translations(image_names: Sequence[str], paths: Mapping[str, Path]) -> PublishedContents:
-    """The rows of a text file per language, plain or gzipped, whose lines are the captions of the images in order."""
+    """Return the rows of one text file per language, plain or gzipped, with one caption per line, in image order."""
     rows = [ImageRow(image_id_of(image), image) for image in image_names]
     captions = []
     for language, file in paths.items():

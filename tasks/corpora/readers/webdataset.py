@@ -110,7 +110,7 @@ def read_cc3m(
 ) -> Corpus:
     """Conceptual Captions, validation split (Sharma et al. 2018): web images and their alternative texts.
 
-    The samples of the shards in their order: about 13,000 of 15,840, without those whose link is dead.
+    The samples of the shards in their order: about 13,000 of 15,840, without those with a dead link.
 
     Args:
         root: Folder of the shards; from the hub unless given, which downloads them into its cache.

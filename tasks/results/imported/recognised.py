@@ -1,7 +1,7 @@
 """Recognises what a file or folder to import holds: vectors, outcomes, scores, a run, qrels, published results.
 
-Only its name, its header and the names of its arrays are looked at, and nothing heavy is loaded. What is not read is
-refused with the way that leads here.
+Only its name, its header and the names of its arrays are inspected, and nothing heavy is loaded. An unsupported file
+is refused, with the steps that make it importable.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _are_components(columns: Sequence[str]) -> bool:
 
 
 def _first_row(path: Path) -> dict[str, Any]:
-    """Return the first row of a table, with its columns; these alone where there is none."""
+    """Return the first row of a table, with its columns; only the columns if there is no row."""
     if suffix_of(path) in TYPED:
         if (first := first_row(path)) is None:
             raise RequestError(f"{path}: no rows in it")

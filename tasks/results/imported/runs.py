@@ -1,9 +1,9 @@
-"""Runs: the lists of the best items that a system made for queries, and qrels, which say what is relevant.
+"""Runs: a system's lists of the best items for queries; and qrels, the relevance judgements.
 
 Their files are read by :mod:`capim.store.sets.lists`. Items are ordered by score, whatever the rank column says; equal
 scores are ties. A relevant item that its list does not hold has a rank from the length of the list + 1 to the end of
-the gallery. An item that ties with the last of a list might tie with items that were cut off: the list is taken as it
-stands. Of judged documents, a query without a list counts as not found at every k, and a list of a query that nobody
+the gallery. An item that ties with the last of a list might tie with items that were cut off: the list is used as
+given. With judged documents, a query without a list counts as not found at every k, and a list of a query that nobody
 judged is left out and counted, as in trec_eval. An id is written as it is or as :func:`trec_id`.
 
 On judged documents a run also has outcomes as trec_eval has them (``t2i/judged@trec_eval``): scores as float32, equal
@@ -89,7 +89,7 @@ def trec_id(item: str) -> str:
 
 
 def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str) -> Corpus:
-    """Return a corpus of ids alone: the queries of qrels, and the documents of qrels and of runs.
+    """Return a corpus of ids only: the queries of qrels, and the documents of qrels and runs.
 
     Queries without a relevant document are left out; grades above 0 are relevant.
 
@@ -114,7 +114,7 @@ def corpus_of_qrels(qrels: Qrels, runs: Iterable[Run], name: str, *, origin: str
 
 
 def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()) -> FoundRows:
-    """The outcomes of the protocols that the lists answer: those named, or the headline of which the queries are.
+    """Return the outcomes of the protocols that the lists answer: those named, or the headline with these queries.
 
     Queries and items are named by ids, or all by file names or texts. Of judged documents, also those in trec_eval's
     order.
@@ -155,7 +155,7 @@ def outcomes_of_run(run: Run, corpus: Corpus, *, protocols: Collection[str] = ()
 
 
 def _ids_of(names: Collection[str], items: Items) -> tuple[Mapping[str, str], str]:
-    """Name -> id, and what the names are: ids, or where none of them is one and each means another item, what it is."""
+    """Return name -> id, and the kind of names: ids, or another key if no name is an id and each means another item."""
     key = None if {*items.ids} & {*names} else key_of({"query": list(names)}, items)
     meant = [places[0] for places in key.places if len(places) == 1] if key is not None else []
     if key is None or key.of == items.of or len({*meant}) < len(names):
@@ -164,7 +164,7 @@ def _ids_of(names: Collection[str], items: Items) -> tuple[Mapping[str, str], st
 
 
 def _own_lists(run: Run, task: RetrievalTask, corpus: Corpus) -> tuple[Run, list[str]]:
-    """Return the lists of the task's queries, an empty one for each judged query without one, and what is left out.
+    """Return the lists of the task's queries, empty for judged queries without one, and notes on lists left out.
 
     A list of a query that the corpus left out is; of judged documents, any other too if a list is of one of them.
     """

@@ -1,4 +1,4 @@
-"""Outcomes that were made elsewhere: the files that they are read from, and what is stored of them.
+"""Outcomes that were made elsewhere: the files that they are read from, and the rows that are stored.
 
 Files are tables of judgements, ranks or hits, folders of hit lists (``tasks.results.imported.tables``), matrices of
 scores, runs (``tasks.results.imported.runs``), and what ``capim export outcomes`` wrote, which is read back whole:
@@ -264,7 +264,7 @@ def encoder_of_outcomes(
 
     Args:
         revision: Any text that tells its versions apart; that of the stored model unless given.
-        note: A remark for readers of reports; likewise.
+        note: A remark for readers of reports; that of the stored model unless given.
         namesakes: What the name has meant in the store, oldest first.
 
     Raises:

@@ -1,7 +1,7 @@
 """Outcomes from tables of ranks, hits or judgements (``docs/outcomes.md``), and from lists of queries that hit.
 
-A row is about a query by its id, by its texts, or by the order of the corpus; faults name the row and what was
-expected. ``docs/outcomes.schema.json`` says what each column holds.
+A row is about a query by its id, by its texts, or by the order of the corpus; faults name the row and the
+expected content. ``docs/outcomes.schema.json`` says what each column holds.
 
 For each query, hits give only whether a relevant item is among the first 1, 5 or 10. Its rank is known as a range (1,
 2-5, 6-10, beyond 10), which is stored: ``rank_best`` and ``rank_worst`` are the ends of the range. R@1, R@5 and R@10
@@ -122,7 +122,7 @@ def our_name(name: str) -> str:
 
 
 def kind_of(row: Row) -> str | None:
-    """Return the first kind of :data:`OUTCOMES` of which the row has all columns; None if it has none."""
+    """Return the first kind of :data:`OUTCOMES` with all of its columns in the row; None if there is none."""
     return next((kind for kind, names in OUTCOMES.items() if all(name in row for name in names)), None)
 
 
@@ -233,8 +233,8 @@ def compositional_items(
 ) -> Sets:
     """Return the pairs or quadruples of a corpus with their two texts.
 
-    ``asked``: rows of those that are queries; all unless given. Of SugarCrepe++, whose items have two right captions,
-    it is the first of both, so that items count as its users count them.
+    ``asked``: rows that are queries; all unless given. SugarCrepe++'s items have two right captions, and a query is
+    the first of both, so that items count as its users count them.
     """
     pairs = direction == "pairs"
     table = corpus.pairs if pairs else corpus.quadruples
@@ -260,9 +260,9 @@ def matched_rows(part: TablePart, items: Items) -> NDArray[np.int64]:
     """Return the position of the item of every row, -1 for none, by the first of these that the rows have.
 
     Ids that are all known (texts next to them have to agree); the two texts; any column of ids; the order of the corpus
-    (:mod:`capim.store.sets.matching`). Of several items with the same texts, the row is about the one with its number
-    (``swap_obj/62`` for 62) or its category, else the first that no row is about yet. A row whose texts are not in the
-    corpus is left out, with a sentence: publications come from earlier versions of a data set.
+    (:mod:`capim.store.sets.matching`). If several items have the same texts, the row is about the one with its number
+    (``swap_obj/62`` for 62) or its category, else the first that no row is about yet. A row with texts that are not in
+    the corpus is left out, with a sentence: publications come from earlier versions of a data set.
     """
     rows, columns = part.rows, part.columns
     if isinstance(items, Sets) and all("caption" in row and "negative_caption" in row for row in rows):
@@ -348,13 +348,13 @@ _DIRECTION_OF_KIND: dict[str, Literal["pairs", "quadruples"]] = {
 
 
 class FoundRows(NamedTuple):
-    """What an import has found.
+    """Outcomes found by an import.
 
     Attributes:
         outcomes: One of each protocol.
-        left_out: Sentences about what was left out.
+        left_out: Sentences about rows that were left out.
         how: Sentences about how rows were matched with queries.
-        matched: Protocol id -> by what they were (``store.sets.matching.Match.by``); "" for what needs no match.
+        matched: Protocol id -> key of the match (``store.sets.matching.Match.by``); "" where none is needed.
     """
 
     outcomes: list[Outcomes]
@@ -456,7 +456,7 @@ def _of_retrieval(part: TablePart, corpus: Corpus) -> list[Outcomes]:
 
 
 def headline_of(ids: Mapping[str, Sequence[object]], corpus: Corpus) -> str:
-    """The headline protocol of which these are queries: captions that search images, or images that search captions.
+    """Return the headline protocol with these queries: captions that search images, or images that search captions.
 
     Args:
         ids: Column of ids -> its cells; ids in ``caption_id`` are not those of images, nor the other way round.
@@ -539,7 +539,7 @@ def _of_choices(part: TablePart, corpus: Corpus) -> list[Outcomes]:
     queries = {protocol: np.searchsorted(asked, tasks[protocol].query_ords) for protocol in wanted}
     gaps = {protocol: missing(positions, places, items) for protocol, places in queries.items()}
     complete = [protocol for protocol in wanted if gaps[protocol] is None]
-    # rows about protocols of which other queries have no row; under a named protocol, other rows do not matter
+    # rows about protocols with queries that have no row; under a named protocol, other rows do not matter
     stray = np.setdiff1d(positions, [place for protocol in complete for place in queries[protocol]])
     if stray.size and not (part.named and complete):
         partly = [protocol for protocol in wanted if part.named or np.isin(queries[protocol], stray).any()]
@@ -682,9 +682,9 @@ def last_ranks(task: RetrievalTask) -> NDArray[np.int32]:
 
 
 def outcomes_of_ranges(task: RetrievalTask, low: NDArray[np.int32], high: NDArray[np.int32]) -> Outcomes:
-    """The outcomes of queries whose first relevant item has a rank from ``low`` to ``high``, shape ``(n_queries,)``.
+    """Return the outcomes of queries with a first relevant rank from ``low`` to ``high``, shape ``(n_queries,)``.
 
-    Where the two are equal the rank is known. Nothing is known of further relevant items but that they follow.
+    The rank is known where the two are equal. Further relevant items are only known to follow.
     """
     n_queries, n_relevant = len(task.queries), task.n_relevant.astype(np.int32)
     order = positions_within(n_relevant).astype(np.int32)
