@@ -222,6 +222,7 @@ class BoardCell:
         strip: Where it lies behind the best; None where nothing was tested or there is no value.
         sort: The exact value, with a higher one better; empty without one.
         link: The address of the failures behind it.
+        seen: True if the encoder was trained on the corpus.
     """
 
     text: str
@@ -232,6 +233,7 @@ class BoardCell:
     strip: Strip | None = None
     sort: str = ""
     link: str = ""
+    seen: bool = False
 
     @property
     def bold(self) -> bool:
@@ -274,13 +276,17 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow:
-    """An encoder: its mean over the tasks, its figures by task, and facts; ``card`` is where its model card is."""
+    """An encoder: its mean over the tasks, its figures by task, and facts; ``card`` is where its model card is.
+
+    ``about``: name to text of everything that is known of the model, also where the screen has no room for it.
+    """
 
     encoder: str
     mean: BoardCell
     cells: tuple[BoardCell, ...]
     facts: tuple[Fact, ...]
     card: str = ""
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,6 +357,25 @@ class Board(Printed):
         cards = (f"{card.corpus}: {card.listed} ({card.badge}): {card.why}" for card in self.cards)
         out = (f"Not ranked: {unranked}",) if unranked else ()
         return (self.headline, *self.sure, *self.suspects, *self.notes, *cards, *out)
+
+    @property
+    def seen(self) -> bool:
+        """True if an encoder was trained on a corpus."""
+        return any(cell.seen for row in self.rows for cell in row.cells)
+
+    @property
+    def models(self) -> tuple[tuple[str, str, str], ...]:
+        """The models that something is known of: name, address of the model card, and facts in a line."""
+        known = (
+            (
+                row,
+                (f"{row.about['parameters']} million parameters" * bool(row.about["parameters"]), row.about["licence"]),
+            )
+            for row in self.rows
+            if row.about
+        )
+        found = ((row.encoder, row.card, ", ".join(filter(None, facts))) for row, facts in known)
+        return tuple((name, card, facts) for name, card, facts in found if card or facts)
 
     @property
     def spanners(self) -> tuple[tuple[str, int], ...]:
