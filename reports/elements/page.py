@@ -35,6 +35,7 @@ class Hit:
         score: As read.
         right: Whether it counts as relevant.
         item: Id of the image or caption, where it can be judged.
+        caption: The first caption of a wrong picture.
     """
 
     rank: str
@@ -43,6 +44,7 @@ class Hit:
     score: str
     right: bool
     item: str = ""
+    caption: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +105,16 @@ class Filter:
 class Gallery(Printed):
     """Queries with pictures, filtered by their tags.
 
-    ``totals`` are numbers of queries that the script shows beside those of the filtered cases; see ``page.js``.
+    Attributes:
+        id: Anchor.
+        caption: How many of how many queries it holds.
+        filters: The select boxes.
+        cases: The queries.
+        totals: Numbers of queries that the script shows beside those of the filtered cases; see ``page.js``.
+        note: Explanation below.
+        first: Ids of the cases that the first screen shows.
+        wanted: The filters that these answer to: name to value.
+        lead: The same in words, with the number of stored queries.
     """
 
     id: str
@@ -112,6 +123,9 @@ class Gallery(Printed):
     cases: tuple[Case, ...]
     totals: tuple[Mapping[str, object], ...] = ()
     note: str = ""
+    first: tuple[str, ...] = ()
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    lead: str = ""
 
 
 Mark: TypeAlias = Literal["", "best", "good", "warn", "bad", "muted"]
