@@ -254,7 +254,7 @@ def choose(
         weights: a corpus, corpus:protocol of a headline task, or corpus:t2i/de of a language, and its weight; weights
             are scaled to sum to 1
         limits: bytes is the most per image, dim the most components, parameters the most millions, rate the least
-            images per second; licence is free or commercial-use
+            images per second; licence is free or commercial-use; unseen: not trained on a corpus with a weight
     """
     from capim.reports.rows import choice
     from capim.reports.rows.reading import read_report_data

@@ -72,7 +72,13 @@ def values_of(report: Report) -> dict[str, object]:
     board = report.board
     galleries = {block.id: _pack(packed(block)) for block in _blocks(report, Gallery)}
     data = json.dumps(board.script if board else {}, ensure_ascii=False, separators=(",", ":"))
-    return {"report": report, "galleries": galleries, "board_data": data, "exports": json.dumps(dict(report.exports))}
+    return {
+        "report": report,
+        "galleries": galleries,
+        "languages": any(section.id == "languages" for section in report.sections),
+        "board_data": data,
+        "exports": json.dumps(dict(report.exports)),
+    }
 
 
 def packed(value: Any) -> Any:

@@ -164,7 +164,13 @@ def results_json(data: ReportData, first: Board | None) -> dict[str, object]:
         "answer": [*(first.lines if first else ()), *evidence.evidence(data)],
         **{table: [columns(row) for row in getattr(data, table)] for table in STORED},
         "encoders": {
-            name: {"fingerprint": spec.fingerprint, **redact(spec.identity())} for name, spec in data.specs.items()
+            name: {
+                "fingerprint": spec.fingerprint,
+                **redact(spec.identity()),
+                "licence": spec.licence,
+                "facts": redact(dict(spec.facts)),
+            }
+            for name, spec in data.specs.items()
         },
         "corpora": {
             name: {"fingerprint": c.fingerprint, "images": c.images.num_rows, "captions": c.captions.num_rows}

@@ -35,6 +35,7 @@ class Hit:
         score: As read.
         right: Whether it counts as relevant.
         item: Id of the image or caption, where it can be judged.
+        caption: The first caption of a wrong picture.
     """
 
     rank: str
@@ -43,6 +44,7 @@ class Hit:
     score: str
     right: bool
     item: str = ""
+    caption: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +105,16 @@ class Filter:
 class Gallery(Printed):
     """Queries with pictures, filtered by their tags.
 
-    ``totals`` are numbers of queries that the script shows next to those of the filtered cases; see ``page.js``.
+    Attributes:
+        id: Anchor.
+        caption: The number of cases, and of the queries that they are drawn from.
+        filters: The select boxes.
+        cases: The queries.
+        totals: Numbers of queries that the script shows next to those of the filtered cases; see ``page.js``.
+        note: Explanation below.
+        first: Ids of the cases that the first screen shows.
+        wanted: The filters of these cases: name to value.
+        lead: The same in words, with the number of stored queries.
     """
 
     id: str
@@ -112,6 +123,9 @@ class Gallery(Printed):
     cases: tuple[Case, ...]
     totals: tuple[Mapping[str, object], ...] = ()
     note: str = ""
+    first: tuple[str, ...] = ()
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    lead: str = ""
 
 
 Mark: TypeAlias = Literal["", "best", "good", "warn", "bad", "muted"]
@@ -222,6 +236,7 @@ class BoardCell:
         strip: Where it lies behind the best; None where nothing was tested or there is no value.
         sort: The exact value, with a higher one better; empty without one.
         link: The address of the failures behind it.
+        seen: True if the encoder was trained on the corpus.
     """
 
     text: str
@@ -232,6 +247,7 @@ class BoardCell:
     strip: Strip | None = None
     sort: str = ""
     link: str = ""
+    seen: bool = False
 
     @property
     def bold(self) -> bool:
@@ -274,13 +290,17 @@ class Fact:
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow:
-    """An encoder: its mean over the tasks, its results by task, and facts; ``card`` is where its model card is."""
+    """An encoder: its mean over the tasks, its results by task, and facts; ``card`` is the address of its model card.
+
+    ``about``: name to text of all known facts, including those that have no room on the screen.
+    """
 
     encoder: str
     mean: BoardCell
     cells: tuple[BoardCell, ...]
     facts: tuple[Fact, ...]
     card: str = ""
+    about: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,6 +371,25 @@ class Board(Printed):
         cards = (f"{card.corpus}: {card.listed} ({card.badge}): {card.why}" for card in self.cards)
         out = (f"Not ranked: {unranked}",) if unranked else ()
         return (self.headline, *self.sure, *self.suspects, *self.notes, *cards, *out)
+
+    @property
+    def seen(self) -> bool:
+        """True if an encoder was trained on a corpus."""
+        return any(cell.seen for row in self.rows for cell in row.cells)
+
+    @property
+    def models(self) -> tuple[tuple[str, str, str], ...]:
+        """The models that something is known of: name, address of the model card, and facts in a line."""
+        known = (
+            (
+                row,
+                (f"{row.about['parameters']} million parameters" * bool(row.about["parameters"]), row.about["licence"]),
+            )
+            for row in self.rows
+            if row.about
+        )
+        found = ((row.encoder, row.card, ", ".join(filter(None, facts))) for row, facts in known)
+        return tuple((name, card, facts) for name, card, facts in found if card or facts)
 
     @property
     def spanners(self) -> tuple[tuple[str, int], ...]:

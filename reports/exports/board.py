@@ -37,6 +37,7 @@ def rows(board: Board) -> list[dict[str, str]]:
         made += [
             {"encoder": row.encoder, "corpus": corpus, "protocol": protocol, "metric": metric}
             | {"value": cell.text, "low": cell.low, "high": cell.high, "verdict": cell.verdict}
+            | {**row.about, "model card": row.card}
             for corpus, protocol, metric, cell in about
             if cell.sort
         ]
@@ -49,7 +50,7 @@ def latex(board: Board) -> str:
     lines = [line(*(escape_latex(text.replace("→", "to")) for text in heads)), r"\midrule"]
     for row in board.rows:
         cells: Sequence[str] = [
-            rf"\textbf{{{escape_latex(cell.text)}}}" if cell.bold else escape_latex(cell.text)
+            (rf"\textbf{{{escape_latex(cell.text)}}}" if cell.bold else escape_latex(cell.text)) + r"\dag{}" * cell.seen
             for cell in (row.mean, *row.cells)
         ]
         lines.append(line(escape_latex(row.encoder), *cells))

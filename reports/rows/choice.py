@@ -21,6 +21,7 @@ from capim.reports.rows.standing import Task, broken, claimed, conclusions, coun
 from capim.store.errors import RequestError, unknown
 
 COLUMNS = ("encoder", "mean", "difference", "low", "high", "is")  # of a choice, as it is printed
+UNSEEN = "unseen"  # the limit that leaves out encoders that were trained on a corpus with a weight
 LEVELS = {"commercial-use": 1.0, "free": 2.0}
 """What a limit asks of a licence: commercial use, or a free licence (use, change and pass on, for any purpose)."""
 _ALLOWS = {
@@ -139,6 +140,12 @@ def equal_weights(data: ReportData, tasks: Sequence[Task]) -> dict[Task, float]:
     return {task: 1 / max(1, size[task.corpus]) for task in percent}
 
 
+def trained_on(data: ReportData, name: str) -> list[str]:
+    """Return the corpora of a report that the training data of an encoder hold, as far as that is known."""
+    known = {part.strip() for part in str(data.specs[name].facts.get("trained_on", "")).split(",")}
+    return [corpus for corpus in data.corpus_names() if corpus in known]
+
+
 def contenders(made: Choice) -> list[str]:
     """Return the first of a choice and those that no test shows to be worse."""
     return [each.encoder for each in made.order if each.state in ("first", "open")]
@@ -191,20 +198,23 @@ def _of_languages(data: ReportData) -> dict[str, list[Task]]:
 
 
 def bounds_of(data: ReportData, texts: Iterable[str]) -> dict[str, float]:
-    """The bounds that ``bytes=1024``, ``rate=50`` or ``licence=free`` mean, by the keys of :func:`limits`.
+    """The bounds that ``bytes=1024``, ``licence=free`` or ``unseen`` mean, by the keys of :func:`limits` and UNSEEN.
 
     Raises:
         RequestError: A text that is no bound, or a limit on a fact that no encoder has.
     """
     known, found = {limit.key: limit for limit in limits(data)}, dict[str, float]()
     for text in texts:
+        if text == UNSEEN:
+            found[UNSEEN] = 0.0
+            continue
         name, _, bound = text.partition("=")
         levels = known[name].levels if name in known else {}
         if levels and bound not in levels:
             raise RequestError(f"limits: {unknown(name, bound, levels)}")
         name, number = (name, levels[bound]) if levels else _number(text, "limits", "bytes=1024")
         if name not in known:
-            raise RequestError(f"limits: {unknown('limit', name, known)}")
+            raise RequestError(f"limits: {unknown('limit', name, [*known, UNSEEN])}")
         found[name] = number
     return found
 
@@ -247,6 +257,9 @@ def _out(
     yield from (f"not evaluated on {task.corpus}, {task.title}" for task, of in known.items() if name not in of)
     if name in broken(data, [*known]):
         yield "not shown above chance on any task with a weight"
+    seen = [corpus for corpus in trained_on(data, name) if any(task.corpus == corpus for task in known)]
+    if UNSEEN in bounds and seen:
+        yield f"trained on {show.listing(seen)}"
     for limit in limits(data) if bounds else ():
         if limit.key in bounds and (why := limit.broken(name, bounds[limit.key])):
             yield why

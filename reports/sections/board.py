@@ -16,7 +16,7 @@ from capim.reports.elements import words
 from capim.reports.elements.page import Board, BoardCell, BoardColumn, BoardRow, Fact, Kind, Strip, TaskCard
 from capim.reports.elements.tables import failures_address
 from capim.reports.rows import standing
-from capim.reports.rows.choice import Choice, Placed, choose, contenders, equal_weights, overall
+from capim.reports.rows.choice import Choice, Placed, choose, contenders, equal_weights, overall, trained_on
 from capim.reports.rows.report_data import ReportData, detail_of, ends
 from capim.reports.rows.speed import bytes_per_image, image_rate
 from capim.reports.rows.standing import MEAN, Task
@@ -31,6 +31,7 @@ ZERO, END = 56.0, 66.0  # pixels of a strip: the best, and the right end
 SPANS = (8.0, 12.0, 20.0, 40.0)  # points on the left of the best that a scale can have
 SCREEN = 1368  # pixels for the table on a screen of 1,440
 MEAN_WIDTH, WIDE, NARROW, FACTS, LETTER = 112, 112, 60, 45, 7.6  # pixels of the parts of the table
+PARAMETERS = "parameters"
 UNKNOWN = ("", "unknown", "not specified")
 Facts: TypeAlias = Mapping[str, Mapping[str, Fact]]
 """Heading to encoder to what is known of it."""
@@ -49,7 +50,7 @@ def board(data: ReportData) -> Board:
     margin = _margin(data)
     span = _span(data, tasks, made)
     order = _order(data, made, counted or tasks)
-    facts = _facts(data)
+    facts = _fitting(_facts(data), tasks, order)
     columns = _columns(data, tasks, counted, order, facts)
     return Board(
         id="answer",
@@ -100,7 +101,12 @@ def _sure(data: ReportData, made: Choice, counted: Sequence[Task]) -> Iterator[s
     """Yield two lines: the results of the recommended encoders with their test, and the evidence against others."""
     if made.order:
         yield _first_line(data, made, counted)
-    more = [_worse(made), *_elsewhere(data, made, counted), *standing.not_counted(_uncounted(made, counted))]
+    more = [
+        _worse(made),
+        *_elsewhere(data, made, counted),
+        *_trained(data, made, counted),
+        *standing.not_counted(_uncounted(made, counted)),
+    ]
     if line := "; ".join(filter(None, more)):
         yield f"{line}."
 
@@ -171,6 +177,13 @@ def _elsewhere(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[
             found.setdefault(best, {}).setdefault(task.corpus, []).append(task.title.removesuffix(MEAN))
     said = {name: (f"{corpus} ({show.listing(of)})" for corpus, of in tasks.items()) for name, tasks in found.items()}
     return [f"{name} is better on {show.listing([*places])}" for name, places in said.items()]
+
+
+def _trained(data: ReportData, made: Choice, counted: Sequence[Task]) -> list[str]:
+    """Return the recommended encoders that were trained on a corpus that counts."""
+    kept = {task.corpus for task in counted}
+    found = ((name, [corpus for corpus in trained_on(data, name) if corpus in kept]) for name in contenders(made))
+    return [f"{name} was trained on {show.some(seen)}" for name, seen in found if seen]
 
 
 def _uncounted(made: Choice, counted: Sequence[Task]) -> list[str]:
@@ -342,12 +355,8 @@ def _columns(
 ) -> tuple[BoardColumn, ...]:
     """Return the tasks as columns; of too many for a screen first the strips, then the second tasks of a corpus go."""
     first = {task.corpus: task for task in reversed(tasks)}
-    letters = (max(len(fact.text) for fact in of.values()) for of in facts.values())
-    fixed = LETTER * max(map(len, order)) + 14 + MEAN_WIDTH + sum(max(FACTS, LETTER * most) for most in letters)
-    firsts, others = len(first), len(tasks) - len(first)
-    wide = fixed + WIDE * len(tasks) <= SCREEN
-    some = fixed + WIDE * firsts + NARROW * others <= SCREEN
-    every = fixed + NARROW * len(tasks) <= SCREEN
+    fixed = _fixed(facts, order)
+    wide, some, every = _room(fixed, tasks)
     most = len(tasks) if every else max(1, int((SCREEN - fixed) / NARROW))
     kept = [*tasks] if every else [*first.values()][::-1][:most]
     return tuple(
@@ -366,6 +375,25 @@ def _columns(
     )
 
 
+def _fixed(facts: Facts, order: Sequence[str]) -> float:
+    """Return the pixels of the table without its tasks."""
+    letters = (max(len(heading), *(len(fact.text) for fact in of.values())) for heading, of in facts.items())
+    return LETTER * max(map(len, order)) + 14 + MEAN_WIDTH + sum(max(FACTS, LETTER * most) for most in letters)
+
+
+def _room(fixed: float, tasks: Sequence[Task]) -> tuple[bool, bool, bool]:
+    """Return whether there is room for the strips of all tasks, of the first of each corpus, and for all figures."""
+    firsts = len({task.corpus for task in tasks})
+    widths = (WIDE * len(tasks), WIDE * firsts + NARROW * (len(tasks) - firsts), NARROW * len(tasks))
+    return widths[0] + fixed <= SCREEN, widths[1] + fixed <= SCREEN, widths[2] + fixed <= SCREEN
+
+
+def _fitting(facts: Facts, tasks: Sequence[Task], order: Sequence[str]) -> Facts:
+    """Return the facts that are shown: parameters only where no strip and no task goes for them."""
+    without = {heading: of for heading, of in facts.items() if heading != PARAMETERS}
+    return facts if _room(_fixed(facts, order), tasks) == _room(_fixed(without, order), tasks) else without
+
+
 def _explained(data: ReportData, task: Task, *, counts: bool) -> str:
     title = f"{data.metric(task.metric).label}: {data.titled(task.corpus, task.protocol)}"
     return title if counts else f"{title}; it enters no mean"
@@ -378,7 +406,16 @@ def _row(data: ReportData, name: str, tasks: Sequence[Task], made: Choice, span:
         cells=tuple(_cell(data, task, name, span) for task in tasks),
         facts=tuple(of[name] for of in facts.values()),
         card=_card_address(data.specs[name]),
+        about=_about(data, name),
     )
+
+
+def _about(data: ReportData, name: str) -> dict[str, str]:
+    """Return what is known of a model: parameters in millions, licence, and the corpora that it was trained on."""
+    spec = data.specs[name]
+    millions = str(spec.facts.get("parameters", ""))
+    licence = "" if spec.licence.lower() in UNKNOWN else spec.licence
+    return {"parameters": millions, "licence": licence, "trained_on": ", ".join(trained_on(data, name))}
 
 
 def _mean(made: Choice, name: str, span: float) -> BoardCell:
@@ -414,6 +451,7 @@ def _cell(data: ReportData, task: Task, name: str, span: float) -> BoardCell:
     weak = standing.at_chance(data, *task[:3], name)
     kind: Kind = "chance" if weak else "best" if name == best else "untested"
     strip: Strip | None = None
+    seen = task.corpus in trained_on(data, name)
     verdict: str = weak or ("highest" if name == best else "")
     if name == best:
         strip = Strip(low=f"{ZERO:g}", high=f"{ZERO:g}", point=f"{ZERO:g}")
@@ -428,10 +466,11 @@ def _cell(data: ReportData, task: Task, name: str, span: float) -> BoardCell:
         text=words.value(metric, row.value),
         **interval,
         kind=kind,
-        verdict="; ".join(filter(None, (verdict, _hidden(data, task, name)))),
+        verdict="; ".join(filter(None, (verdict, _hidden(data, task, name), "trained on this corpus" * seen))),
         strip=strip,
         sort=show.exact(row.value if metric.higher_is_better else -row.value),
         link=failures_address(data, row),
+        seen=seen,
     )
 
 
@@ -452,8 +491,12 @@ def _facts(data: ReportData) -> Facts:
     none = Fact(text=show.ABSENT)
     dims = {name: float(spec.dim) for name, spec in data.specs.items() if name in sizes}
     speeds = {name: speed.stages["forward"].mean for name, speed in rates.items()}
+    millions = {
+        name: float(spec.facts["parameters"]) for name, spec in data.specs.items() if "parameters" in spec.facts
+    }
     licences = {name: spec.licence for name, spec in data.specs.items() if spec.licence.lower() not in UNKNOWN}
     columns: Mapping[str, dict[str, Fact]] = {
+        PARAMETERS: {name: Fact(text=f"{show.significant(n)} M", sort=show.exact(n)) for name, n in millions.items()},
         "dim": {name: Fact(text=show.number(dim, 0), sort=show.exact(dim)) for name, dim in dims.items()},
         "per image": {name: Fact(text=show.size(size), sort=show.exact(size)) for name, size in sizes.items()},
         "images/s": {name: Fact(text=show.significant(rate), sort=show.exact(rate)) for name, rate in speeds.items()},
@@ -463,7 +506,7 @@ def _facts(data: ReportData) -> Facts:
 
 
 def _card_address(spec: EncoderSpec) -> str:
-    """Return the address of a model's card on the hub; empty where it has none.
+    """Return the address of a model's card: the one that is known, or that on the hub; empty where it has none.
 
     The names of open_clip have the form of a repository, too, but a tag has neither a hyphen nor a full stop.
 
@@ -474,6 +517,8 @@ def _card_address(spec: EncoderSpec) -> str:
         >>> _card_address(EncoderSpec(checkpoint="ViT-L-14/laion2b_s32b", **about))
         ''
     """
+    if (link := str(spec.facts.get("link", ""))).startswith(("https://", "http://")):
+        return link
     found = _HUB.fullmatch(spec.checkpoint)
     return f"https://huggingface.co/{found[1]}" if found and spec.has_weights else ""
 

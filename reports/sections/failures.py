@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from typing import TypeVar
 from urllib.parse import urlencode
 
@@ -15,10 +16,11 @@ from capim.reports import format as show
 from capim.reports.elements.page import Answer, Block, Case, Cell, Filter, Gallery, Hit, Section, Table
 from capim.reports.elements.tables import absent, anchor, counted, numbers, pivot, texts, value
 from capim.reports.rows import standing
-from capim.reports.rows.choice import best_first
+from capim.reports.rows.choice import best_first, overall
 from capim.reports.rows.gallery import LONGEST_LIST, RankedList, SelectedQuery, Totals, map_key
 from capim.reports.rows.report_data import R1, WITHOUT, ReportData, detail_of
 from capim.reports.sections.slices import encoder_order, slice_cell
+from capim.store.current import grouped
 from capim.store.row_types import rows_in
 from capim.store.schema import (
     AGREEMENT,
@@ -36,6 +38,7 @@ from capim.tasks.analyses.table import ANALYSES
 from capim.tasks.protocols import DIRECTION_TITLES, Protocol
 
 R = TypeVar("R")
+FIRST = 4  # cases of the first screen
 FILTERS = {
     "corpus": "Corpus",
     "direction": "Direction",
@@ -149,16 +152,49 @@ def _gallery(data: ReportData) -> Gallery:
         if len(options) > (name in ("corpus", "direction", "language")):
             filters.append(Filter(name=name, label=label, options=tuple(options)))
     queries = show.number(sum(total.queries for total in data.totals), 0)
+    wanted, lead = _telling(data)
+    counts = {task.corpus for task in standing.counted_tasks(data, standing.headline_tasks(data))}
+    fitting = [case for case in cases if all(name in case.tags[tag] for tag, name in wanted.items())]
+    fitting = sorted(_spread(fitting), key=lambda case: counts.isdisjoint(case.tags["corpus"]))
     return Gallery(
         id="cases",
         caption=f"{show.count(len(cases), 'query', 'queries')} of {queries}",
         filters=tuple(filters),
         cases=cases,
+        first=tuple(case.id for case in fitting[:FIRST]),
+        wanted=wanted,
+        lead=lead,
         totals=tuple(vars(total) | {"direction": DIRECTION_TITLES[total.direction]} for total in data.totals),
         note="Selected by a fixed rule: of every corpus and direction the hardest queries that all encoders miss, "
         "those that one misses and others find, ties, and near misses; one per image. Scores are cosines, or MaxSim "
         "sums for multi-vector encoders. The choice of filters is in the address of the page, which can be sent.",
     )
+
+
+def _telling(data: ReportData) -> tuple[dict[str, str], str]:
+    """Return the filters of the cases of the first screen, and the same in words.
+
+    The highest encoder misses them, and the one of the others in the ranking that finds most of its misses finds them.
+    """
+    order = [each.encoder for each in overall(data).order] or best_first(data)
+    first = next((name for name in order if any(total.missed.get(name) for total in data.totals)), "")
+    totals = [total for total in data.totals if first in total.missed]
+    every = sum(total.queries for total in totals)
+    missed = sum(total.missed[first] for total in totals)
+    rescued: dict[str, int] = {}
+    for name, n in (pair for total in totals for pair in total.both[first].items()):
+        rescued[name] = rescued.get(name, 0) + n * (name in order)
+    found = max(rescued, key=lambda name: (rescued[name], name), default="")
+    if not found or not rescued[found]:
+        return ({"missed": first}, f"missed by {first}: {missed:,} of {every:,} queries") if first else ({}, "")
+    lead = f"missed by {first}, found by {found}: {rescued[found]:,} of {every:,} queries"
+    return {"missed": first, "found": found}, lead
+
+
+def _spread(cases: Sequence[Case]) -> list[Case]:
+    """Return cases so that every corpus has its turn."""
+    by_corpus = grouped(cases, lambda case: case.tags["corpus"])
+    return [case for turn in zip_longest(*by_corpus.values()) for case in turn if case is not None]
 
 
 def case_of(data: ReportData, query: SelectedQuery, number: int) -> Case:
@@ -262,6 +298,10 @@ def _answer(data: ReportData, query: SelectedQuery, ranked: RankedList, causes: 
             else _words(item, i, score, right=is_right)
             for i, ((item, score), is_right) in enumerate(zip(found, right, strict=True), 1)
         ]
+        wrong = next((at for at, each in enumerate(hits) if each.thumbnail and not each.right), None)
+        if wrong is not None:
+            text = data.first_captions.get((query.corpus, hits[wrong].item), "")
+            hits[wrong] = replace(hits[wrong], caption=text)
     notes = []
     if ANNOTATION in causes:
         sources = [SOURCES.get(s, f"by the ground truth {s}") for s in causes[ANNOTATION].split(", ")]

@@ -345,7 +345,8 @@ const unpack = async (text) => {
 let stored; // pictures
 const source = (key) => (stored ??= JSON.parse(find("#pictures").textContent))[key] ?? key;
 const picture = (key, label) => make("img",
-  { className: "thumb", alt: label, loading: "lazy", decoding: "async", src: source(key) });
+  { className: "thumb", alt: label, loading: "lazy", decoding: "async", src: source(key),
+    onerror: ({ target }) => target.replaceWith(make("span", { className: "words" }, label)) });
 const hit = ({ thumbnail, label, rank, score, right }, about) =>
   make("li", { className: right ? "right" : "wrong" },
     thumbnail ? picture(thumbnail, label)
@@ -401,7 +402,10 @@ const gallery = (place, block) => {
     const pair = make("span", { className: "pair" }), [expected] = one.expected ?? [];
     if (expected) pair.append(face(expected, "right", expected.label));
     const first = wrong?.hits.find((each) => !each.right);
-    if (first) pair.append(face(first, "wrong", `${wrong.encoder} puts first ${first.label}`));
+    if (first) {
+      pair.append(face(first, "wrong", `${wrong.encoder} puts first ${first.label}`),
+        first.caption ? make("small", { className: "its", dir: "auto" }, first.caption) : "");
+    }
     made.prepend(pair);
     const n = one.answers.length, missed = one.tags.missed?.length ?? 0;
     const by = `missed by ${missed === n ? "all" : missed} of ${n} · ${one.tags.corpus[0]}`;
@@ -474,6 +478,8 @@ const gallery = (place, block) => {
     make("h3", {}, `${encoder} `, make("small", { className: right ? "found" : "" }, rank)),
     note ? make("p", { className: "doubt" }, note) : "",
     make("ol", {}, ...hits.map((each) => judgeable(one, each))),
+    ...hits.filter(({ caption }) => caption).map(({ rank, caption }) =>
+      make("p", { className: "its", dir: "auto" }, `${rank}: ${caption}`)),
     maps ? make("ul", { className: "maps" }, ...maps.map((each) => hit(each))) : "");
   let at = 0;
   const step = (by) => {
@@ -489,6 +495,7 @@ const gallery = (place, block) => {
     viewer.onkeydown = ({ key }) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
       if (by) step(by);
+      if (key === "Enter") find(".thumb:focus", viewer)?.click();
     };
     viewer.replaceChildren(
       make("p", { className: "steps" }, button("Previous", () => step(-1)), " ",
@@ -500,17 +507,33 @@ const gallery = (place, block) => {
           make("p", {}, one.summary), make("p", { className: "about" }, one.about ?? ""),
           list(one.labels ?? [], { className: "tags" }))),
       make("div", { className: "answers" }, ...one.answers.map((each) => answered(one, each))));
+    for (const each of all(".thumb", viewer)) each.tabIndex = 0;
     if (!viewer.open) viewer.showModal();
     // the button that had the focus is gone: keys would go nowhere
     if (!viewer.contains(document.activeElement)) viewer.focus();
     viewer.scrollTop = 0;
   };
-  viewer.addEventListener("click", ({ target }) => { if (target === viewer) viewer.close(); });
+  viewer.addEventListener("click", ({ target }) => {
+    if (target === viewer) viewer.close();
+    if (target.matches(".thumb")) target.classList.toggle("zoom");
+  });
+  viewer.addEventListener("cancel", (event) => { // Escape leaves a large picture first
+    for (const large of all(".zoom", viewer)) { event.preventDefault(); large.classList.remove("zoom"); }
+  });
   viewer.addEventListener("close", () => {
     if (address().chosen.has("case")) choose(place.id, { case: "" });
-    find(`[href$="case=${cases[at].id}"]`, wall)?.focus();
+    const opener = `[href$="case=${cases[at].id}"]`;
+    if (!document.activeElement?.matches(opener)) find(opener, wall)?.focus();
   });
 
+  const first = cases.filter(({ id }) => block.first?.includes(id));
+  if (first.length) {
+    const query = new URLSearchParams(block.wanted);
+    find("#first-cases")?.append(
+      make("h2", {}, "Where it fails ", make("a", { href: `#${place.id}?${query}` }, block.lead)),
+      make("div", { className: "wall" },
+        make("ul", {}, ...first.map((one) => tile(one, block.wanted)))));
+  }
   const note = make("p", { className: "note" }, block.note ?? "");
   place.append(form, make("div", {}, shown, wall), note, viewer);
   draw();

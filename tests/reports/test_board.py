@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import scipy
 
-from capim.reports.elements.page import Board, Table
+from capim.reports.elements.page import Board, Fact, Table
 from capim.reports.exports.board import exports
 from capim.reports.format import PERCENT
+from capim.reports.render import board_markdown
 from capim.reports.rows.reading import read_report_data
+from capim.reports.rows.standing import Task
 from capim.reports.sections import board, evidence
 from capim.tasks.statistics.decision import SHARERS
 from tests.reports.stand_in import StandIn, comparison, corpus, demo, part, report, result, section, spec, timed
@@ -254,6 +256,7 @@ def test_to_take_away_are_a_csv_with_value_ends_and_verdict_in_columns_and_a_com
     assert rows[-1] == {
         "encoder": "b", "corpus": "photos", "protocol": "i2t/any", "metric": "R@1",
         "value": "60.0", "low": "58.0", "high": "62.0", "verdict": "20.0 worse",
+        "parameters": "", "licence": "", "trained_on": "", "model card": "",
     }  # fmt: skip
     assert made["command"] == "capim choose --weights photos=1"
     assert made["latex"].count("\\textbf{60.0}") == 2
@@ -326,3 +329,27 @@ def test_encoders_without_a_query_between_them_are_said_to_be_the_same_on_every_
     none = {"p_adjusted": None, "p_equivalent": 1.0, "wins": 0, "losses": 0, **dict.fromkeys(ends)}
     store = change(tied_on_one_direction("a", "b"), "comparisons", T2I, **none)
     assert "text to image 0.0 (the same on every query, undecided)" in evidence.evidence(read_report_data(store))[0]
+
+
+def test_a_value_of_a_corpus_that_was_trained_on_is_marked_and_the_answer_says_it() -> None:
+    store = tied_on_one_direction("a", "b")
+    facts = {"trained_on": "other, photos", "parameters": 428, "link": "https://example.org/card"}
+    store.specs["a"] = replace(store.specs["a"], facts=facts, licence="MIT")
+    store.specs["b"] = replace(store.specs["b"], facts={"link": "javascript:alert(1)"})
+    made = board_of(store)
+    assert "a was trained on photos" in made.sure[1]
+    a, b = made.rows
+    assert ([cell.seen for cell in a.cells], [cell.seen for cell in b.cells]) == ([True, True], [False, False])
+    assert "trained on this corpus" in a.cells[0].said
+    assert made.models == (("a", "https://example.org/card", "428 million parameters, MIT"),)
+    assert made.facts[0] == "parameters"
+    assert a.facts[0].text == "428 M"
+    assert b.card != "javascript:alert(1)"
+    assert "60.0** ●†" in board_markdown(made)
+
+
+def test_parameters_are_shown_only_where_no_strip_goes_for_them() -> None:
+    facts = {"parameters": {"a": Fact(text="428 M")}, "dim": {"a": Fact(text="512")}}
+    tasks = [Task(f"corpus {at}", "t2i/all", "R@1", "text to image") for at in range(10)]
+    assert [*board._fitting(facts, tasks, ["a"])] == ["dim"]
+    assert [*board._fitting(facts, tasks[:3], ["a"])] == ["parameters", "dim"]

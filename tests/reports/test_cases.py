@@ -13,18 +13,19 @@ import pytest
 from PIL import Image
 
 from capim.reports.elements import pictures
-from capim.reports.elements.page import Case
+from capim.reports.elements.page import Case, Gallery
 from capim.reports.elements.pictures import data_uris, draw_map, patch_map
 from capim.reports.rows import gallery
 from capim.reports.rows.gallery import COLUMNS, MOST_CASES, GalleryTask, select_queries, shown_protocols
+from capim.reports.rows.reading import read_report_data
 from capim.reports.rows.report_data import ReportData
-from capim.reports.sections.failures import case_of
+from capim.reports.sections.failures import case_of, section
 from capim.store import schema
 from capim.store.types import Corpus
 from capim.store.vectors import Explanation, PatchGrid
 from capim.tasks.protocols import Direction
 from tests.reports.large import noisy_jpeg
-from tests.reports.stand_in import corpus, spec
+from tests.reports.stand_in import StandIn, corpus, result, spec
 
 
 def table(low: list[int], high: list[int] | None = None, protocol: str = "t2i/all", **columns: Any) -> pa.Table:
@@ -216,3 +217,21 @@ def test_a_map_is_drawn_on_pictures_that_are_thinner_than_their_patches(size: tu
     )
     drawn = draw_map(Image.new("RGB", size), found, patch_map(found))
     assert min(drawn.size) >= 1
+
+
+def test_the_first_screen_has_misses_of_the_highest_encoder_that_another_finds_and_what_was_put_first() -> None:
+    contents = corpus("c", n_images=8)
+    chosen, totals = select_queries([task(a=table([9, 5, 1, 1]), b=table([9, 1, 4, 1]))])
+    store = StandIn(specs={name: spec(name) for name in "ab"}, contents={"c": contents})
+    for name, value in (("a", 0.5), ("b", 0.4)):
+        result(store, name, "c", "t2i/all", "R@1", value)
+    pictures = dict.fromkeys(contents.images["sha"].to_pylist(), b"")
+    data = read_report_data(store, gallery=False)
+    data = replace(data, queries=tuple(chosen), totals=tuple(totals), thumbnails=pictures)
+    made = next(block for block in section(data).blocks if isinstance(block, Gallery))
+    assert (made.lead, made.wanted) == ("missed by a, found by b: 1 of 4 queries", {"missed": "a", "found": "b"})
+    assert [case.about for case in made.cases if case.id in made.first] == ["c · t2i/all · q1"]
+    wrong = [each for case in made.cases for answer in case.answers for each in answer.hits if each.caption]
+    assert wrong
+    assert not any(each.right for each in wrong)
+    assert {each.caption for each in wrong} <= {*contents.captions["text"].to_pylist()}

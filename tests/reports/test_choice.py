@@ -135,3 +135,13 @@ def test_a_limit_of_licence_leaves_out_what_is_not_free_or_not_known_and_says_wh
     assert [each.encoder for each in used.order] == ["b"]
     with pytest.raises(RequestError, match="commercial-use, free"):
         choice.bounds_of(data, ["licence=open"])
+
+
+def test_an_encoder_that_was_trained_on_a_corpus_with_a_weight_is_out_if_only_unseen_ones_are_asked_for() -> None:
+    data = two_corpora()
+    data = replace(data, specs={**data.specs, "a": replace(data.specs["a"], facts={"trained_on": "other, photos"})})
+    of, bounds = tasks(data), choice.bounds_of(data, ["unseen"])
+    assert choice.choose(data, {of["photos"]: 1.0}, bounds).out["a"] == "trained on photos"
+    assert "a" not in choice.choose(data, {of["signs"]: 1.0}, bounds).out
+    with pytest.raises(RequestError, match="did you mean 'unseen'"):
+        choice.bounds_of(data, ["unsen=1"])

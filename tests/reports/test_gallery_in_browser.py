@@ -105,3 +105,24 @@ def test_every_corpus_and_direction_has_cases_and_words_of_the_text_filter(watch
     page.goto(f"{address}#cases?missed=nobody&text=%3Cimg%3E")
     assert page.locator("[name=missed]").input_value() == ""
     assert watched.complaints == []
+
+
+def test_a_case_of_the_first_screen_opens_a_picture_is_enlarged_by_a_key_and_a_lost_one_is_words(
+    watched: Watched, address: str
+) -> None:
+    page = watched.page
+    page.goto(address)
+    page.locator("#first-cases li a").first.click()
+    viewer = page.locator("dialog[open]")
+    viewer.locator(".thumb").first.focus()
+    page.keyboard.press("Enter")
+    assert viewer.locator(".zoom").count() == 1
+    page.keyboard.press("Escape")
+    assert (viewer.locator(".zoom").count(), viewer.count()) == (0, 1), "the first Escape leaves the picture"
+    lost = viewer.locator(".thumb").first
+    words = lost.get_attribute("alt")
+    lost.evaluate("image => { image.src = 'data:image/jpeg;base64,AAAA'; }")
+    assert words == viewer.locator(".words").first.inner_text()
+    page.keyboard.press("Escape")
+    assert viewer.count() == 0
+    assert watched.complaints == []
