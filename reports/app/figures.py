@@ -183,7 +183,8 @@ def runs(request: Request) -> Response:
     if old and new:
         changes = snapshot.last("two runs", (old, new), lambda: _changes(state, old, new))
         statement = Statement(sql=_FIGURES, parameters=(changes.figures,))
-        values |= {"sections": changes.sections, "tasks": changes.tasks}
+        values |= {"sections": changes.sections, "tasks": changes.tasks, "summary": changes.summary}
+        values["since"] = next(label.partition(" evaluated")[0] for run, label, _ in known if run == old)
         if chosen:
             pairs = {" ".join(task): pair for task, pair in changes.again.items()}
             if chosen not in pairs:
@@ -197,10 +198,11 @@ def runs(request: Request) -> Response:
 class _Changes(NamedTuple):
     """The changes between two runs.
 
-    ``figures``: the keys of both results for each change of a value; ``again``: corpus, protocol and encoder to
-    the evaluations of both, where these differ.
+    ``summary``: the numbers of results, in a sentence; ``figures``: the keys of both results for each change of a value;
+    ``again``: corpus, protocol and encoder to the evaluations of both, where these differ.
     """
 
+    summary: str
     figures: list[str]
     sections: tuple[Section, ...]
     again: dict[tuple[str, str, str], tuple[str, str]]
@@ -217,7 +219,13 @@ def _changes(state: State, old: str, new: str) -> _Changes:
         for key, row, now in shared
         if row.evaluation != now.evaluation
     }
-    return _Changes(figures, compare.compare(before, after).sections, again, _counted(state, again, old, new))
+    report = compare.compare(before, after)
+    n = dict(report.facts)
+    summary = f"{n['Changed']} of {n['Figures in both']} shared figures changed: {n['Significant']} significantly"
+    summary += f", {n['Worse']} of these for the worse."
+    if n["Changed"] == "0":
+        summary = f"None of {n['Figures in both']} shared figures differs."
+    return _Changes(summary, figures, report.sections, again, _counted(state, again, old, new))
 
 
 def _runs(store: EmbeddingStore) -> list[tuple[str, str, bool]]:

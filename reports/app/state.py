@@ -20,6 +20,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
+from capim.reports.elements.tables import link
 from capim.reports.exports.tabular import csv_bytes
 from capim.reports.render import TEMPLATES, html_templates
 from capim.reports.rows.reading import read_report_data
@@ -41,8 +42,8 @@ Values: TypeAlias = dict[str, Any]
 PAGE = 50  # queries that are shown at a time
 PICTURES = 8  # of those that were searched for, in memory
 STATIC = Path(__file__).parent / "static"
-PAGES = (("/", "Grid"), ("/queries", "Queries"), ("/compare", "Compare"), ("/search", "Search"), ("/runs", "Runs"))
-"""The pages of the navigation bar: path and title."""
+PAGES = {"/": "Answer", "/queries": "Queries", "/compare": "Compare two", "/search": "Search", "/runs": "What changed"}
+"""The pages of the navigation bar: path to title."""
 
 
 class Services(Interface):
@@ -313,6 +314,36 @@ class View:
     values: Values = field(default_factory=dict)
 
 
+def navigation(request: Request, view: View) -> list[tuple[str, str, str]]:
+    """Return path, title and address of the pages that the store can fill; corpus, task and encoders stay on each."""
+    state = state_of(request)
+    if view.template == "problem.html":  # the store may be the problem
+        return [(path, title, path) for path, title in PAGES.items()]
+    try:
+        evaluated = state.snapshot().evaluated
+    except RequestError:  # nothing was evaluated
+        evaluated = {}
+    given = request.query_params
+    corpus = given.get("corpus", "")
+    protocol = given.get("protocol") or next((of for name, of in evaluated if name == corpus), "")
+    task = evaluated.get((corpus, protocol))
+    known = list(task.evaluations) if task else []
+    names = [name for key in ("a", "b", "encoders") for name in names_in(given, key) if name in known]
+    kept: dict[str, object] = {"corpus": corpus, "protocol": protocol, "encoders": ",".join(dict.fromkeys(names))}
+    kept = {name: value for name, value in kept.items() if task and value}
+    found = {"/": kept, "/runs": kept}
+    if evaluated:
+        found["/queries"] = kept
+    if any(len(each.evaluations) > 1 for each in evaluated.values()):
+        found["/compare"] = kept if len(known) > 1 else {}
+    sealed = {(each.key.corpus, each.key.encoder) for each in state.store.sealed_sets()}
+    if sealed:
+        stored = [name for name in dict.fromkeys(names) if (corpus, name) in sealed]
+        searched = kept | {"encoders": ",".join(stored)} if corpus in {name for name, _ in sealed} else {}
+        found["/search"] = {name: value for name, value in searched.items() if value}
+    return [(path, title, link(path, **found[path])) for path, title in PAGES.items() if path in found]
+
+
 def respond(request: Request, view: View) -> Response:
     """The view in the form that the address asks for: ``as=csv``, ``as=sql``, ``as=html`` (one file), else a page."""
     form = request.query_params.get("as", "")
@@ -346,7 +377,7 @@ def rendered(request: Request, view: View, *, saved: bool = False) -> str:
         saved=saved,
         picture=picture,
         style=Markup(style()) if saved else "",  # noqa: S704 - our own files
-        pages=PAGES,
+        pages=[] if saved else navigation(request, view),
         path=request.url.path,
         address=lambda **changed: address(request, **changed),
         store=state_of(request).store.uri,

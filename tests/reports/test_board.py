@@ -333,7 +333,7 @@ def test_encoders_without_a_query_between_them_are_said_to_be_the_same_on_every_
 
 def test_a_value_of_a_corpus_that_was_trained_on_is_marked_and_the_answer_says_it() -> None:
     store = tied_on_one_direction("a", "b")
-    facts = {"trained_on": "other, photos", "parameters": 428, "link": "https://example.org/card"}
+    facts: dict[str, str | int] = {"trained_on": "other, photos", "parameters": 428, "link": "https://example.org/card"}
     store.specs["a"] = replace(store.specs["a"], facts=facts, licence="MIT")
     store.specs["b"] = replace(store.specs["b"], facts={"link": "javascript:alert(1)"})
     made = board_of(store)

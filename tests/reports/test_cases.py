@@ -225,7 +225,7 @@ def test_the_first_screen_has_misses_of_the_highest_encoder_that_another_finds_a
     store = StandIn(specs={name: spec(name) for name in "ab"}, contents={"c": contents})
     for name, value in (("a", 0.5), ("b", 0.4)):
         result(store, name, "c", "t2i/all", "R@1", value)
-    pictures = dict.fromkeys(contents.images["sha"].to_pylist(), b"")
+    pictures = dict.fromkeys(schema.texts(contents.images["sha"]), b"")
     data = read_report_data(store, gallery=False)
     data = replace(data, queries=tuple(chosen), totals=tuple(totals), thumbnails=pictures)
     made = next(block for block in section(data).blocks if isinstance(block, Gallery))

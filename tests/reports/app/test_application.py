@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
@@ -196,3 +199,19 @@ def test_pages_are_right_while_another_process_writes_and_compacts(own: Embeddin
         clicked = click(client, seconds=seconds, seed=1)
         assert writer.wait(60) == 0
     assert [fault for fault in clicked.faults if f"'{B}' is unknown" not in fault] == []  # the drop at the end
+
+
+def test_corpus_task_and_encoders_stay_on_every_page_and_no_page_of_the_bar_is_a_fault(client: TestClient) -> None:
+    first = client.get("/compare?protocol=i2t/any").text
+    a, b = (re.findall(rf'name="{name}".*?<option selected>([^<]*)', first)[0] for name in "ab")
+    corpus = re.findall(r'name="corpus".*?<option selected>([^<]*)', first)[0]
+    page = client.get("/compare", params={"corpus": corpus, "protocol": "i2t/any", "a": a, "b": b}).text
+    for at in range(5):
+        bar = re.findall(r'<li><a href="([^"]*)"', page.partition('id="pages"')[2].partition("</nav>")[0])
+        addresses = [html.unescape(each) for each in bar]
+        asked = [parse_qs(urlsplit(each).query) for each in addresses]
+        assert {(one["corpus"][0], one["protocol"][0]) for one in asked} == {(corpus, "i2t/any")}
+        assert {one["encoders"][0] for one in asked if "encoders" in one} == {f"{a},{b}"}
+        answer = client.get(addresses[min(at, len(addresses) - 1)])
+        assert answer.status_code == 200
+        page = answer.text

@@ -104,6 +104,12 @@ def test_changed_figures_and_then_changed_queries(runs: TestClient, runs_store: 
     assert "revision" in page  # why
     assert page.count('name="old"') == 1
 
+    shared, changed = (
+        int(re.findall(of, page)[0]) for of in (r"of (\d+) shared figures", r"(\d+) of \d+ shared figures")
+    )
+    assert shared > changed == len(rows)
+    assert 'hx-get="/runs"' in runs.get("/").text, "the first page loads this summary"
+
     found = re.findall(r'href="(/runs\?[^"]*t2i/all[^"]*)#queries"', page)
     address = found[0].replace("&amp;", "&")
     queries = runs.get(address).text
