@@ -110,6 +110,7 @@ OF_OTHER_PROGRAMS = {
     "mteb, clip_benchmark": {"--task", "--pretrained"},
     "embedding-atlas and others": {"--model", "--neighbors", "--text"},
     "capim": {"--help", "--version"},
+    "style sheets": {"--bg"},
 }
 
 
