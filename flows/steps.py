@@ -1,6 +1,6 @@
 """The steps of a run: each is one function with its options in its signature, a command and a method of a workspace.
 
-What only the command line shows is a small function next to it. Progress and messages go to standard error.
+Output of only the command line is a small function next to its command. Progress and messages go to standard error.
 """
 
 from __future__ import annotations
@@ -511,7 +511,7 @@ def watch(
 
     Encodes a sample of every stored set again, and tests the results of changed encoders against the pinned run, query
     by query: at most a 3% chance of a false alarm per year. The first watch pins itself; --baseline RUN pins another
-    run, such as one whose changes are intended. Prints the findings, with changes of weights, libraries and data.
+    run, such as one with intended changes. Prints the findings, with changes of weights, libraries and data.
 
     For imported and combined models only results are tested. Without --encoders all stored results are, and
     no model is loaded: a gate for CI (docs/production.md).

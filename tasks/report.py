@@ -171,7 +171,7 @@ def gate_of(
     resampling: Resampling,
     run: str = "",
 ) -> Work:
-    """Return the comparison of these evaluations' results, with these settings, with published figures."""
+    """Return the comparison of these evaluations' results, with these settings, with published results."""
     references = published()
     of_evaluations = store.all(Result, evaluation=[i for e in evaluations for i in e.evaluations.values()])
     drawn = resampling.replicates, resampling.seed
