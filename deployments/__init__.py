@@ -1,4 +1,4 @@
-"""How the flows are registered, served and scaled out. Telemetry of Prefect is off unless it is turned on."""
+"""Registers, serves and scales out the flows. Telemetry of Prefect is off unless it is turned on."""
 
 if __name__ != "capim.deployments":
     raise ImportError(

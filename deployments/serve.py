@@ -1,8 +1,8 @@
 """All flows on one machine, without a work pool: ``python -m capim.deployments.serve``.
 
 Reads the same ``prefect.yaml`` that `make deploy` registers, so that schedules, triggers, limits and parameters are
-written down once; the deployments are named ``served-…``, beside those of pools. Runs as long as the process lives, and
-goes on where it stopped when it starts again; each run is a subprocess of its own, with this process' environment:
+written down once; the deployments are named ``served-…``, unlike those of pools. Runs as long as the process lives, and
+continues where it stopped when it starts again; each run is a subprocess of its own, with this process' environment:
 pools and their job variables (workspace, time limit, task runner) do not exist here.
 """
 
@@ -38,7 +38,7 @@ def runner_deployments() -> list[RunnerDeployment]:
     os.environ.setdefault(FORM_VARIABLE, os.environ.get(WORKSPACE_VARIABLE, ""))  # read when a flow is imported
     text = FILE.read_text(encoding="utf-8")
     if missing := sorted({name for name in re.findall(r"{{ \$(\w+) }}", text) if not os.environ.get(name)}):
-        raise RequestError([f"{name} is not set (deployments/README.md says what it is for)" for name in missing])
+        raise RequestError([f"{name} is not set (see deployments/README.md)" for name in missing])
     entries: list[dict[str, Any]] = yaml.safe_load(text)["deployments"]
     # {{ $VARIABLE }} from the environment, as `prefect deploy` does; {{ event… }} stays for Prefect
     filled = [apply_values(entry, dict(os.environ), remove_notset=False) for entry in entries]

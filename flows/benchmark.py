@@ -1,7 +1,7 @@
 """Flow `benchmark`: embed -> evaluate -> compare -> publish, in one flow run; and flow `watch`: checks for regressions.
 
-Each step can also run alone, as a flow. Steps exchange references, never arrays: what a step makes is in the store when
-it ends. Tasks that few runs need are imported by the flow that calls them: with what they compute with, they take
+Each step can also run by itself, as a flow. Steps exchange references, never arrays: the rows of a step are in the
+store when it ends. Tasks that few runs need are imported by the flow that calls them: with their libraries, they take
 seconds.
 """
 
@@ -115,7 +115,7 @@ def _check_scoring(config: RunConfig, sets: tuple[SetsRef, ...]) -> None:
 
 
 def _settings(config: RunConfig, run: str) -> dict[str, Any]:
-    """Return the arguments of every task that computes figures under the run's protocols."""
+    """Return the arguments of every task that computes results under the run's protocols."""
     chosen = {"protocols": config.protocols, "keep_replicates": config.keep_replicates}
     return task_settings(config, run) | chosen
 
@@ -266,7 +266,7 @@ class Benchmarked(NamedTuple):
 
 @run_flow("benchmark", hours=96)
 def benchmark(config: RunConfig, report: Literal["run", "all", "none"] = "run") -> Benchmarked:
-    """Run the whole pipeline; without encoders, evaluate what is stored.
+    """Run the whole pipeline; without encoders, evaluate stored embeddings.
 
     Args:
         config: What to run.
@@ -319,7 +319,7 @@ class RegressionError(WorkError):
 
     @property
     def short(self) -> str:
-        """The first failure, how many findings there are beside it, and the summary."""
+        """The first failure, the number of further findings, and the summary."""
         first, *others = self.findings
         more = f"; {len(others)} more findings" if others else ""
         line = f"{self.what}: [{first.verdict}] {first.subject}: {first.message}{more}"
@@ -330,7 +330,7 @@ class RegressionError(WorkError):
 
 
 def _complete_sets(config: RunConfig) -> tuple[SetsRef, ...]:
-    """Return the stored embedding sets of a watch; none where the encoders have outcomes alone."""
+    """Return the stored embedding sets of a watch; none where the encoders have only outcomes."""
     with suppress(RequestError):
         return call(scoring.find_sets, config.store_uri, **config.selection)
     return ()
@@ -345,7 +345,7 @@ def watch(config: RunConfig, rule: WatchRule = WatchRule()) -> WatchedFigures:  
         rule: Which differences fail, which warn, and how many false alarms a year may have.
 
     Raises:
-        RequestError: Among other faults, the run to pin has no figures of these encoders.
+        RequestError: Among other faults, the run to pin has no results of these encoders.
         RegressionError: At least one finding fails.
     """
     from capim.tasks.watch import check_baseline, watch_libraries, watch_metrics, watch_vectors

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [*(sys.argv[1:] if argv is None else argv)]
     set_environment(verbose="--verbose" in words)
     try:
-        if argv is None:  # the process is ours alone
+        if argv is None:  # the process is only ours
             signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C does
         call = parse(words)
         done = call.function(*call.arguments.args, **call.arguments.kwargs)
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return DONE
     except KeyboardInterrupt as stopped:
         code = 128 + int((stopped.args or (signal.SIGINT,))[0])
-        message = "interrupted; what was stored is kept, run the same command to continue"
+        message = "interrupted; stored rows are kept, run the same command to continue"
     except Exception as error:  # noqa: BLE001 - no traceback unless --debug asks for it
         if "--debug" in words:
             traceback.print_exception(error)
@@ -99,7 +99,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, RequestError | WorkError):
         return WRONG_REQUEST if isinstance(error, RequestError) else FAILED, with_notes(error)
     if isinstance(error, ModuleNotFoundError) and (package := _of_run(error.name or "")):
-        return WRONG_REQUEST, f"{package} is missing: this installation reads stores alone; pip install 'capim[run]'"
+        return WRONG_REQUEST, f"{package} is missing: this installation only reads stores; pip install 'capim[run]'"
     if isinstance(error, RecursionError):
         return WRONG_REQUEST, "a file of this request is nested too deeply to be read (JSON or TOML)"
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:

@@ -107,7 +107,7 @@ _PANELS = {
     "Output": (),
     "Every command": (),
 }
-"""Panel of a help page, in this order -> the classes of options that declare what is in it; others are "Options"."""
+"""Panel of a help page, in this order -> the classes that declare its options; others are "Options"."""
 _GROUPS = {title: Group.create_ordered(title) for title in _PANELS}
 _PROGRAM = {
     "debug": "show a traceback on errors",
@@ -348,7 +348,7 @@ def _complete(context: CompletionContext) -> list[str]:
     return sorted(done + comma + name for name in names if name not in done.split(","))
 
 
-# --- A page of help: cyclopts lays out the panels; the text keeps what is to be copied.
+# --- A page of help: cyclopts lays out the panels; the text keeps commands that can be copied.
 
 
 class _HelpPage(DefaultFormatter):
@@ -392,7 +392,7 @@ def parse(words: Sequence[str]) -> Call:
     """Return what to call for the words of a command line.
 
     Raises:
-        RequestError: They are wrong: names what, and how to see what is right.
+        RequestError: They are wrong: names each error, and the command that shows valid arguments.
     """
     app = build_app(words)
     try:
@@ -400,12 +400,12 @@ def parse(words: Sequence[str]) -> Call:
     except CycloptsError as error:
         chain = " ".join(error.command_chain or ())
         faults = RequestError(_faults(error, chain, words))
-        raise RequestError(f"{faults}\n`{f'capim {chain}'.strip()} --help` shows what it takes") from None
+        raise RequestError(f"{faults}\n`{f'capim {chain}'.strip()} --help` shows its arguments") from None
     return Call(function, arguments, function == app.help_print and _HELP.isdisjoint(words))
 
 
 def _faults(error: CycloptsError, chain: str, words: Sequence[str]) -> list[str]:
-    """Return what is wrong: all unknown options, or what cyclopts says about another fault."""
+    """Return the errors: all unknown options, or the message of cyclopts about another error."""
     error.verbose = False
     word = (error.unused_tokens or [""])[0].partition("=")[0]
     if isinstance(error, UnknownOptionError):

@@ -1,4 +1,4 @@
-"""What one run does: one frozen value, checked once at the edge and passed down.
+"""Configuration of one run: one frozen value, checked once at the edge and passed down.
 
 A suite file is TOML with the fields of :class:`RunConfig`; a corpus or an encoder is a name (``capim list``), a path or
 a table::
@@ -41,7 +41,7 @@ from capim.tasks.statistics.draws import Resampling
 if TYPE_CHECKING:
     from capim.tasks.metrics.custom import AnyMetric
 
-# corpora and encoders of the demo's runs: each late-interaction model on what it was trained for
+# corpora and encoders of the demo's runs: each late-interaction model on data like its training data
 DEMO: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("pages",), ("tiny-clip", "tiny-clip-plain", "tiny-colpali-pages")),
     (("shapes", "shapes-winoground", "shapes-multilingual"), ("tiny-clip", "tiny-clip-plain", "tiny-colpali")),
@@ -102,7 +102,7 @@ def described(documented: type | Callable[..., object]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Options of what is encoded, evaluated or read.
+    """Options that name corpora and encoders.
 
     Args:
         corpora: corpora: names (capim list corpora), folders, files or names in the store (capim store info)
@@ -115,7 +115,7 @@ class Where:
 
 @dataclass(frozen=True, kw_only=True)
 class Protocols:
-    """Options of everything that reads or makes figures.
+    """Options of commands that read or make results.
 
     Args:
         protocols: evaluation protocols (capim list protocols; default: all that fit the corpus)
@@ -172,7 +172,7 @@ class Encoding(Device):
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics(Seed):
-    """Options of everything that computes figures.
+    """Options of commands that compute results.
 
     Args:
         replicates: bootstrap replicates per interval
@@ -192,7 +192,7 @@ class Scoring(Statistics, Protocols, Device):
     Args:
         parts: score every gallery in N parts, in parallel on Prefect's task runner
         memory: memory for the vectors and scores of each part, such as 500MB (default: 2GiB)
-        distractors: stored corpora whose images are added to every gallery in growing numbers
+        distractors: stored corpora with images to add to every gallery in growing numbers
         keep_replicates: store every bootstrap replicate of every metric (table replicates)
     """
 
@@ -299,7 +299,7 @@ def _stored_names(workspace: str) -> dict[str, list[str]]:
     frozen=True, kw_only=True, config=ConfigDict(extra="forbid", validate_default=True, json_schema_extra=_describe)
 )
 class RunConfig(Comparing, Watching, Where):
-    """What a run does. In a run of a deployment, a field that is not given has the deployment's value.
+    """Configuration of a run. In a run of a deployment, a field that is not given has the deployment's value.
 
     Args:
         name: name of the run, shown in reports
@@ -324,7 +324,7 @@ class RunConfig(Comparing, Watching, Where):
 
     @property
     def selection(self) -> dict[str, Any]:
-        """Return what is read from the store: corpora, or samples of them, and encoders."""
+        """Return the arguments for reading the store: corpora, or samples of them, and encoders."""
         return {"corpora": self.corpora, "encoders": self.encoders, "sample": self.sample, "seed": self.seed}
 
     @property
@@ -371,7 +371,7 @@ class RunOptions(Comparing, Scoring, Encoding, Where, Suite):
     """Options of `run`.
 
     Args:
-        dry_run: only show what is stored and what remains to be done, step by step
+        dry_run: only show stored and remaining work, step by step
     """
 
     dry_run: bool = False
@@ -491,7 +491,7 @@ def listed(given: Any) -> tuple[Any, ...] | None:
 
 
 def missing_names(config: RunConfig) -> list[str]:
-    """Return what is missing from a run that has to name corpora and encoders."""
+    """Return the missing options of a run that has to name corpora and encoders."""
     return [
         f"no {label}: give --{label} or list them in a suite file (known: `capim list {label}`)"
         for label in ("corpora", "encoders")
@@ -518,7 +518,7 @@ def run_config(options: Mapping[str, Any], suite: str | Path | None = None) -> R
 
 
 def _faults(error: ValidationError) -> dict[str, str]:
-    """Return field -> fault: the value, what was expected, and the nearest name of an unknown field."""
+    """Return field -> fault: the value, the expected value, and the nearest name of an unknown field."""
     expected: dict[str, list[str]] = {}
     faults: dict[str, str] = {}
     for fault in error.errors():

@@ -43,7 +43,7 @@ from capim.tasks.references import EmbedRef, EvaluationRef, Missing, encoder_nam
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The encoders of a run in its order, each at a fixed revision, and those whose hub did not answer."""
+    """Return the encoders of a run in its order, each at a fixed revision, and those with a hub that did not answer."""
 
     encoders: tuple[EncoderSpec, ...]
     missing: tuple[Missing, ...]
@@ -144,7 +144,7 @@ def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
     )
 
 
-SHARDS = "embed/encode-shard"  # the deployment whose runs encode one shard each
+SHARDS = "embed/encode-shard"  # the deployment with runs that encode one shard each
 
 
 def _title(config: RunConfig, shard: int | None = None, **_: object) -> str:
@@ -161,7 +161,7 @@ def embed(
         config: What to run.
         shard: Encode only this one of ``config.shards`` shards, from 1. The run that finds all shards stored seals the
             sets. None: all shards, on the task runner.
-        only: Encode only images or only captions. None: what has files or texts.
+        only: Encode only images or only captions. None: items with files or texts.
 
     Returns:
         One reference per encoder and corpus, in the order of the encoders; empty while other shards are missing.
@@ -225,7 +225,7 @@ def embed_step(
     """Register the run's corpora and encode them with its encoders; ``opened`` has the corpora read so far.
 
     Returns:
-        What was encoded, and the encoders that failed.
+        References to the encoded sets, and the encoders that failed.
 
     Raises:
         RequestError: All encoders failed, because the request was wrong.
@@ -285,7 +285,7 @@ def _encode_shards(
     Nothing is encoded here with one shard and one device.
 
     Returns:
-        What each shard encoded, by encoder fingerprint; and the encoders of which a shard failed, by name.
+        Encoded sets of each shard, by encoder fingerprint; and the encoders with a failed shard, by name.
     """
     devices = config.device.split(",")
     n_shards = len(devices) if config.shards == 1 and shard is None else config.shards

@@ -34,7 +34,7 @@ def import_(
     `by_position` takes rows in the order of the corpus, `plan` only tells what would be done.
 
     Returns:
-        Which columns were read, how rows were matched, one line per embedding set, and the commands to run next.
+        Lines on the columns read, the match of rows, each embedding set, and the commands to run next.
     """
     with recorded_run(config, "import") as run, told() as columns:
         how: dict[str, Any] = {"replace": replace, "by_position": by_position, "plan": plan, "run": run}
@@ -57,12 +57,12 @@ def import_outcomes(
     replace: bool = False,
     plan: bool = False,
 ) -> list[str]:
-    """Import outcomes of models without embeddings, runs, or published figures.
+    """Import outcomes of models without embeddings, runs, or published results.
 
     `replace` allows other outcomes than those stored, `plan` only tells what would be done.
 
     Returns:
-        Which columns were read, how rows were matched, and one line per model and protocol.
+        Lines on the columns read, the match of rows, and each model and protocol.
     """
     with recorded_run(config, "import") as run, told() as columns:
         who = identity or Identity(encoder=source.encoder or None)

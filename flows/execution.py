@@ -1,4 +1,4 @@
-"""How flows run, with Prefect or without it, and the record of every run: flow `prune` removes those of older ones.
+"""Runs flows, with Prefect or without it, and keeps the record of every run: flow `prune` removes older ones.
 
 Inside a flow run every task is a Prefect task run, with its state, its retries and its place in the UI. Outside one
 it is an ordinary function call: ``capim run`` on a laptop starts no server (a temporary one takes 10-20 s to come up)
@@ -144,7 +144,7 @@ def within_limit(seconds: float) -> Iterator[None]:
 
 
 LATE = (
-    "the run took longer than its time limit; what was stored is kept. Run it again to continue, or set "
+    "the run took longer than its time limit; stored rows are kept. Run it again to continue, or set "
     f"{TIMEOUT_VARIABLE} to more hours (of a deployment: job_variables in deployments/prefect.yaml)"
 )
 
@@ -219,7 +219,7 @@ def _each(
         for finish in [_begun(task, arguments, in_turn=in_turn) for arguments in calls]:
             done.append(end(finish))
             if len(done) < len(calls) or not all(isinstance(one, Exception) for one in done):
-                advance(1)  # else nothing is said to be done
+                advance(1)  # else the count of completed work stays at zero
     return done
 
 
@@ -243,7 +243,7 @@ _USED: ContextVar[set[str] | None] = ContextVar("used", default=None)  # by the 
 
 @contextmanager
 def after(*references: object) -> Iterator[None]:
-    """Tasks that are run in here depend on those that made these references, beside those that made their arguments."""
+    """Make tasks in this context depend on those that made these references, as well as those of their arguments."""
     before = _AFTER.set(references)
     try:
         yield
@@ -296,7 +296,7 @@ def _noted(reference: T, state: State[Any] | None = None) -> T:
 
 
 def task_settings(config: RunConfig, run: str) -> dict[str, Any]:
-    """Return the arguments of every task that stores figures: the store, the settings of statistics, and the run."""
+    """Return the arguments of every task that stores results: the store, the settings of statistics, and the run."""
     return {"store_uri": config.store_uri, "resampling": config.resampling, "run": run}
 
 
@@ -408,7 +408,7 @@ def start(flow: Flow[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if isinstance(error, WorkError) or not _is_lost(error):
             raise
         raise WorkError(
-            f"the Prefect server at {address} does not answer; what was stored is kept",
+            f"the Prefect server at {address} does not answer; stored rows are kept",
             remedy="Start the server and run the same command to continue, or run it without a server: "
             "unset PREFECT_API_URL",
         ) from error
@@ -431,7 +431,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
     """Write a ``runs`` row with the state running, then completed, incomplete or failed; gives the id of the run.
 
     Ids sort by time: ``20261120T192233-benchmark-3f9a``. A run that called :func:`record_end` keeps what that wrote,
-    unless an error follows. Runs of this host whose process has died become interrupted.
+    unless an error follows. Runs of this host with a dead process become interrupted.
     """
     _check_workspace(config.workspace)
     started = datetime.now(UTC)
@@ -481,7 +481,7 @@ def recorded_run(config: RunConfig, kind: str) -> Iterator[str]:
 
 
 class IncompleteError(WorkError):
-    """Some encoders of a run failed, the others have what they should; carries what the run would have returned."""
+    """Some encoders of a run failed, the others are complete; carries the value that the run would have returned."""
 
     def __init__(self, done: object, missing: Sequence[Missing]) -> None:
         self.done = done
@@ -493,7 +493,7 @@ class IncompleteError(WorkError):
 
 
 def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> None:
-    """Write how a run ended, which of its encoders failed, and what it used, unless that is written."""
+    """Write the state of a run at its end, its failed encoders, and the keys it used, unless they are written."""
     [row] = store.all(Run, run=run)
     if row.state in ("running", "interrupted"):  # taken for dead by a process with other numbers, in a container
         message = f"{_failures(missing)}: {'; '.join(_reasons(missing))}"
@@ -508,7 +508,7 @@ def record_end(store: EmbeddingStore, run: str, missing: Sequence[Missing]) -> N
 def _state_after(error: BaseException) -> str:
     """Return the state of a run after an error: cancelled on the server, interrupted by a signal or a key, or failed.
 
-    The signal may come back from a library as a fault of its own, so that the server is asked.
+    The signal may come back from a library as a fault of its own, so the server is queried.
     """
     context = FlowRunContext.get()
     if context is not None and context.flow_run is not None:
@@ -598,7 +598,7 @@ class Pruned:
         tables: Embedding sets and corpora.
         reports: Folders of older runs' reports.
         freed: Bytes by compacting the store.
-        running: Ids of the runs that have not ended: what they may use stays.
+        running: Ids of the runs that have not ended: rows that they may use stay.
     """
 
     rows: dict[str, int]

@@ -38,7 +38,7 @@ SHOWN_FIRST = {
     "adapters": ("name", "loads", "installed"),
     "analyses": ("name", "title", "runs", "package"),
 }
-"""The columns of a list that find room first on a terminal."""
+"""Columns of a list that are shown first on a narrow terminal."""
 Items: TypeAlias = Literal["image", "caption", "pair", "quadruple"]
 
 
@@ -107,7 +107,7 @@ def _corpora() -> Iterator[Row]:
 def _protocols() -> Iterator[Row]:
     from capim.tasks.protocols import FAMILIES, PROTOCOLS
 
-    takes = {"retrieval": "the captions of the reference language", "mean": "all: the planned figures"}
+    takes = {"retrieval": "the captions of the reference language", "mean": "all: the planned results"}
     for of in (rule.protocol for rule in (*PROTOCOLS.values(), *FAMILIES)):
         several = "those of the language" if of.is_of_language else takes.get(of.kind, "")
         yield {"id": of.id, "direction": of.direction, "title": of.title, "several_languages": several}
@@ -165,14 +165,14 @@ def list_known(
 
     Each row names the package that it comes from: capim, or an installed package that adds rows (docs/own_model.md).
     With --to, also write a suite file in which the revision of every encoder is the current commit of its branch.
-    Encoders are listed with a published figure.
+    Encoders are listed with a published result.
     Models of the store that the catalog does not have, such as imported ones, follow with their facts.
-    With --all, list the models of mteb that take images instead, with memory, licence and what they need that is not
-    installed here; a suite uses one by a table with adapter = "mteb" and checkpoint = NAME.
+    With --all, list the models of mteb that take images instead, with memory, licence and the packages they need that
+    are not installed here; a suite uses one by a table with adapter = "mteb" and checkpoint = NAME.
 
-    `capim list ids CORPUS` lists the ids of a corpus in corpus order, with the items they stand for; nothing is stored.
-    `capim import` needs these ids beside the vectors, or the vectors in this order. A corpus that is not stored is read
-    as a run would read it, without the images that cannot be decoded. For a corpus of ids and texts without image
+    `capim list ids CORPUS` lists the ids of a corpus in corpus order, with their items; nothing is stored.
+    `capim import` needs these ids next to the vectors, or the vectors in this order. A corpus that is not stored is
+    read as a run would read it, without the images that cannot be decoded. For a corpus of ids and texts without image
     files, set ids_only = true in its TOML file (docs/embeddings.md).
 
     Example: capim list encoders --format json
@@ -361,21 +361,21 @@ def info(*, workspace: str | None, form: Form) -> Rows:
 def verify(
     *, workspace: str | None, form: Form, recompute: bool = False, drop: bool = False, imports: bool = False
 ) -> int:
-    """Read everything that is stored, compare it with its checksums, and say what is incomplete, damaged or lost.
+    """Read all stored rows, compare them with their checksums, and report those that are incomplete, damaged or lost.
 
-    With --drop, what is damaged is removed, and the same `capim run` makes it again: of embedding sets it encodes only
-    the batches that lost rows. What no run makes again (imported vectors and outcomes, published figures, the history
-    of runs) is named with the command that brings it back, and removed only with --imports. Exit code 1 if anything is
-    damaged or lost, and was not removed. What is incomplete is completed by the command that began it.
+    With --drop, damaged rows are removed, and the same `capim run` makes them again: of embedding sets it encodes only
+    the batches that lost rows. What no run makes again (imported vectors and outcomes, published results, the history
+    of runs) is named with the command that restores it, and removed only with --imports. Exit code 1 if anything is
+    damaged or lost, and was not removed. Incomplete rows are completed by the command that began them.
 
-    With --recompute, also derive all current figures, comparisons, rankings and analyses again in memory, and compare:
-    this finds code that gives something else than it once gave.
+    With --recompute, also derive all current results, comparisons, rankings and analyses again in memory, and compare:
+    this finds code that no longer gives the same values.
 
     Example: capim store verify
 
     Args:
         recompute: also derive everything again, which takes about as long as it did
-        drop: remove what is damaged
+        drop: remove damaged rows
         imports: with --drop, remove what no run makes again, too
     """
     from capim.store.upkeep import integrity
@@ -393,7 +393,7 @@ def verify(
     removed = integrity.drop_damaged(checks, imports=imports) if drop else []
     for what in removed:
         left.remove(what)
-        say(f"{what}: what was damaged is removed")
+        say(f"{what}: damaged rows are removed")
     remedy = "" if drop or not left else ": `capim store verify --drop` removes it, and the same run makes it again"
     again = "; run the same commands again" if removed else ""
     sys.stderr.write(f"{len(checks)} parts checked, {len(left)} damaged or lost{remedy}{again}\n")
@@ -403,7 +403,7 @@ def verify(
 def upgrade(*, workspace: str | None) -> None:
     """Bring a store that an earlier release wrote to the format of this one; nothing is encoded again.
 
-    Vectors, corpora, outcomes and figures stay. Columns that another program added are removed.
+    Vectors, corpora, outcomes and results stay. Columns that another program added are removed.
 
     Example: capim store upgrade
     """
@@ -469,8 +469,8 @@ def drop(
         encoder: drop sets of this encoder (name or fingerprint)
         corpus: drop sets of this corpus (name, path or fingerprint)
         modality: drop only sets of images or of captions
-        results: drop results, and what was derived from them, too
-        yes: drop them; without it, only list what would be dropped
+        results: also drop results, and the rows derived from them
+        yes: drop them; without it, only list the rows that would be dropped
     """
     from capim.store.upkeep import removal
 
@@ -491,11 +491,11 @@ def drop(
     if rows and not results:
         say(f"{rows} stay: results, tests and reports go on counting them; --results drops them too")
     elif rows and yes:
-        say("run `capim evaluate`, `capim compare` or the same `capim run` for the tests and ranks of what is left")
+        say("run `capim evaluate`, `capim compare` or the same `capim run` for tests and ranks of the rest")
 
 
-# --- The names of a run, checked before what runs it is imported: Prefect alone takes a second or more. The flows check
-# the same again, and more: what stands in the data, and what a hub answers.
+# --- The names of a run, checked before its flow is imported: Prefect itself takes a second or more. The flows check
+# the same again, and more: the content of the data, and the answers of a hub.
 
 
 def check_names(config: RunConfig, flow: str) -> None:
@@ -516,7 +516,7 @@ def check_names(config: RunConfig, flow: str) -> None:
             _check_new(encoded, faults)
         if stored:
             _check_stored(stored, "evaluate", faults)
-    elif flow in ("benchmark", "embed"):  # others use what is stored
+    elif flow in ("benchmark", "embed"):  # others use stored vectors
         _check_new(config, faults)
     else:
         _check_stored(config, flow, faults)
@@ -558,7 +558,7 @@ def _check_new(config: RunConfig, faults: list[str]) -> None:
 
 
 def watched_parts(config: RunConfig) -> tuple[RunConfig | None, RunConfig | None]:
-    """Return a watch of the encoders that are loaded, and one of those that are judged by what is stored of them.
+    """Return a watch of the encoders that are loaded, and one of those that are judged by their stored results.
 
     These are imported and combined ones; all where none is named.
     """

@@ -1,8 +1,8 @@
-"""`capim run --dry-run`: what a run would find stored, what it would make, and why; the store stays as it is.
+"""`capim run --dry-run`: the rows a run would find stored or make, with the reasons; the store is not changed.
 
-The steps ask the ledger for the derivations of the run, with the functions that its tasks call (``tasks.derive.Work``),
-and for the reasons as `capim why` does afterwards (``tasks.why``). What is not known before the run, such as the
-outcomes of vectors that are not encoded yet, is to do.
+The steps query the ledger for the derivations of the run, with the functions that its tasks call
+(``tasks.derive.Work``), and for the reasons as `capim why` does afterwards (``tasks.why``). Work that is not known
+before the run, such as the outcomes of vectors that are not encoded yet, counts as to do.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The parts of a run in its order, and the encoders whose hub did not answer."""
+    """Return the parts of a run in its order, and the encoders with a hub that did not answer."""
 
     parts: tuple[Part, ...]
     missing: tuple[Missing, ...]
 
     @property
     def summary(self) -> str:
-        """Return what is to do, as one line."""
+        """Return the remaining work as one line."""
         todo = defaultdict[str, int](int)
         for part in self.parts:
             todo[part.what] += part.to_do
@@ -288,7 +288,7 @@ class _Planning:
         encoder: str = "",
         unknown: Sequence[Derivation] = (),
     ) -> list[Derivation]:
-        """Add a part of derivations; return those to do: ``unknown`` depend on what is to be made before them."""
+        """Add a part of derivations; return those to do: ``unknown`` depend on rows to be made before them."""
         todo = []
         for work in works:
             stored = stored_rows(self.store, work.table, [each.key for each in work.wanted])

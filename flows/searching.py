@@ -52,7 +52,7 @@ def find(
             encoder ``(n, dim)``.
         encoder: Name or fingerprint; of the query and of the items.
         corpus: Name, path or fingerprint.
-        modality: What is searched; None: captions for an image alone, else images.
+        modality: The searched items; None: captions for only an image, else images.
         k: Number of items.
         device: Encodes the query.
         load: Gives the model of a spec on a device; by default it is loaded again.
@@ -157,7 +157,7 @@ class StoreServices:
 
     Args:
         store: Read only.
-        device: Encodes what is searched for.
+        device: Encodes the query.
     """
 
     def __init__(self, store: EmbeddingStore, *, device: str = "auto") -> None:

@@ -1,6 +1,6 @@
 """The steps of a run: each is one function with its options in its signature, a command and a method of a workspace.
 
-What only the command line shows is a small function beside it. Progress and messages go to standard error.
+Output of only the command line is a small function next to its command. Progress and messages go to standard error.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def demo(*, workspace: str | None, quiet: bool) -> None:
     """Run everything on built-in corpora and tiny models, offline, in under two minutes.
 
     Rendered scenes (retrieval, Winoground, six languages), rendered document pages with questions and judgements, and
-    four tiny models trained on data of that kind; a model whose library is not installed is left out. Prints what the
-    report recommends, and its path.
+    four tiny models trained on data of that kind; a model without its library installed is left out. Prints the
+    report's recommendation and its path.
 
     Example: capim demo --workspace /tmp/capim-demo
     """
@@ -104,7 +104,7 @@ def run(
     images and captions (capim check), or a table in a suite file. Prints what the report recommends, and its
     path.
 
-    With --dry-run, show what is stored and what remains to be done, step by step, with the time it would take at the
+    With --dry-run, show stored and remaining work, step by step, with the time it would take at the
     speed of earlier runs and the size of the vectors; nothing is changed. Afterwards, `capim why` shows what a run did,
     and why.
 
@@ -133,7 +133,7 @@ def run(
 
 
 def _planned(config: RunConfig, *, quiet: bool) -> Rows:
-    """What a run would do, as rows; its sum on standard error."""
+    """Return the work of a run as rows; print its total on standard error."""
     check_names(config, "benchmark")
     from capim.flows.planning import plan_run
 
@@ -153,7 +153,7 @@ def embed(
 ) -> tuple[EmbedRef, ...]:
     """Encode corpora with encoders; what the store already has is skipped.
 
-    An interrupted encode keeps what it has stored; the same command continues it. With --submit, the workers of a
+    An interrupted encode keeps its stored vectors; the same command continues it. With --submit, the workers of a
     Prefect server encode one shard each, side by side (deployments/README.md). Where the images of a corpus have no
     files, or its captions no text, only the other modality is encoded.
 
@@ -194,8 +194,8 @@ def evaluate(
 ) -> Rows:
     """Compute ranks, metrics and intervals from stored embeddings; no model is loaded.
 
-    Figures that the store has are kept; a metric that is new in the table is computed from stored outcomes. With
-    --format, --columns or --wide the figures are printed; `capim results` prints them afterwards.
+    Results that the store has are kept; a metric that is new in the table is computed from stored outcomes. With
+    --format, --columns or --wide the results are printed; `capim results` prints them afterwards.
 
     A metric of your own (--own-metric) is a function in a Python file. It takes `outcomes`, or a score `block`, and
     returns one number per query. Its results, comparisons and slices are stored, and its results printed. So are those
@@ -208,7 +208,7 @@ def evaluate(
         judgements: evaluate R@1 with additional right items, or corrected by judged misses, instead (docs/serve.md)
 
     Returns:
-        From Python, the figures as ``results`` gives them. ``own_metric`` may also be a function or a ``capim.Metric``;
+        From Python, the results as ``results`` gives them. ``own_metric`` may also be a function or a ``capim.Metric``;
         its rows have the test of each against the best other encoder.
 
     Raises:
@@ -228,7 +228,7 @@ def evaluate(
         n_scored = sum(reference.n_scored for reference in done)
         n_protocols = sum(len(reference.evaluations) for reference in done)
         n_added = sum(reference.n_added for reference in done)
-        added = f"; {n_added} figures computed from stored outcomes" if n_added else ""
+        added = f"; {n_added} results computed from stored outcomes" if n_added else ""
         say(f"{n_scored} protocols scored, {n_protocols - n_scored} were already stored{added}")
 
     done: tuple[EvaluationRef, ...] = _run("benchmark:evaluate", config, quiet=quiet, show=show)
@@ -265,7 +265,7 @@ def _evaluate_metric(
     """Store a user's metric; returns its results, each tested against the best; without ``results`` its comparisons.
 
     Raises:
-        RequestError: There is no figure because every encoder was left out, or the metric fails.
+        RequestError: There is no result because every encoder was left out, or the metric fails.
     """
     from capim.tasks.metrics.custom import load_metric
 
@@ -297,7 +297,7 @@ def compare(
 ) -> Rows:
     """Compare every pair of encoders on the same queries: significance tests and effect sizes.
 
-    Prints the pairs under the headline figures: the difference of encoder_a minus encoder_b with its interval, the
+    Prints the pairs under the headline results: the difference of encoder_a minus encoder_b with its interval, the
     adjusted p-value, and what the tests say of encoder_a. --format json and csv print all comparisons that were made.
 
     Over three corpora or more, the encoders are ranked by their macro mean, with the ranks that the data leave open.
@@ -307,7 +307,7 @@ def compare(
     in each language and direction is one look; intervals and p-values hold for all looks of the request together.
 
     With --own-metric, encoders are compared by a metric of your own; otherwise its stored comparisons stay as they are.
-    Analyses run only if --analyses names them; `capim analyse` runs them alone.
+    Analyses run only if --analyses names them; `capim analyse` runs only analyses.
 
     Example: capim compare --corpora shapes
 
@@ -318,9 +318,9 @@ def compare(
     Example: capim compare --encoders tiny-clip,tiny-clip-plain --corpora shapes --slice objects=circle
 
     Returns:
-        From Python, a frame with one row per pair and figure, headline figures first. ``difference`` is ``encoder_a``
+        From Python, a frame with one row per pair and result, headline results first. ``difference`` is ``encoder_a``
         (of ``compare(a, b)`` the first) minus ``encoder_b``, with its interval; ``p_adjusted`` is adjusted over the
-        pairs that are compared here, of headline figures over those of all of them; ``state`` is what the tests say of
+        pairs that are compared here, of headline results over those of all of them; ``state`` is what the tests say of
         ``encoder_a``: better, worse, equivalent or undecided.
     """
     config = _of_pair(config, a, b)
@@ -345,7 +345,7 @@ def compare(
     from capim.tasks.metrics import facts_of
 
     say(*recomputed.lines)
-    of_some = f"; p-values are adjusted over the pairs of {' and '.join(map(encoder_name, config.encoders))} alone"
+    of_some = f"; p-values are adjusted only over the pairs of {' and '.join(map(encoder_name, config.encoders))}"
     store = EmbeddingStore.open(config.store_uri)
     compared = rows_of(store, Comparison, done)
     known = sorted({row.protocol for row in compared})
@@ -443,7 +443,7 @@ LIKE_THESE = "corpora like these"
 def _print_ranking(store: EmbeddingStore, reference: Derived) -> None:
     """Print the ranking as a table, one line per encoder.
 
-    What the headlines are and which encoders are left out follows on standard error; also why there is no ranking.
+    The headlines and the encoders left out follow on standard error; also why there is no ranking.
     """
     rows = rows_of(store, Ranking, [reference])
     if rows:
@@ -454,7 +454,7 @@ def _print_ranking(store: EmbeddingStore, reference: Derived) -> None:
 
 
 def _words(rows: Sequence[Ranking]) -> list[str]:
-    """What the columns are, and what is not in the table."""
+    """Return lines on the columns, and on rows that are not in the table."""
     from capim.reports.rows.standing import about_corpora, rests_on_few
 
     first, level = rows[0], f"{100 * rows[0].level:g} %"
@@ -491,7 +491,7 @@ def _ranks(row: Ranking) -> str:
 
 
 def analyse(config: Annotated[RunConfig, AnalyseOptions], *, quiet: bool) -> Rows:
-    """Analyse stored outcomes: misses, hard queries, hubs, calibration, ablations, and published figures.
+    """Analyse stored outcomes: misses, hard queries, hubs, calibration, ablations, and published results.
 
     Runs all analyses, or those that --analyses names, over the encoders of each corpus; the next report shows them.
 
@@ -509,11 +509,11 @@ def watch(
 ) -> None:
     """Check for regressions since the pinned run; exit code 1 if there is one.
 
-    Encodes a sample of every stored set again, and tests the figures of changed encoders against the pinned run, query
-    by query: at most a 3 % chance of a false alarm per year. The first watch pins itself; --baseline RUN pins another
-    run, such as one whose changes are intended. Prints the findings, with changes of weights, libraries and data.
+    Encodes a sample of every stored set again, and tests the results of changed encoders against the pinned run, query
+    by query: at most a 3% chance of a false alarm per year. The first watch pins itself; --baseline RUN pins another
+    run, such as one with intended changes. Prints the findings, with changes of weights, libraries and data.
 
-    Of imported and combined models only the figures are tested. Without --encoders those of everything stored are, and
+    For imported and combined models only results are tested. Without --encoders all stored results are, and
     no model is loaded: a gate for CI (docs/production.md).
 
     Example: capim watch --corpora shapes --encoders tiny-clip
@@ -554,17 +554,17 @@ def report(
 ) -> str:
     """Write a report of the store, or of some corpora, encoders or protocols: HTML, Markdown and results.json.
 
-    Prints what the report recommends, and its path. Where a figure has several settings, it shows the default ones;
+    Prints what the report recommends, and its path. Where a result has several settings, it shows the default ones;
     the report of `capim run` shows what that run used, whatever else is in the store.
 
-    With --compare, write a page about two reports instead: which figures differ, whether the difference is significant,
+    With --compare, write a page about two reports instead: which results differ, whether the difference is significant,
     and what changed between the runs.
 
     Example: capim report --compare workspace/reports/OLD workspace/reports/NEW
 
     Args:
         compare: compare two reports instead
-        everything: include samples of corpora beside whole corpora
+        everything: include samples of corpora next to whole corpora
         markdown: report.md of a hundred lines at most, or with every table
 
     Returns:
@@ -591,7 +591,7 @@ def _run(
     show: Callable[[Any], None] | None = None,
     **options: object,
 ) -> Any:
-    """Run the flow ``module:name`` and show what it returns, also if some encoders failed, which the error then names.
+    """Run the flow ``module:name`` and show its result, also if some encoders failed; the error then names them.
 
     Names are checked before the flow is imported, which takes seconds.
     """
@@ -624,10 +624,10 @@ IMPORTS = {
     "outcomes": (("outcomes",), _OF_OUTCOMES),  # hit lists name their models
     "scores": (("scores",), _OF_OUTCOMES),
     "runs": (("run", "qrels"), _OF_OUTCOMES),
-    "published figures": (("published",), ("note", "dry_run")),
-    "facts alone": ((), ("encoder", "facts", *_FACTS, "dry_run")),
+    "published results": (("published",), ("note", "dry_run")),
+    "facts only": ((), ("encoder", "facts", *_FACTS, "dry_run")),
 }
-"""What can be imported -> the options that name it (one of them is needed), and others that it takes."""
+"""Kind of import -> the options that name its files (one of them is needed), and other options that it takes."""
 
 
 def import_(
@@ -659,18 +659,18 @@ def import_(
     columns: Annotated[tuple[str, ...], "ROLE=NAME,…"] = (),
     skip_bad_rows: bool = False,
 ) -> None:
-    """Import what another program computed: embeddings, outcomes of models without embeddings, runs, published figures.
+    """Import from other programs: embeddings, outcomes of models without embeddings, runs, published results.
 
-    capim recognises what a file holds, and says so, how its rows were matched with images, captions or queries, and
-    what it stores; with --dry-run it stores nothing. Where a file cannot be recognised, an option says what it is.
+    capim recognises the content of a file, and reports it, how its rows were matched with images, captions or queries,
+    and the stored rows; with --dry-run it stores nothing. Where a file cannot be recognised, an option names its kind.
 
     Rows are matched by a column of ids, file names or texts under any usual name; by position only where there is none.
     Images and captions can be imported by two commands, and one model for many corpora, under one name and --revision.
 
-    Qrels and runs need neither texts nor images; they give trec_eval's figures under its names, and capim's beside
+    Qrels and runs need neither texts nor images; they give trec_eval's results under its names, and capim's next to
     them. Importing the same file again changes nothing.
 
-    What capim cannot know of such a model is said by --facts and its short forms, with the import or at any time later:
+    Facts that capim cannot know about such a model are given by --facts and its short forms, now or at any time later:
     `capim list encoders` shows it, and `capim choose` can limit it.
 
     Example: capim import images.npz captions.npz --encoder theirs --corpus shapes
@@ -678,7 +678,7 @@ def import_(
     Example: capim import --encoder theirs --licence apache-2.0 --parameters 86
 
     Args:
-        paths: files or folders; what they hold is recognised
+        paths: files or folders; their contents are recognised
         corpus: a stored corpus, a name (capim list corpora), a folder or a TOML file (default: the only stored one); of
             qrels, the name to store them under
         encoder: name of the model that made the embeddings or the outcomes (of a run: its tag)
@@ -686,24 +686,24 @@ def import_(
         captions: caption embeddings, in the same formats
         revision: version of the model (default: that of the stored model, else unversioned)
         note: a remark about the model; kept and shown with it
-        same_as: stored encoder that made what is imported, which is shown in one row with it
+        same_as: stored encoder that made the imported vectors or outcomes; both are shown in one row
         outcomes: outcomes of a model without embeddings: a table (.csv, .json, .jsonl, .parquet), exported outcomes, or
             a folder of tables or of hit lists (MODEL_ir1_rank_index.npy …)
         scores: scores of every caption (rows) with every image (columns): .npy, .npz or .pt
         run: lists of the best items: TREC's run format, a table or JSON; may be repeated
-        qrels: what is relevant for the queries of runs: TREC's or BEIR's format, a table or JSON
-        published: figures that others published, to be shown beside your own: CLIP_benchmark, MTEB, ViDoRe, or a CSV
+        qrels: relevance judgements for the queries of runs: TREC's or BEIR's format, a table or JSON
+        published: results that others published, to be shown next to your own: CLIP_benchmark, MTEB, ViDoRe, or a CSV
             with the columns model, dataset, metric, value
         facts: facts of the model (licence, parameters, dim, training, link), or of several, a table [NAME] for each
         licence: licence of its weights, an SPDX name
         parameters: number of its parameters, in millions
-        training: what it was trained on
+        training: its training data
         link: URL of its page
         protocol: protocols of the outcomes, scores or run (default: all that the file allows)
         by_position: take rows in the order of the corpus, whatever their columns hold
         dry_run: only show what would be stored
         replace: replace stored contents that differ
-        columns: columns of a table by what they hold, where they have other than the usual names, such as
+        columns: columns of a table by their role, where they have other than the usual names, such as
             query=qid,item=page (roles: docs/own_data.md)
         skip_bad_rows: leave out, and count, rows that cannot be read or are of items that the corpus does not have
     """
@@ -723,7 +723,7 @@ def import_(
 
         say(*(write_facts(EmbeddingStore.open(config.store_uri), known) if known and not dry_run else ()))
 
-    if kind == "facts alone":
+    if kind == "facts only":
         add_facts()
         return
     from capim.flows.exchange import import_ as flow
@@ -743,7 +743,7 @@ def import_(
         say(*start(flow, config, [row], replace=replace, by_position=by_position, plan=dry_run))
         add_facts()
         return
-    option = {"runs": "qrels" if "qrels" in given else "run", "published figures": "published"}.get(kind, kind)
+    option = {"runs": "qrels" if "qrels" in given else "run", "published results": "published"}.get(kind, kind)
     path, *more = [given[option]] if isinstance(given[option], str) else given[option]
     if more:
         raise RequestError(f"--run: {1 + len(more)} runs in one command need --qrels FILE; import them one at a time")
@@ -767,7 +767,7 @@ def _facts(given: Mapping[str, Any]) -> dict[str, Facts]:
 
 
 def _recognised(paths: Sequence[str], given: dict[str, Any], columns: Columns) -> dict[str, Any]:
-    """The options with those that files given without one stand for; says what they are taken for."""
+    """Return the options with those of files given without one; reports the kind recognised for each file."""
     from capim.tasks.results.imported.recognised import recognise
 
     found = [each for path in paths for each in recognise(Path(path), columns)]
@@ -780,14 +780,14 @@ def _recognised(paths: Sequence[str], given: dict[str, Any], columns: Columns) -
             options["run"] = (*options.get("run", ()), str(each.path))
         elif name in options:
             other = options[name]
-            raise RequestError(f"{each.path} and {other} are both taken for {name}; name what they are with options")
+            raise RequestError(f"{each.path} and {other} are both taken for {name}; name their kinds with options")
         else:
             options[name] = _judged(each.path) if each.what == "judged" else str(each.path)
     return options
 
 
 def _judged(folder: Path) -> str | dict[str, Any]:
-    """The corpus of a folder of queries, documents and judgements, whose images need not be there."""
+    """Return the corpus of a folder of queries, documents and judgements; its images may be absent."""
     has_images = (folder / "images").is_dir()
     return str(folder) if has_images else {"reader": "judged", "dataset": str(folder.absolute()), "ids_only": True}
 
@@ -811,9 +811,9 @@ def _usual_corpus(kind: str, given: Mapping[str, Any], config: RunConfig) -> dic
 
 
 def _check_import(given: set[str]) -> str:
-    """What is imported; refuses options that name nothing, several, or that an import of this has no use for."""
+    """Return the kind of import; refuse options that name no kind, several, or have no effect on it."""
     kinds = [kind for kind, (sources, _) in IMPORTS.items() if given & {*sources}]
-    kinds = kinds or ["facts alone"] * bool(given & {"facts", *_FACTS})
+    kinds = kinds or ["facts only"] * bool(given & {"facts", *_FACTS})
     if len(kinds) != 1:
         raise RequestError(
             "give one thing to import: a file or folder, or --images and --captions, --outcomes, --scores, "
@@ -828,7 +828,7 @@ def _check_import(given: set[str]) -> str:
     if given >= {"encoder", "same_as"}:
         faults.append("--encoder names a model, --same-as a stored one; give one of them")
     if "qrels" in given and "run" not in given:
-        faults.append("--qrels FILE says what is relevant; give the runs too: --run FILE")
+        faults.append("--qrels FILE holds relevance judgements; give the runs too: --run FILE")
     if faults:
         raise RequestError(sorted(faults))
     return kind

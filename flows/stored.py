@@ -153,7 +153,7 @@ def unknown_texts(store: EmbeddingStore, statement: str) -> str:
 def why(run: str = "last", *, workspace: str | None) -> Rows:
     """Show what a run computed and why (new input, another setting, newer code), and how much was already stored.
 
-    Everything that is derived is compared with the newest earlier entry of the same corpus, encoder and figure in the
+    Everything that is derived is compared with the newest earlier entry of the same corpus, encoder and result in the
     ledger (table derived). `capim run --dry-run` shows beforehand what a run would do.
 
     Example: capim why last
@@ -173,8 +173,8 @@ def why(run: str = "last", *, workspace: str | None) -> Rows:
     n_made = sum(each.n for each in found) - n_stored
     say(f"{row.run}, {row.state}: {n_made:,} items computed, {n_stored:,} already stored")
     if row.uses is None and row.same_as is None:
-        say("the run did not record what it used, because it failed or has not ended; what it reused is unknown")
-    return Rows(rows=found, columns=Reason._fields, none=lambda: "it computed no figures and used none", code=0)
+        say("the run did not record the rows it used, because it failed or has not ended; those it reused are unknown")
+    return Rows(rows=found, columns=Reason._fields, none=lambda: "it computed no results and used none", code=0)
 
 
 def results(
@@ -188,15 +188,15 @@ def results(
 ) -> Rows:
     """Print current results: one row per encoder, corpus, protocol and metric.
 
-    Of a name, the state with the newest result is shown; NAME@REVISION is another revision of an encoder. States of a
+    For a name, the state with the newest result is shown; NAME@REVISION is another revision of an encoder. States of a
     corpus are named by their fingerprints (`capim store info --format json`).
 
     The table shows the main columns; --format json and csv print all of them, among them the interval method, seed,
-    replicates and sealed embedding sets of every figure.
+    replicates and sealed embedding sets of every result.
 
-    With --against published, print how each figure compares with the published one instead: reproduced, other
-    protocol, suspect, not compared (a sample of the published data set), or no reference. Figures that were imported
-    (capim import --published) stand beside them, each with its source and what differs in its protocol.
+    With --against published, print how each result compares with the published one instead: reproduced, other
+    protocol, suspect, not compared (a sample of the published data set), or no reference. Results that were imported
+    (capim import --published) are next to them, each with its source and the differences of its protocol.
     Exit code 1 if there are no rows.
 
     Example: capim results --corpus shapes --protocol t2i/all --metric R@1 --format json
@@ -206,7 +206,7 @@ def results(
         corpora: only these corpora (or shell patterns, fingerprints)
         protocols: only these protocols (or shell patterns)
         metrics: only these metrics (or shell patterns)
-        against: compare with published figures
+        against: compare with published results
     """
     from capim.store.sets.importing import matched_by
 
@@ -319,7 +319,7 @@ def search(
 ) -> Rows:
     """Find the images or captions nearest to a text, an image, both together, or a vector.
 
-    Every item is compared. A text searches images, an image alone searches captions; --modality chooses otherwise.
+    Every item is compared. A text searches images, an image by itself searches captions; --modality chooses otherwise.
 
     Example: capim search "a red circle above a blue square" --encoder tiny-clip --corpus shapes -k 5
 
@@ -351,7 +351,7 @@ def duplicates(
 ) -> Rows:
     """List images that are the same or nearly so, within corpora and between them: by bytes, names, pictures, vectors.
 
-    Photographs that two corpora share make their figures depend on each other; a training and a test part of one corpus
+    Photographs that two corpora share make their results depend on each other; a training and a test part of one corpus
     should share none. File names are compared only between corpora. The score is the cosine.
 
     Example: capim duplicates --corpus shapes,shapes-winoground --encoder tiny-clip
@@ -360,8 +360,8 @@ def duplicates(
         corpus: names, paths or fingerprints of corpora in the store
         encoder: also compare the stored vectors of this encoder, one vector per image
         threshold: least cosine of near-duplicates (default: 0.95)
-        bits: also compare perceptual hashes of the stored thumbnails, of which at most N of 64 bits differ (4 or fewer
-            do in another size or compression of a picture)
+        bits: also compare perceptual hashes of the stored thumbnails: a distance of at most N of 64 bits (4 tolerates
+            resizing and recompression)
     """
     from capim.tasks.analyses.duplicates import duplicates
 
@@ -496,16 +496,16 @@ def export(
 ) -> None:
     """Export embeddings, outcomes or results to files for other programs (docs/exports.md).
 
-    What can be exported:
-      results          figures: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV,
+    Exports:
+      results          all results: CSV, JSON (with a schema), Parquet, LaTeX tables, MTEB results, CLIP_benchmark CSV,
                        V28 and COCO-SM tables, the model-index of a model card (.yaml)
       paper            a folder for LaTeX: a table one column wide, charts, methods, an appendix, citations
       outcomes         one row per query: .parquet, .csv, .json
       misses           a random sample of what some encoders missed, to judge: .csv (docs/serve.md)
       trec             lists and relevant items of each query, for pytrec_eval, ranx …: a folder of runs and qrels
-      embeddings       of one encoder: .npy (ids beside it), .npz, .parquet, .safetensors, .csv
+      embeddings       of one encoder: .npy (ids next to it), .npz, .parquet, .safetensors, .csv
       embedding-atlas  items of one encoder in two dimensions, with neighbours, thumbnails and hits: .parquet
-      mlflow, wandb    figures and the newest report as runs, one per encoder, if the library is installed
+      mlflow, wandb    results and the newest report as runs, one per encoder, if the library is installed
 
     Example: capim export results --to leaderboard.tex
 
@@ -562,7 +562,7 @@ def export(
 def _exported(
     store: EmbeddingStore, what: str, to: str, kind: str | None, named: Mapping[str, Sequence[str]]
 ) -> Sequence[str | Path]:
-    """Export figures or lists; return the files that were written, or what a tracker says."""
+    """Export results or lists; return the files that were written, or what a tracker says."""
     wanted = wanted_rows(store, "outcomes" if what == "trec" else "results", **named)
     if what == "trec":
         from capim.tasks.results.exports import export_trec

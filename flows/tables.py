@@ -1,4 +1,4 @@
-"""Lay out tables of texts in the width of a terminal: cells are wrapped, and columns without room left out."""
+"""Lay out tables of texts in the width of a terminal: cells are wrapped, and columns that do not fit are left out."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class TextColumn:
 
 
 def lay_out(columns: Sequence[TextColumn], width: int | None, keep: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-    """Return the lines of a table of at most ``width`` cells (None: any), and the names of columns without room.
+    """Return the lines of a table of at most ``width`` cells (None: any), and the names of columns that do not fit.
 
-    Columns named in ``keep`` find room first, in that order, then the others from left to right; at least one is shown.
+    Columns named in ``keep`` come first, in that order, then the others from left to right; at least one is shown.
     A row that takes several lines is not separated from the next one: its further lines begin with blanks.
     """
     shown = list(columns) if width is None else _fitting(columns, width, keep)
@@ -66,7 +66,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _fitting(columns: Sequence[TextColumn], width: int, keep: Sequence[str]) -> list[TextColumn]:
-    """Return the columns that have room, in their order."""
+    """Return the columns that fit, in their order."""
     wanted = [column for name in keep for column in columns if column.name == name]
     chosen: list[TextColumn] = []
     left = width + len(_GAP)
@@ -79,7 +79,7 @@ def _fitting(columns: Sequence[TextColumn], width: int, keep: Sequence[str]) -> 
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """Return the width of each column: at least its least, and what is left goes first to those that lack little."""
+    """Return the width of each column: at least its minimum; the rest goes first to those that lack little."""
     widths = [min(column.least(first=place == 0), width) for place, column in enumerate(columns)]
     left = width - sum(widths) - len(_GAP) * (len(columns) - 1)
     lacking = sorted((column.natural - widths[place], place) for place, column in enumerate(columns))

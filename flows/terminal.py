@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, object]
 
-_NAMED = 8  # columns without room that are named
+_NAMED = 8  # columns that do not fit and are named
 RESULT_COLUMNS = ("encoder", *FIGURE, "value", "ci_low", "ci_high", "n_queries", "n_clusters", "tie_share")
 
 
@@ -60,7 +60,7 @@ def cells_of(row: Any) -> Row:
 
 
 def print_embedded(references: tuple[EmbedRef, ...]) -> None:
-    """Print what was encoded, on standard error."""
+    """Print the encoded sets on standard error."""
     for corpus in {reference.corpus.fingerprint: reference.corpus for reference in references}.values():
         if corpus.note:
             say(f"corpus {corpus.name}: {corpus.note}")
@@ -116,13 +116,13 @@ def link(where: str, out: TextIO) -> str:
     where = without_credentials(where)
     if not out.isatty():
         return where
-    target = where if "://" in where else Path(where).absolute().as_uri()  # a link to a page stays what it is called
+    target = where if "://" in where else Path(where).absolute().as_uri()  # a link to a page stays as it is
     return f"\x1b]8;;{target}\x1b\\{plain(where)}\x1b]8;;\x1b\\"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """How rows are printed.
+    """Options of printed rows.
 
     Args:
         format: output format of the rows (default: table)
@@ -155,7 +155,7 @@ class Rows:
     Args:
         rows: All with the same columns; as a function, where not everybody reads them.
         columns: Picks and orders the columns of a table and of a frame; JSON and CSV have every column.
-        keep: The columns of a table that find room first.
+        keep: The columns of a table that are shown first.
         none: Gives the reason for no rows.
         code: Exit code; None: 1 if there are no rows, else 0.
         instead: For some forms shows something else, and says whether it did.
@@ -176,7 +176,7 @@ class Rows:
     def print(self, form: Form, out: TextIO | None = None) -> int:
         """Print the rows; return the exit code.
 
-        On a terminal a table is as wide as the terminal, and a line names the columns that found no room. In a pipe a
+        On a terminal a table is as wide as the terminal, and a line names the columns that do not fit. In a pipe a
         table with ``keep`` has 120 characters, any other as many as it needs. No rows: JSON prints ``[]``, CSV its
         header from ``columns`` if given, and the reason is written to stderr; without one a table writes ``no rows``.
 
@@ -256,7 +256,7 @@ EVERY_SECONDS = 60.0  # a line where there is no terminal
 
 @contextmanager
 def bars(*, quiet: bool = False, flow: str = "", corpora: int = 1, title: str = "") -> Iterator[None]:
-    """Show the progress of everything that the block runs: a run of ``flow``, or pieces of work that stand alone.
+    """Show the progress of everything that the block runs: a run of ``flow``, or separate pieces of work.
 
     ``corpora`` is how many an encoder encodes, ``title`` what the run is called.
     """
@@ -303,7 +303,7 @@ def _terminal(overall: Overall) -> Iterator[None]:
 
 
 def _lines(overall: Overall) -> Callable[[Progress], None]:
-    """Return what writes a line for every long step that ends, and one a minute: how much is done, what is in work."""
+    """Return a function that writes a line at the end of every long step, and one a minute on work in progress."""
     begun = step_begun = written = time.monotonic()
 
     def listen(progress: Progress) -> None:

@@ -191,7 +191,7 @@ def _found(function: Callable[Concatenate[EmbeddingStore, P], Found]) -> Callabl
 def _step(
     options: Callable[P, object], function: Callable[..., T], give: Callable[[T], R]
 ) -> Callable[Concatenate[Workspace, P], R]:
-    """Return a step as a method with the options of its class; ``give`` makes what it returns in Python."""
+    """Return a step as a method with the options of its class; ``give`` makes its return value in Python."""
     known: Any = {each.name: each for each in fields(options)}  # type: ignore[arg-type]
     taken = signature(options)
 
@@ -215,7 +215,7 @@ def _ran(done: Rows | Benchmarked) -> Any:  # a path; with ``dry_run`` a frame
 
 @contextmanager
 def _quiet(workspace: Workspace) -> Iterator[None]:
-    """Leave out what a command says beside its rows, where the workspace is quiet; errors and warnings stay."""
+    """Suppress a command's messages, but not its rows, where the workspace is quiet; errors and warnings stay."""
     with redirect_stderr(io.StringIO()) if workspace.quiet else nullcontext():
         yield
 
@@ -320,7 +320,7 @@ class Workspace:
             capim.import_(encoder="centred", corpus="shop", images=matrix, ids=image_ids)
 
         Args:
-            paths: Files or folders; what they hold is recognised.
+            paths: Files or folders; their contents are recognised.
             images: A file, an array ``(n, dim)``, or of several vectors a list of arrays ``(n_vectors, dim)``.
             captions: The same of captions.
             ids: Ids of the images of an array, or of its captions where no images are given; None: in corpus order.
@@ -342,7 +342,7 @@ class Workspace:
 
     @_checked
     def check(self, name: str, suite: str | Path | None = None, **options: Any) -> bool:
-        """Print what is wrong with a model or a corpus, as ``capim check``; True if nothing is."""
+        """Print the errors of a model or a corpus, as ``capim check`` does; True if there are none."""
         fields = {key: value for key, value in options.items() if key in FIELDS and key != "device"}
         own = {key: value for key, value in options.items() if key not in fields}
         config = run_config({"workspace": self.workspace, **fields}, suite)

@@ -24,10 +24,10 @@ Metrics: TypeAlias = Mapping[str, MetricFacts]
 
 NOTE = (
     "Paired test: the sign-flip test of the two states on their shared queries, as stored. Unpaired bound: an upper "
-    "bound of p from the two standard errors, for figures without such a test; if it is large, run `capim compare`. "
+    "bound of p from the two standard errors, for results without such a test; if it is large, run `capim compare`. "
     "Same rows: computed from the same embeddings under the same protocol, so only the code or the "
     "statistical settings can differ. Another version: the code of the metric differs, so nothing was tested. "
-    "Adjusted p: Holm over all figures of both reports that have a p."
+    "Adjusted p: Holm over all results of both reports that have a p."
 )
 REPLACED = "`capim import --replace` removes results; import new vectors with a `--revision` of their own to compare."
 NAMED = 8  # results that a warning names
@@ -58,7 +58,7 @@ def compare(old: Snapshot, new: Snapshot) -> Report:
     removed = [_removed(*of) for of in (("earlier", old, new), ("later", new, old)) if of[1].removed]
     made = _figures(old, new, metrics, moved, shared, removed), _causes(old, new, moved), _coverage(metrics, old, new)
     return Report(
-        title="What changed",
+        title="Changes",
         subtitle=f"from {old.name} to {new.name}",
         facts=tuple((name, show.number(len(changes), 0)) for name, changes in counted.items()),
         sections=tuple(section for section in made if section.blocks),
@@ -99,15 +99,15 @@ def _figures(
             difference = words.difference(metrics[metric], c.difference, 2)
             items.append(f"{encoder} on {corpus}, {protocol} {metrics[metric].label}: {difference}")
         if len(worse) > NAMED:
-            items.append(f"and {show.count(len(worse) - NAMED, 'figure')} more, in the table")
+            items.append(f"and {show.count(len(worse) - NAMED, 'result')} more, in the table")
         blocks.append(Notice(title="Significantly worse", items=tuple(items), mark="bad"))
     if moved:
         blocks.append(_table(old, new, metrics, moved))
     else:
-        n, equal = show.count(len(shared), "shared figure"), shared and not removed
+        n, equal = show.count(len(shared), "shared result"), shared and not removed
         blocks.append(Text(text=f"All {n} are equal to the last digit." if equal else f"None of {n} differs."))
     return Section(
-        id="figures", title="Figures", lead="Figures that both have and whose values differ.", blocks=tuple(blocks)
+        id="figures", title="Results", lead="Results in both reports with different values.", blocks=tuple(blocks)
     )
 
 
@@ -125,7 +125,7 @@ def _table(old: Snapshot, new: Snapshot, metrics: Metrics, moved: list[FigureCha
 
     return pivot(
         "changes",
-        "Changed figures, smallest p-value first",
+        "Changed results, smallest p-value first",
         sorted(moved, key=lambda c: (c.p is None, c.p or 0.0, c.key)),
         *tables.names(lambda c: (c.key[3], *c.key[:2])),
         tables.metrics(lambda c: metrics[c.key[2]]),
@@ -133,7 +133,7 @@ def _table(old: Snapshot, new: Snapshot, metrics: Metrics, moved: list[FigureCha
         numbers("new", lambda c: estimate(metrics[c.key[2]], new.results[c.key])),
         numbers("difference", difference),
         numbers("p", p_raw),
-        numbers("adjusted p", lambda c: p_cell(c.p_adjusted, c), explain="Holm over all figures that have a p"),
+        numbers("adjusted p", lambda c: p_cell(c.p_adjusted, c), explain="Holm over all results that have a p"),
         texts("basis", lambda c: c.basis),
         note=NOTE,
     )
@@ -150,7 +150,7 @@ def _causes(old: Snapshot, new: Snapshot, moved: list[FigureChange]) -> Section:
         lead = "Differences of models, corpora, libraries, devices and settings that the two reports record."
         table = pivot(
             "differences",
-            "Differences besides the figures",
+            "Other differences",
             changes,
             texts("subject", lambda c: c.subject),
             texts("setting", lambda c: c.setting),

@@ -143,14 +143,14 @@ NAMES: Mapping[str, Sequence[str]] = _TOML["names"]
 VALUES: Mapping[str, str] = _TOML["values"]
 FORMS = {name: Form(name=name, **each) for name, each in _TOML["forms"].items()}
 OUTCOMES = {kind: tuple(names) for kind, names in _TOML["outcomes"].items()}
-"""Kind of outcomes -> the columns that say it. The first kind of which a row has all columns is the row's."""
+"""Kind of outcomes -> its columns. A row is of the first kind that has all of its columns in the row."""
 IDS: Mapping[str, Sequence[str]] = _TOML["ids"]
 """Kind of item, ``any``, ``query`` or ``rows`` -> usual names of a column of its ids, in files that are matched."""
 SIDES: Mapping[str, Sequence[str]] = _TOML["sides"]
 """Modality -> words in names of files and arrays of vectors that say it."""
 
 IMPORTS: Mapping[str, str] = _TOML["imports"]
-"""What an import may hold, in words."""
+"""Kind of import -> its name in messages."""
 REFUSED: Mapping[str, str] = {suffix: each["instead"] for each in _TOML["refused"] for suffix in each["suffixes"]}
 """Suffix of a file that is not read -> the way that leads here."""
 

@@ -92,7 +92,7 @@ def check_metric(metric: Metric, outcomes: Sequence[tuple[Outcomes, Outcomes]] =
     assert metric.title, "it has no title"
     assert metric.directions, "it has no directions"
     pairs = [*(outcomes or zip(examples(metric), examples(metric, SHUFFLED), strict=True))]
-    assert pairs, "it applies to no example: give outcomes that have what it reads"
+    assert pairs, "it applies to no example: give outcomes with the data it reads"
     for queries, shuffled in pairs:
         before = copy.deepcopy(queries)
         lost, expected, won = (metric.per_query(queries, ties) for ties in ("lost", "expected", "won"))
@@ -122,7 +122,7 @@ def check_analysis(analysis: Analysis, corpus: Corpus, *, dim: int = 16) -> list
     """
     slices = [each for data in _inputs(analysis, corpus, dim) for each in analysis.run(data)]
     again = [each for data in _inputs(analysis, corpus, dim) for each in analysis.run(data)]
-    assert slices, f"it has no slices of {corpus.name}: no protocol applies, or the corpus lacks what it reads"
+    assert slices, f"it has no slices of {corpus.name}: no protocol applies, or the corpus lacks the data it reads"
     assert analysis.measures or [*map(repr, slices)] == [*map(repr, again)], "the same input gives other slices"
     for each in slices:
         low, value, high = each.interval.low, each.interval.value, each.interval.high

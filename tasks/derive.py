@@ -65,7 +65,7 @@ class Derivation:
 
 
 Made = Mapping[int, Sequence[Any]]
-"""Position among what was to do -> its rows, objects of the row type of one table."""
+"""Position among the derivations to do -> its rows, objects of the row type of one table."""
 Compute: TypeAlias = Callable[[Sequence[Derivation]], Iterable[Made]]
 
 

@@ -405,7 +405,7 @@ def check_weights(store: EmbeddingStore, encoder: Encoder, *, run: str) -> None:
             changed = [f"{name} {then.get(name)}, now {now[name]}" for name in differ]
             raise WorkError(
                 f"encoder {spec.name!r}: the weights of {spec.checkpoint}, as loaded now, are not those that encoded "
-                f"what is stored: their checksum is {checksum}, and was {kept.checksum} on "
+                f"the stored vectors: their checksum is {checksum}, and was {kept.checksum} on "
                 f"{kept.created:%Y-%m-%d} ({'; '.join(changed) or 'with the same versions of all libraries'}). "
                 "Vectors of two models are not mixed in one set; to encode all with these weights, run: "
                 f"capim store drop --encoder {spec.name} --yes"
@@ -509,8 +509,8 @@ def embed_on_devices(works: Sequence[EncodeWork]) -> list[Encoded]:
         except BrokenProcessPool as error:
             raise WorkError(
                 f"a process that encoded with {works[0].spec.name!r} on one of "
-                f"{', '.join(work.settings.device for work in works)} died; what was encoded is stored, run the same "
-                "command to continue"
+                f"{', '.join(work.settings.device for work in works)} died; the encoded vectors are stored, run the "
+                "same command to continue"
             ) from error
 
 

@@ -257,13 +257,13 @@ def import_published(
     """Keep results that others published, to be shown next to ours (``capim results --against published``)."""
     rows = read_published(Path(path), source or "", columns)
     models, known = {row.model for row in rows}, [row for row in rows if row.protocol]
-    lines = [f"{len(rows)} figures of {len(models)} models, {len(known)} of them under a protocol that is known here"]
+    lines = [f"{len(rows)} results of {len(models)} models, {len(known)} of them under a protocol that is known here"]
     differences = Counter(row.difference for row in rows)
-    lines += [f"{count} figures: {difference}" for difference, count in differences.most_common()]
+    lines += [f"{count} results: {difference}" for difference, count in differences.most_common()]
     if not plan:
         store = EmbeddingStore.open(store_uri, create=True)
         store.write([dataclasses.replace(row, run=run) for row in rows], replace="published")
-        lines.append("run `capim results --against published` to see them beside own figures")
+        lines.append("run `capim results --against published` to see them next to your own results")
     return Derived(lines=tuple(lines))
 
 

@@ -32,7 +32,7 @@ DIRECTION_TITLES: Mapping[Direction, str] = {
     "both": "both directions",
 }
 PER_TOKEN, IMAGE_AS_QUERY = "transposed-per-token", "image-as-query"
-"""How captions are scored for an image by late interaction, other than ``transposed``: text to image read by column."""
+"""Orientations of late interaction for an image as query, other than ``transposed``: text to image, by column."""
 
 EVERY = "*"  # in place of a language or translator: all of them
 MAIN = T2I_ALL, I2T_ANY = "t2i/all", "i2t/any"
@@ -51,7 +51,7 @@ MAIN_OF_JUDGED = "nDCG@10"
 """The main metric of judged documents, of a corpus that names no other."""
 
 _HEADLINES: Mapping[Kind, int] = {"quadruples": 2, "pairs": 4, "judged": 7, "retrieval": 11, "images": 15}
-"""Kind -> ``Protocol.headline`` of the protocols whose row names no other."""
+"""Kind -> ``Protocol.headline`` of the protocols with no other in their row."""
 LANGUAGES_FIRST = 8
 """``Protocol.headline`` of captions of one language, where a corpus has several languages."""
 NO_HEADLINE = 99
@@ -281,7 +281,7 @@ _FOLDS = "Mean of five folds of 1,000 images"
 _CXC = "Also right: what Crisscrossed Captions judged to match"
 _ECCV = "Also right: what ECCV Caption judged to match"
 _TRUTH = "Judged by a ground truth that came with the corpus"
-_MEAN = "Mean over the figures of every language"
+_MEAN = "Mean of the results in every language"
 _LANDMARKS = "Images of landmarks search all others; right are those judged"
 _CLASSES = "image to text, zero-shot classification"
 _FUSED = "A text that changes an image searches all images by its own vector, in which a model may have fused the image"
@@ -353,7 +353,7 @@ _ROWS = (
          kind="images", metrics=("Spearman",)),
     _row("t2t/own", "text to text, same image", "Every caption searches all others; right are those of the same image",
          "sharing_images", "several captions", on_request=True, headline=NO_HEADLINE),
-    _row("+".join(MAIN), "both directions", "The sum of the figures of both directions", direction="both", kind="sum",
+    _row("+".join(MAIN), "both directions", "The sum of the results in both directions", direction="both", kind="sum",
          name=""),
     _mean("t2i/*/*", "text to image, mean over languages", translator=EVERY, order=1),
     _mean("i2t/*/*", "image to text, mean over languages", translator=EVERY, order=3),

@@ -51,10 +51,10 @@ def read_published(path: Path, source: str = "", columns: Columns = NO_COLUMNS) 
         except NOT_ITS_FORMAT as fault:
             if isinstance(fault, RequestError):
                 raise
-            raise RequestError(f"{file} cannot be read as published figures: {fault}") from fault
+            raise RequestError(f"{file} cannot be read as published results: {fault}") from fault
     if not rows:
         raise RequestError(
-            f"{path}: no published figure in it; expected CLIP_benchmark's CSV, results of MTEB, ViDoRe's JSON, or a "
+            f"{path}: no published result in it; expected CLIP_benchmark's CSV, results of MTEB, ViDoRe's JSON, or a "
             "CSV with the columns model, dataset, metric, value"
         )
     found = {}

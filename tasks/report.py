@@ -171,7 +171,7 @@ def gate_of(
     resampling: Resampling,
     run: str = "",
 ) -> Work:
-    """Return the comparison of these evaluations' results, with these settings, with published figures."""
+    """Return the comparison of these evaluations' results, with these settings, with published results."""
     references = published()
     of_evaluations = store.all(Result, evaluation=[i for e in evaluations for i in e.evaluations.values()])
     drawn = resampling.replicates, resampling.seed
@@ -275,7 +275,7 @@ def page_of(store: EmbeddingStore, keys: Collection[str] | None, chosen: Mapping
 
 def _show_report(page: str, store: EmbeddingStore, run: str, reports_url: str | None) -> None:
     """Show the leaderboard and the report as artifacts."""
-    about = "the planned figures of every corpus, best first, in percent with 95 % intervals"
+    about = "the planned results of every corpus, best first, in percent with 95% intervals"
     show_table(artifact_key("leaderboard", store.uri), [place._asdict() for place in leaderboard(store)], about)
     place = f"reports/{run}/report.html"
     link = f"[{run}]({reports_url.rstrip('/')}/{run}/report.html)" if reports_url else f"The whole page is `{place}`"

@@ -75,9 +75,9 @@ def check_baseline(run: str | None, *, store_uri: str, encoders: Sequence[str]) 
     having = {*store.counts("watched", "run", encoder=list(encoders))}
     newest = sorted(having | {row.run for row in store.runs() if not keys.isdisjoint(row.keys)}, reverse=True)
     shown = ", ".join(newest[:NAMED]) + (" …" if len(newest) > NAMED else "")
-    advice = f"runs with such figures: {shown}" if newest else "leave --baseline out: this watch becomes the baseline"
+    advice = f"runs with such results: {shown}" if newest else "leave --baseline out: this watch becomes the baseline"
     only = f", only of {', '.join(sorted(found))}" if found else ""
-    return [f"run {run!r} has no figures of {', '.join(encoders)}{only}; {did_you_mean(run, newest)}{advice}"]
+    return [f"run {run!r} has no results of {', '.join(encoders)}{only}; {did_you_mean(run, newest)}{advice}"]
 
 
 @task("watch-vectors", encodes=True, run_name="watch-vectors-{spec.name}", timeout_hours=6)
@@ -354,7 +354,7 @@ def _of_subjects(
         if lost := next((figure for figure in own if figure.row.verdict == "not comparable"), None):
             gone = "the store no longer has the outcomes of the run of"
             why = f"{gone if lost.old is None else 'the corpus has changed since'} {lost.since}"
-            message = f"figures are not comparable: {why}; nothing was tested"
+            message = f"results are not comparable: {why}; nothing was tested"
             yield WatchFinding("fail" if rule.strict else "warn", subject, message)
         drops = []
         for figure in own:
@@ -423,7 +423,7 @@ def _summary_lines(
     ]
     if states["fail"] or states["warn"] or states["not comparable"]:
         lines.append(
-            f"all figures of all watches: {HISTORY}; if the changes are intended, repeat the watch with "
+            f"all results of all watches: {HISTORY}; if the changes are intended, repeat the watch with "
             f"`--baseline {run}`, which pins this run"
         )
     return tuple(lines)

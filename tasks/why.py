@@ -62,7 +62,7 @@ def reasons(store: EmbeddingStore, run: str) -> list[Reason]:
 
 
 Identity: TypeAlias = Mapping[str, Any]
-"""What a derivation is made of (``tasks.derive.Derivation.identity``)."""
+"""Identity of a derivation (``tasks.derive.Derivation.identity``)."""
 
 
 class Earlier:

@@ -303,9 +303,9 @@ def test_a_comparison_says_what_it_compared(workspace: capim.Workspace, capsys: 
     said = capsys.readouterr().err
     assert "compared 2 encoders, pair by pair: one, other\n" in said
     assert re.search(r"shapes: \d+ comparisons by 1 protocol \(t2i/all\)", said)
-    assert "adjusted over the pairs of each figure (step-down max-T); intervals: 95 %, Student's t" in said
+    assert "adjusted over the pairs of each result (step-down max-T); intervals: 95 %, Student's t" in said
     assert "equivalent: within 2 % of a metric's range\n" in said
-    assert "headline figures: t2i/all R@1; all others are exploratory" in said
+    assert "headline results: t2i/all R@1; all others are exploratory" in said
 
 
 def test_the_progress_of_scoring_moves_within_a_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,7 @@ def runs(request: Request) -> Response:
                 raise RequestError(unknown("task", chosen, sorted(pairs)))
             statement = Statement(sql=_QUERIES, parameters=pairs[chosen])
             values |= _changed_queries(request, state, statement)
-    view = View(template="runs.html", title="What changed from one run to another", statement=statement, values=values)
+    view = View(template="runs.html", title="Changes from one run to another", statement=statement, values=values)
     return respond(request, view)
 
 
@@ -270,7 +270,7 @@ def _counted(state: State, again: dict[tuple[str, str, str], tuple[str, str]], o
         numbers("another rank", changed),
         numbers("newly found", lambda of: f"{of[1]['found']}"),
         numbers("newly missed", lambda of: f"{of[1]['lost']}"),
-        note="Found: the best relevant item is first alone.",
+        note="Found: the best relevant item is first, without a tie.",
     )
 
 

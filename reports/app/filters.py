@@ -31,7 +31,7 @@ Condition: TypeAlias = tuple[str, tuple[object, ...]]
 """A condition of a SELECT, and the values of the ``?`` in it."""
 SLICES = {"shows": "image shows", "type": "type of query", "tag": "tag", "ambiguous": "ambiguous miss"}
 SORTS = {"": "corpus order", "gap": "rank gap (largest first)", "rank": "rank (worst first)"}
-"""What a list can be sorted by. The gap is the rank of the first chosen encoder less that of the second."""
+"""Sort orders of a list. The gap is the rank of the first chosen encoder minus that of the second."""
 _LISTS = {"encoders", "wrong", "right", "ranks"}
 _NUMBERS = {"low", "high", "page"}
 
@@ -47,7 +47,7 @@ _ITEMS: Mapping[str, tuple[str, str, str]] = {
     ),
     "pairs": ("c0.text", "c0.language", f"pairs i ON {_QUERY}\n  {_CAPTION.format('c0')}caption_id"),
 }
-"""What a query is -> its text, its language, and the table of queries (alias ``i``)."""
+"""Kind of query -> its text, its language, and the table of queries (alias ``i``)."""
 
 _OF_ENCODER = {
     "best": "max(rank_best)",

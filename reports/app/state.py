@@ -38,7 +38,7 @@ T = TypeVar("T")
 Answer: TypeAlias = Mapping[str, Any]
 """A row of the answer to a statement or to a search."""
 Values: TypeAlias = dict[str, Any]
-"""What a template reads."""
+"""Variables of a template."""
 PAGE = 50  # queries that are shown at a time
 PICTURES = 8  # of those that were searched for, in memory
 STATIC = Path(__file__).parent / "static"

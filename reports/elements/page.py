@@ -206,7 +206,7 @@ class Table(Printed):
 
 
 Kind: TypeAlias = Literal["best", "equal", "open", "worse", "chance", "untested", "none"]
-"""How an encoder stands in a column of the board: ``equal`` and ``open`` could be as good as the best."""
+"""Standing of an encoder in a column of the board: ``equal`` and ``open`` could be as good as the best."""
 CONTENDERS: tuple[Kind, ...] = ("best", "equal", "open")
 
 

@@ -111,13 +111,15 @@ def budgets(data: ReportData) -> list[str]:
     n_chance = sum(row.against_chance is not None for row in data.results)
     parts = []
     if figures:
-        over = show.count(len(figures), "planned figure") + f" of {show.corpora(len(corpora))}"
-        parts += [f"better and worse, over all pairs of {over}", "equivalent, over the pairs of each figure"]
+        over = show.count(len(figures), "planned result") + f" of {show.corpora(len(corpora))}"
+        parts += [f"better and worse, over all pairs of {over}", "equivalent, over the pairs of each result"]
     if data.rankings:
         parts.append("ranks over corpora, of each kind" + " (few images)" * standing.rests_on_few(data.rankings))
     if n_chance:
         parts.append(f"better than and below chance, over {show.count(n_chance, 'result')}")
-    lines = [f"At most 5 % for any false one of: {'; '.join(parts)}. The rest is exploratory."] if parts else []
+    lines = (
+        [f"Family-wise error rate of 5% each for: {'; '.join(parts)}. Everything else is exploratory."] if parts else []
+    )
     rows = (data.comparisons[places[0]] for places in figures.values())
     if shared := sorted({row.corpus for row in rows if Protocol.of(row.protocol).shares_items}):
         why = "queries share right items or are searched themselves, and the tests take them for independent"

@@ -31,9 +31,9 @@ class ExportFormat(NamedTuple):
 
 FORMATS = {
     "csv": ExportFormat("every result row, all columns", ".csv", csv_files),
-    "json": ExportFormat("every result row, with its JSON Schema beside it", ".json", json_files),
+    "json": ExportFormat("every result row, with its JSON Schema next to it", ".json", json_files),
     "parquet": ExportFormat("every result row, typed", ".parquet", parquet_files),
-    "latex": ExportFormat("a table for a column and all figures, with booktabs", ".tex", latex_files),
+    "latex": ExportFormat("a table for a column and all results, with booktabs", ".tex", latex_files),
     "v28": ExportFormat("the combined CSV of capim's predecessor, V28", ".csv", v28_files),
     "coco-sm": ExportFormat("COCO-SM's two CSV files for every encoder", "", coco_sm_files),
     "mteb": ExportFormat("MTEB results, one JSON per task", "", mteb_files),

@@ -124,14 +124,14 @@ def _check_intervals(rows: Iterable[Result]) -> None:
     if len(ways) > 1:
         listed = "; ".join(f"{way} ({figure})" for way, figure in ways.items())
         raise RequestError(
-            f"one table would hold intervals that were made in several ways: {listed}. Run `capim evaluate` with the "
-            "--interval, --level, --replicates and --seed that all figures should have, then the same `capim export`"
+            f"one table would hold intervals computed in several ways: {listed}. Run `capim evaluate` with the "
+            "--interval, --level, --replicates and --seed that all results should have, then the same `capim export`"
         )
 
 
 def _float(data: ReportData, blocks: Sequence[Sequence[str]], at: int, *, ties: bool) -> str:
     lines = [each for block in blocks for each in (r"\midrule", *block)][1:]
-    caption = "Headline figures, continued." if at else _caption(data, ties=ties)
+    caption = "Headline results, continued." if at else _caption(data, ties=ties)
     parts = [
         r"\begin{table}[t]",
         r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
@@ -207,7 +207,7 @@ def _caption(data: ReportData, *, ties: bool) -> str:
     )
     tied = r" ties: queries in which the relevant item is tied, in percent." if ties else ""
     return (
-        f"Headline figures in percent, with {levels} confidence intervals. "
+        f"Headline results in percent, with {levels} confidence intervals. "
         "T$\\rightarrow$I: text to image; I$\\rightarrow$T: image to text. "
         f"Bold: highest value of a corpus and column.{tested} {_CHANCE}: not shown above chance, or below it.{tied}"
     )
@@ -282,5 +282,5 @@ def latex_files(data: ReportData, name: str) -> dict[str, bytes]:
     if not main and not more:
         return {}
     about = f"% made by capim from rows with the digest {data.digest[:16]}; needs {PACKAGES}\n"
-    split = "\n% --- all figures, for a document or part of it with one column\n" * bool(more)
+    split = "\n% --- all results, for a document or part of it with one column\n" * bool(more)
     return {name: f"{about}\n{main}{split}{more}".encode()}

@@ -97,7 +97,7 @@ def _document(captions: Mapping[str, str]) -> str:
 
 
 FOREST = (
-    "Headline figures with their intervals, best first. Filled: the highest value, or equivalent to it; open: the data "
+    "Headline results with their intervals, best first. Filled: the highest value, or equivalent to it; open: the data "
     "cannot tell which of the two is better; grey: worse. Encoders not shown above chance are left out."
 )
 
@@ -119,8 +119,8 @@ def methods(data: ReportData) -> str:
     encoders = show.encoders(len(data.encoder_names()))
     sentences = [
         f"We evaluate {encoders} on {show.listing(corpora)} with capim~{version('capim')}.",
-        "Every image and caption is encoded once; the figures are computed from the stored embeddings by exact search.",
-        "Where items tie, a figure is the mean over all orders of the tie.",
+        "Every image and caption is encoded once; the results are computed from the stored embeddings by exact search.",
+        "Where items tie, a result is the mean over all orders of the tie.",
         *_of_intervals(headline),
         *_of_tests([row for row in data.comparisons if row.family == "headline"]),
     ]
@@ -163,8 +163,8 @@ def _of_tests(rows: Sequence[Comparison]) -> list[str]:
     level = f"5\\,\\%{_cite('bretz2009')}"
     sentences = [
         f"Two encoders are compared on the same queries by a sign-flip test over images{_cite('good2005')}{flips}.",
-        f"p-values are adjusted over all pairs of a figure by step-down max-$T${_cite('westfall1993', 'romano2005')}.",
-        f"The headline figures of all corpora shown, fixed in advance, share a family-wise error of {level}.",
+        f"p-values are adjusted over all pairs of a result by step-down max-$T${_cite('westfall1993', 'romano2005')}.",
+        f"The headline results of all corpora shown, fixed in advance, share a family-wise error of {level}.",
     ]
     if margins:
         plural = "point" if margins == ["1"] else "points"
@@ -193,7 +193,7 @@ def _appendix(data: ReportData) -> str:
 def _pairs(data: ReportData) -> str:
     rows = [row for row in data.comparisons if row.family == "headline"]
     shown = ("Pair", "task", "metric", "difference", "adjusted p", "the first is")
-    note = "The interval of a difference holds for all pairs of a figure together; p is adjusted over these pairs."
+    note = "The interval of a difference holds for all pairs of a result together; p is adjusted over these pairs."
     parts = []
     for corpus, of in sorted(grouped(rows, lambda row: row.corpus).items()):
         table = only(differences.pairs(data, corpus, [*map(claimed, of)]), *shown)

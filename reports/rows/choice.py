@@ -23,7 +23,7 @@ from capim.store.errors import RequestError, unknown
 COLUMNS = ("encoder", "mean", "difference", "low", "high", "is")  # of a choice, as it is printed
 UNSEEN = "unseen"  # the limit that leaves out encoders that were trained on a corpus with a weight
 LEVELS = {"commercial-use": 1.0, "free": 2.0}
-"""What a limit asks of a licence: commercial use, or a free licence (use, change and pass on, for any purpose)."""
+"""Limits on a licence: commercial use, or a free licence (use, change and pass on, for any purpose)."""
 _ALLOWS = {
     "free": "apache-2.0 mit bsd-2-clause bsd-3-clause isc 0bsd unlicense cc0-1.0 cc-by-4.0 cc-by-sa-4.0 mpl-2.0 "
     "lgpl-3.0 gpl-2.0 gpl-3.0 agpl-3.0 openmdw-1.1",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Figure: TypeAlias = tuple[str, str, str]
 """Corpus, protocol and metric."""
 Detail: TypeAlias = Mapping[str, Any]
-"""What an analysis adds to a slice, from JSON."""
+"""Details that an analysis adds to a slice, from JSON."""
 M = TypeVar("M", Batch, Run)
 
 R1 = RECALLS[0].name

@@ -26,7 +26,7 @@ from capim.tasks.reference.changes import FigureChange, FigureKey, SettingChange
 SCHEMA = "capim-report/4"  # of results.json
 STATISTICS = ("interval_method", "replicates", "seed")
 Document: TypeAlias = dict[str, Any]
-"""What a ``results.json`` holds."""
+"""Contents of a ``results.json``."""
 R = TypeVar("R", Result, Comparison, Batch)
 
 

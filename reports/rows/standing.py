@@ -354,7 +354,7 @@ def _state(row: Comparison) -> str | None:
 def summary(comparisons: Sequence[Comparison]) -> list[str]:
     """Return a summary of one request: encoders, corpora and protocols, tests and margin, headline results."""
     if not comparisons:
-        return ["nothing was compared: no figure is known of two encoders"]
+        return ["nothing was compared: no two encoders have the same result"]
     encoders = sorted(compared_encoders(comparisons))
     lines = [f"compared {len(encoders)} encoders, pair by pair: {', '.join(encoders)}"]
     for corpus in sorted({row.corpus for row in comparisons}):
@@ -364,11 +364,11 @@ def summary(comparisons: Sequence[Comparison]) -> list[str]:
         made, by = count(len(of_corpus), "comparison"), count(len(protocols), "protocol")
         lines.append(f"{corpus}: {made} by {by} ({shown})")
     headline = sorted({f"{row.protocol} {row.metric}" for row in comparisons if row.family == "headline"})
-    adjusted = "p-values of sign-flip tests, adjusted over the pairs of each figure (step-down max-T)"
+    adjusted = "p-values of sign-flip tests, adjusted over the pairs of each result (step-down max-T)"
     margins = sorted({row.margin for row in comparisons if row.margin is not None})
     within = f"; equivalent: within {100 * margins[0]:g} % of a metric's range" if margins else ""
     lines.append(f"{adjusted}; intervals: {intervals_of(comparisons)}{within}")
-    lines.append(f"headline figures: {', '.join(headline[:_SHOWN]) or 'none'}; all others are exploratory")
+    lines.append(f"headline results: {', '.join(headline[:_SHOWN]) or 'none'}; all others are exploratory")
     return lines
 
 
@@ -387,7 +387,7 @@ def intervals_of(rows: Iterable[Any], units: str = "images") -> str:
         >>> intervals_of(rows)
         "95 %, Wilson's and percentile bootstrap (1,000 draws, seed 0), over images"
         >>> intervals_of(rows[2:])
-        'none, for the reasons beside the figures'
+        'none, for the reasons next to the results'
     """
     made = {row.interval_method: row for row in rows if row.interval_method != "none"}
     said = []
@@ -395,7 +395,7 @@ def intervals_of(rows: Iterable[Any], units: str = "images") -> str:
         drawn = "" if isinstance(row, Ranking) else f"({row.replicates or 0:,} draws, seed {row.seed})"
         said.append(_PLAIN.get(method, f"{method} bootstrap {drawn}"))
     level = next((f"{100 * row.level:g} %" for row in made.values()), "")
-    return f"{level}, {listing(said)}, over {units}" if said else "none, for the reasons beside the figures"
+    return f"{level}, {listing(said)}, over {units}" if said else "none, for the reasons next to the results"
 
 
 def counted_once(names: list[str]) -> str:

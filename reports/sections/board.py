@@ -25,7 +25,7 @@ from capim.store.types import EncoderSpec
 from capim.tasks.protocols import Protocol, language_name
 from capim.tasks.reference.published import ANALYSIS as REFERENCE
 
-NO_RESULT = "No headline figure was evaluated, so there is nothing to choose by"
+NO_RESULT = "No headline result was evaluated, so there is no basis for a choice"
 NAMES = 3  # of contenders, before "and n more"
 ZERO, END = 56.0, 66.0  # pixels of a strip: the best, and the right end
 SPANS = (8.0, 12.0, 20.0, 40.0)  # points on the left of the best that a scale can have
@@ -34,7 +34,7 @@ MEAN_WIDTH, WIDE, NARROW, FACTS, LETTER = 112, 112, 60, 45, 7.6  # pixels of the
 PARAMETERS = "parameters"
 UNKNOWN = ("", "unknown", "not specified")
 Facts: TypeAlias = Mapping[str, Mapping[str, Fact]]
-"""Heading to encoder to what is known of it."""
+"""Heading -> encoder -> fact."""
 _HUB = re.compile(r"(?:hf-hub:)?([\w-][\w.-]*/\w+[-.][\w.-]+)")
 
 
@@ -81,8 +81,8 @@ def _headline(data: ReportData, made: Choice) -> tuple[tuple[str, bool], ...]:
         several = len(data.encoder_names()) > 1
         weak = made.out and all("above chance" in why for why in made.out.values())
         if weak:
-            whom = "No encoder is" if several else f"{data.encoder_names()[0]} is not"
-            return ((f"{whom} shown to be better than chance", False),)
+            whom = "No encoder scores" if several else f"{data.encoder_names()[0]} does not score"
+            return ((f"{whom} significantly above chance", False),)
         return (("No encoder has a value on every corpus: each corpus has its own answer", False),)
     if len(data.encoder_names()) == 1:
         return (("Only ", False), (names[0], True), (" was evaluated", False))
@@ -130,13 +130,13 @@ def _first_line(data: ReportData, made: Choice, counted: Sequence[Task]) -> str:
     if rivals:
         values = show.listing([best, *(show.number(each.value) for each in rivals[: NAMES - 1])])
         rest = f" and {len(rivals) - NAMES + 1} more" if len(rivals) >= NAMES else ""
-        said = f"none is shown to be worse than {first.encoder}" if len(rivals) > 1 else "no test separates them"
+        said = f"none is shown to be worse than {first.encoder}" if len(rivals) > 1 else "the data cannot separate them"
         widest = min(rivals, key=lambda each: each.low or 0.0)
         return f"{what}: {values}{rest}; {said} ({widest.encoder} could be {_points(widest.low)} worse)."
     if closest := next((each for each in others if each.state == "worse"), None):
         untested = [each.encoder for each in others if each.state == "not tested"]
         rest = f"; {show.some(untested)} not tested" if untested else ""
-        return f"{what}: {best}, {_gap(closest)} better than {closest.encoder}, the closest{rest}."
+        return f"{what}: {best}, {_gap(closest)} ahead of the runner-up, {closest.encoder}{rest}."
     row = data.row(*counted[0][:3], first.encoder)
     why = "with one image there is no test" if row and row.n_clusters == 1 else "run capim compare"
     return f"{what}: {best}; nothing was tested ({why})."
@@ -196,9 +196,9 @@ def _uncounted(made: Choice, counted: Sequence[Task]) -> list[str]:
 def _unread(data: ReportData) -> list[str]:
     if not (codes := standing.unread(data)):
         return []
-    nobody = "no encoder is" if len(data.encoder_names()) > 1 else "it is not"
+    nobody = "no encoder scores" if len(data.encoder_names()) > 1 else "it does not score"
     names = show.some([language_name(code) for code in codes], "or", most=6)
-    return [f"Languages: {nobody} shown to read {names} better than chance."]
+    return [f"Languages: {nobody} significantly above chance in {names}."]
 
 
 def _suspects(data: ReportData) -> Iterator[str]:
@@ -213,7 +213,7 @@ def _suspects(data: ReportData) -> Iterator[str]:
             f"{data.metric(row.metric).label}; published are {show.percent(detail.get('published'))} ({source}){reason}"
         )
     if len(rows) > NAMES:
-        yield f"Suspect: {show.count(len(rows) - NAMES, 'more value')}, under published figures"
+        yield f"Suspect: {show.count(len(rows) - NAMES, 'more value')}, under published results"
 
 
 def _unranked(
@@ -229,9 +229,9 @@ def _unranked(
         if name in weak and n and not lacking:
             yield name, f"not shown above chance on {n} of {show.count(n, 'task')}" + ": a broken model?" * bool(ranked)
         elif len({*own}) == 1 and lacking:
-            yield name, f"evaluated on {own[0]} alone"
+            yield name, f"evaluated only on {own[0]}"
         else:
-            yield name, f"not evaluated on {show.some([*lacking])}" if lacking else "no headline figure"
+            yield name, f"not evaluated on {show.some([*lacking])}" if lacking else "no headline result"
 
 
 # --- A card for every corpus.

@@ -57,8 +57,8 @@ def pairs(data: ReportData, corpus: str, rows: list[Comparison]) -> Table:
             lambda r: known(r.cohen_dz, show.number(r.cohen_dz, 2)),
             explain="Cohen's d of the paired differences",
         ),
-        numbers("detectable", detectable, explain="Smallest true difference detected with 80 % power, same unit"),
+        numbers("detectable", detectable, explain="Smallest true difference detected with 80% power, same unit"),
         folded=f"All {show.count(len(rows), 'comparison')} on {corpus}",
-        note=f"Intervals: paired, {intervals_of(rows)}. An interval holds 0 exactly where the test of that pair alone "
+        note=f"Intervals: paired, {intervals_of(rows)}. An interval holds 0 exactly where the test of only that pair "
         "does not reject; “up to … worse” is the end of the interval for all pairs together.",
     )

@@ -61,8 +61,8 @@ def section(data: ReportData) -> Section:
     return Section(
         id="failures",
         title="Failures",
-        lead="Beside the picture that belongs to a query, what a model puts first. A query is missed where something "
-        "scores above its best relevant item, and found where that item alone is first.",
+        lead="Each query's correct image next to the model's top result. A query is missed where something scores "
+        "above its best relevant item, and found where that item is first without a tie.",
         blocks=tuple(blocks),
     )
 
@@ -136,7 +136,7 @@ def _ambiguous(data: ReportData, corpus: str) -> Table | None:
         numbers("all", misses, group="Misses"),
         *(numbers(headings[cause], partial(marked, cause=cause), group="Misses") for cause in CAUSES),
         folded=title,
-        note="R@1 of all queries is the headline. Also annotated: what the encoder puts first is right too, by an "
+        note="R@1 of all queries is the headline. Also annotated: the encoder's top result is right too, by an "
         "extra ground truth of the corpus or by a caption with the same words. Models agree, a suspicion only: at "
         "least two thirds of the encoders, and at least three, put the same wrong item first; encoders that were "
         "trained alike make the same mistakes. Without these misses R@1 can only be higher: it is an upper bound.",

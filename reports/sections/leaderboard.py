@@ -28,7 +28,7 @@ def section(data: ReportData) -> Section:
     notes = [text for corpus in data.corpus_names() for text in _not_verified(data, corpus)]
     return Section(
         id="leaderboard",
-        title="All figures",
+        title="All results",
         blocks=(
             *((Picker(id="figures", caption="Every result", views=tuple(views)),) if views else ()),
             *(Text(text=text) for text in notes),

@@ -206,11 +206,11 @@ def published_section(data: ReportData) -> Section:
         blocks.append(_of_others(data))
     return Section(
         id="gate",
-        title="Published figures",
-        lead="Each result beside the figure published for the same model and protocol. A suspect result is more often "
+        title="Published results",
+        lead="Each result next to the published value for the same model and protocol. A suspect result is more often "
         "caused by an error in loading or preprocessing than by a real difference."
-        + (f" No published figures for {show.listing(without)}." if without else "")
-        + "".join(f" {part}: published figures are about all images." for part in parts),
+        + (f" No published results for {show.listing(without)}." if without else "")
+        + "".join(f" {part}: published results are about all images." for part in parts),
         blocks=tuple(blocks),
     )
 
@@ -225,7 +225,7 @@ def _of_others(data: ReportData) -> Table:
 
     return pivot(
         "published-figures",
-        "Figures of others, in no test",
+        "Published results (not tested)",
         sorted(data.published, key=lambda r: (r.dataset, r.protocol, r.metric, r.model)),
         texts("Model", lambda r: r.model),
         texts("corpus", lambda r: r.dataset),
@@ -261,7 +261,7 @@ def _published(data: ReportData, rows: list[Slice]) -> Table:
 
     return pivot(
         "gate-figures",
-        "Results here and published figures, percent",
+        "Results here and published results, percent",
         sorted(rows, key=place),
         texts("Encoder", lambda r: r.encoder),
         texts("corpus", lambda r: r.corpus),

@@ -15,7 +15,7 @@ MOST = 12  # encoders of one chart
 KINDS: dict[str, Kind] = {"equivalent": "equal", "undecided": "open", "better": "open", "worse": "worse"}
 NOTE = (
     "Filled: the highest value, or equivalent to it; open: the tests cannot tell which of the two is better; grey: "
-    "worse. Encoders not shown above chance are left out. All comparisons stand in comparisons.csv."
+    "worse. Encoders not shown above chance are left out. All comparisons are in comparisons.csv."
 )
 
 

@@ -26,7 +26,7 @@ const button = (text, act, fields = {}) => {
 const option = (value, text = value) => make("option", { value }, text);
 const count = (n) => n.toLocaleString("en");
 
-// Light or dark: the first click leaves the setting of the system; a browser may keep nothing.
+// Theme, light or dark: the first click leaves the setting of the system; a browser may keep nothing.
 const kept = (value) => {
   try {
     if (value !== undefined) localStorage.setItem("capim-theme", value);
@@ -301,7 +301,7 @@ const saved = async (drawing, name, kind) => {
   make("a", { href, download: `${name}.${kind}` }).click();
 };
 
-// All figures: the table of a corpus and a view, of those that the page holds as templates.
+// All results: the table of a corpus and a view, of those that the page holds as templates.
 for (const place of all(".picker")) {
   const views = all("template", place), form = find("form", place), shown = find(".view", place);
   const corpora = [...new Set(views.map(({ dataset }) => dataset.corpus))];
@@ -403,7 +403,7 @@ const gallery = (place, block) => {
     if (expected) pair.append(face(expected, "right", expected.label));
     const first = wrong?.hits.find((each) => !each.right);
     if (first) {
-      pair.append(face(first, "wrong", `${wrong.encoder} puts first ${first.label}`),
+      pair.append(face(first, "wrong", `${wrong.encoder} top result: ${first.label}`),
         first.caption ? make("small", { className: "its", dir: "auto" }, first.caption) : "");
     }
     made.prepend(pair);
@@ -422,7 +422,7 @@ const gallery = (place, block) => {
       groups.set(kind, [...(groups.get(kind) ?? []), cases[i]]);
     }
     const whole = Object.keys(wanted).length > 0, shownOf = whole ? most : few;
-    const fitting = `${count(left.length)} of ${count(cases.length)} cases fit.`;
+    const fitting = `${count(left.length)} of ${count(cases.length)} cases match.`;
     shown.textContent = `${fitting}${ofAll(wanted)}`;
     const more = (kind, of) => button(`All ${count(of.length)}`, () => {
       if (whole) { most = Infinity; return draw(); }

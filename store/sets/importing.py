@@ -124,7 +124,7 @@ def imported_spec(store: EmbeddingStore, files: Sequence[ImportFile], storage: S
     for spec in registered:
         if spec.adapter != IMPORTED:
             raise RequestError(
-                f"encoder name {name!r} belongs to a model without imported embeddings (adapter {spec.adapter}, "
+                f"encoder name {name!r} is that of a model without imported embeddings (adapter {spec.adapter}, "
                 f"fingerprint {spec.fingerprint}); give the import another name with --encoder, or --same-as {name} "
                 "if the vectors are of that model"
             )
@@ -200,7 +200,7 @@ def _contradictions(
         )
     elif storage is None and finer:
         faults.append(
-            f"{label} is stored as float16, {finer[0]} holds finer numbers or vectors whose norm is not 1; add "
+            f"{label} is stored as float16, {finer[0]} holds finer numbers or vectors with a norm other than 1; add "
             f"--storage float16 to round them, or {other}"
         )
     return faults

@@ -221,8 +221,8 @@ def match(
         first, leave_out = several[0], "; or leave the column out, the rows are then taken in the corpus' order"
         or_else = leave_out if n_rows == len(items.ids) else ""
         raise RequestError(
-            f"`{key.column}` holds ids of {key.of}, and {plain[key.column][first]!r} in row {places[first]} belongs to "
-            f"{len(key.places[first])} of the {items.kind}: give the ids of {items.of} in a column "
+            f"`{key.column}` holds ids of {key.of}, and {plain[key.column][first]!r} in row {places[first]} is an id "
+            f"of {len(key.places[first])} of the {items.kind}: give the ids of {items.of} in a column "
             f"`query`{or_else}"
         )
     cells = plain[key.column]

@@ -84,7 +84,7 @@ def seal(connection: Connection, key: SetKey, items: ItemIndex, existing: Sealed
     )
     if existing is not None and existing.digest != contents.digest:
         log.warning(
-            f"set {name!r} now holds other vectors than {existing.tag}, whose tag was lost; results computed from "
+            f"set {name!r} now holds other vectors than {existing.tag}, which lost its tag; results computed from "
             f"{existing.tag} cannot be reproduced"
         )
     connection.sync(name)

@@ -192,7 +192,7 @@ def _read_torch(path: Path) -> Contents:
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as fault:
-        raise RequestError(f"{path}: not a file of tensors alone; {REFUSED['.pkl']} ({str(fault)[:80]!r})") from fault
+        raise RequestError(f"{path}: not a file of tensors only; {REFUSED['.pkl']} ({str(fault)[:80]!r})") from fault
 
     def plain(value: Any) -> Any:
         if isinstance(value, torch.Tensor):

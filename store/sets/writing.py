@@ -149,7 +149,7 @@ class SetWriter:
         """Appends the rows of a block that are not stored yet; returns their number."""
         if spec.fingerprint != self._key.encoder_fingerprint:
             raise RequestError(
-                f"encoder {spec.name!r} has fingerprint {spec.fingerprint}, the set belongs to "
+                f"encoder {spec.name!r} has fingerprint {spec.fingerprint}, the set is of "
                 f"{self._key.encoder_fingerprint}: a different revision, precision, prompt or option makes another set"
             )
         check_block(self._key, spec, block, self._items)

@@ -55,7 +55,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """What a drop removes, and what it leaves.
+    """Rows that a drop removes, and rows that it leaves.
 
     Attributes:
         tables: Names of embedding sets and parts of corpora, in the order of their removal.
@@ -183,7 +183,7 @@ def _about(
 def _made_from(
     store: EmbeddingStore, evaluations: Collection[str], of: Mapping[str, Sequence[str]]
 ) -> dict[str, tuple[str, Counter[str]]]:
-    """Return the rows of some evaluations, what was derived from them, and the slices of these encoders and corpora.
+    """Return the rows of some evaluations, the rows derived from them, and the slices of these encoders and corpora.
 
     Table -> the column that rows are chosen by, and its values with their numbers of rows; what depends on other rows
     comes first, and results last of all, which name the evaluations.
@@ -238,7 +238,7 @@ def drop_superseded(store: EmbeddingStore, *, encoder_fingerprint: str, corpus_f
 def drop_evaluations(
     store: EmbeddingStore, evaluations: Collection[str], *, encoder_fingerprints: Sequence[str], corpus_fingerprint: str
 ) -> None:
-    """Drops evaluations of these encoders on a corpus and what was derived from them, and their slices on it."""
+    """Drop evaluations of these encoders on a corpus, the rows derived from them, and their slices on it."""
     of = {"encoder_fingerprint": encoder_fingerprints, "corpus_fingerprint": [corpus_fingerprint]}
     plan = _made_from(store, evaluations, of)
     del plan["derived"]  # its entries say that something was removed, which pages about two runs name

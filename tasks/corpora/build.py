@@ -254,7 +254,7 @@ def _numbered(rows: Iterable[CaptionRow], faults: Faults) -> Iterator[CaptionRow
         lowest = next_ordinal.get(group, 0)
         ordinal = lowest if row.ordinal is None else row.ordinal
         if ordinal < lowest:
-            faults.add("captions whose ordinals do not rise within image, language and translator", repr(row.id))
+            faults.add("captions with ordinals that do not rise within image, language and translator", repr(row.id))
         next_ordinal[group] = ordinal + 1
         yield row if row.ordinal is not None else row._replace(ordinal=ordinal)
 

@@ -211,7 +211,7 @@ def _from_file(path: Path, columns: Columns) -> ReaderCall:
     if (found := recognise_file(path, columns)) is not None:
         return _from_recognised(found, path, str(path), columns)
     if path.suffix in (".zip", ".7z", ".rar", ".gz", ".tgz"):
-        raise RequestError(f"{path} is an archive: unpack it, and give what was in it")
+        raise RequestError(f"{path} is an archive: unpack it, and give its contents")
     if path.suffix != ".toml":
         raise RequestError(
             f"{path}: expected a .toml description, a table ({', '.join(SUFFIXES)}), a COCO-format .json or a "

@@ -58,7 +58,7 @@ def recognise_folder(folder: Path, columns: Columns = NO_COLUMNS) -> Recognised:
         raise RequestError(f"folder {folder} is empty; expected images with a captions file, or tar shards")
     looked = (
         f"folder {folder}: no corpus found in it; looked for corpus.toml, {COCO_FILES[0]}, a table with columns of "
-        "images and captions, tar shards, text files beside images, and published corpora (docs/own_data.md)"
+        "images and captions, tar shards, text files next to images, and published corpora (docs/own_data.md)"
     )
     raise RequestError([looked, *_hints(folder)])
 
@@ -279,7 +279,7 @@ def _hints(folder: Path) -> Iterator[str]:
         )
         yield (
             f"folder {folder} has {len(images):,} images{where}, and no captions{unread}: write captions.csv with the "
-            "columns image,caption, or a .txt file beside each image"
+            "columns image,caption, or a .txt file next to each image"
         )
 
 

@@ -134,8 +134,8 @@ def corpus_to_read(
         return CorpusToRead(described, sample, seed)
     if sample not in (None, row.sample):
         raise RequestError(
-            f"corpus {what!r} is a sample of {row.sample} images, of which {sample} cannot be drawn; "
-            f"give what it is a sample of: {location}"
+            f"corpus {what!r} is a sample of {row.sample} images; {sample} cannot be drawn from it; "
+            f"give the whole corpus: {location}"
         )
     return CorpusToRead(described, row.sample, row.seed or 0)
 

@@ -73,7 +73,7 @@ class OpenCorpora:
         if corpus.fingerprint != fingerprint:
             raise WorkError(
                 f"corpus {name!r} changed during the run: expected fingerprint {fingerprint}, got "
-                f"{corpus.fingerprint}; what was encoded is stored, run the same command again"
+                f"{corpus.fingerprint}; the encoded vectors are stored, run the same command again"
             )
         return corpus
 

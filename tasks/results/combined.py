@@ -247,7 +247,7 @@ def rsum_row(t2i: Outcomes, i2t: Outcomes, source: Source, *, drawn: SamplingFra
 
 
 Values = Mapping[Figure, NDArray[np.float64]]
-"""Result -> the part of every cluster, whose mean is the result, and its weight: shape ``(2, n_clusters)``."""
+"""Result -> the parts of the clusters (their mean is the result) and their weights: shape ``(2, n_clusters)``."""
 
 RANGES = {RSUM: 600.0}  # of results in another unit than fractions
 

@@ -75,7 +75,9 @@ def misses_of(store: EmbeddingStore, encoders: Sequence[str], corpus: str, proto
     for name, row in sorted(rows.items()):
         outcomes = read_outcomes(store, row.evaluation, Protocol.of(protocol))
         if outcomes.top_ords is None:
-            raise RequestError(f"{name} has no result lists under {protocol} on {corpus}: what it put first is unknown")
+            raise RequestError(
+                f"{name} has no result lists under {protocol} on {corpus}: its first results are unknown"
+            )
         missed, first = _first(QueryOutcomes(outcomes, store.corpus(corpus)))
         for query, item in zip(outcomes.query_ids[missed], first[missed], strict=True):
             found.setdefault(query, {}).setdefault(item, []).append(name)

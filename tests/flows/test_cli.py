@@ -111,6 +111,7 @@ OF_OTHER_PROGRAMS = {
     "CSS": {"--bg"},
     "embedding-atlas and others": {"--model", "--neighbors", "--text"},
     "capim": {"--help", "--version"},
+    "style sheets": {"--bg"},
 }
 
 

@@ -43,8 +43,8 @@ def test_a_caption_finds_its_own_image_first(workspace: Path, encoder: str) -> N
         (f"import --corpus {CORPUS}", "--images and --captions, --outcomes"),
         (f"import --corpus {CORPUS} --images x.npy", "--encoder NAME"),
         (f"import --corpus {CORPUS} --scores x.npy", "an import of scores needs --encoder NAME"),
-        ("import --images x.npy --published m.csv", "got embeddings and published figures"),
-        ("import --published m.csv --encoder x", "--encoder has no effect on an import of published figures"),
+        ("import --images x.npy --published m.csv", "got embeddings and published results"),
+        ("import --published m.csv --encoder x", "--encoder has no effect on an import of published results"),
         ("import --manifest m.toml", "one `capim import` for each set"),
         (f"import --corpus {CORPUS} --encoder tiny-clip --images x.npy", "tiny-clip-imported"),
         (

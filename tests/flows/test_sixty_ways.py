@@ -212,7 +212,7 @@ WAYS: dict[str, Way] = {
     "pt of id and vector": Way(both(torched("image_cache.pt", lambda tensor: {i: tensor(v) for i, v in zip(of(IMAGES, PI), V[PI], strict=True)}), CAPS), "matched by `ids`"),
     "pt of both sides": Way(torched("clip.pt", lambda tensor: {"image_features": tensor(V), "text_features": tensor(T)}), "captions of ways", verified=False),
     "pt in bfloat16": Way(both(torched("images.pt", lambda tensor: tensor(V).bfloat16()), CAPS), "images of ways", verified=False),
-    "pt of pickled objects": Way(torched("images.pt", lambda tensor: {"a": np.array([{"x"}], dtype=object)}), refused="not a file of tensors alone"),
+    "pt of pickled objects": Way(torched("images.pt", lambda tensor: {"a": np.array([{"x"}], dtype=object)}), refused="not a file of tensors only"),
     "pt of colpali's list of pages": Way(both(torched("pages.pt", lambda tensor: [tensor(V[[n, n]]) for n in range(N)]), torched("queries.pt", lambda tensor: [tensor(t[None]) for t in T])), "images of ways", verified=False),
     "safetensors of embeddings": Way(both(saved(lambda path: save_file({"embeddings": V[PI]}, path, metadata={"ids": json.dumps(of(IMAGES, PI))}), "images.safetensors"), CAPS), "matched by `ids`"),
     "safetensors of id and vector": Way(both(saved(lambda path: save_file(dict(zip(of(IMAGES, PI), V[PI].copy(), strict=True)), path), "images.safetensors"), CAPS), "matched by `ids`"),

@@ -110,7 +110,7 @@ def test_a_changed_figure_stops_who_reads_figures_until_it_is_dropped_and_made_a
         assert "capim store verify --drop" in err
         assert "0.9877" not in out
     assert "derivations" in command("store verify", damaged, code=1).out
-    assert "what was damaged is removed" in command("store verify --drop", damaged).err
+    assert "damaged rows are removed" in command("store verify --drop", damaged).err
     command(EVALUATE, damaged)
     command("store verify", damaged)
     assert value in {row["value"] for row in command("results --format json --metric R@1", damaged).rows}

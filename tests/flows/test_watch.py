@@ -181,7 +181,7 @@ def test_a_baseline_without_such_figures_is_refused_with_runs_that_have_some(
     n_runs = EmbeddingStore.open(config.store_uri).rows("runs").num_rows
     others = f"watch --corpora shapes --encoders tiny-clip --baseline {first} --protocols nope"
     said = command(others, tmp_path, code=2).err
-    assert f"run '{first}' has no figures of tiny-clip, only of ours" in said
+    assert f"run '{first}' has no results of tiny-clip, only of ours" in said
     assert "leave --baseline out" in said
     assert "'nope'" in said  # all faults together
     assert EmbeddingStore.open(config.store_uri).rows("runs").num_rows == n_runs

@@ -129,7 +129,7 @@ def test_what_reads_a_store_needs_nothing_of_the_extra_run(workspace: Path, tmp_
     assert [said for code, _, said in results if code] == []
     assert code == 2
     assert re.fullmatch(
-        r"capim: \w+ is missing: this installation reads stores alone; pip install 'capim\[run\]'\n", said
+        r"capim: \w+ is missing: this installation only reads stores; pip install 'capim\[run\]'\n", said
     )
 
 

@@ -169,7 +169,7 @@ def test_after_an_upgrade_of_a_package_its_metric_is_computed_anew_and_nothing_o
     others = [row for row in rows(workspace, "results") if row["metric"] != "depth"]
     install("2.0", 0.5)
     said = command(f"evaluate {SAME}").err
-    assert "2 were already stored; 2 figures computed from stored outcomes" in said
+    assert "2 were already stored; 2 results computed from stored outcomes" in said
     assert depths(workspace) == {"near": (0.0025, new), "far": (0.02, new)}
     assert differences(workspace) == []
     assert [row for row in rows(workspace, "results") if row["metric"] != "depth"] == others
@@ -229,7 +229,7 @@ def test_another_version_of_the_statistics_computes_every_result_anew(
     found = rows(workspace, "results")
     for module in (derive, summary):
         monkeypatch.setattr(module, "VERSION", VERSION + 1)
-    assert f"; {len(found)} figures computed from stored outcomes" in command(f"evaluate {SAME}").err
+    assert f"; {len(found)} results computed from stored outcomes" in command(f"evaluate {SAME}").err
     now = rows(workspace, "results")
     assert len(now) == len(found)
     assert {row["statistics_version"] for row in now} == {VERSION + 1}

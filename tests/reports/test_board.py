@@ -77,8 +77,7 @@ def test_equal_on_one_direction_and_better_on_the_other_is_better_overall_and_sa
     made = board_of(store)
     assert made.headline == "Use a"
     assert made.sure[0] == (
-        "R@1, mean of text to image and image to text (photos): 70.0, "
-        "10.0 points (9.0–11.0) better than b, the closest."
+        "R@1, mean of text to image and image to text (photos): 70.0, 10.0 points (9.0–11.0) ahead of the runner-up, b."
     )
     [card] = made.cards
     assert (card.names, card.badge) == (("a",), "clear")
@@ -110,7 +109,7 @@ def test_a_task_on_which_another_encoder_is_shown_to_be_better_is_named() -> Non
 def test_nobody_above_chance_is_no_choice() -> None:
     store = change(tied_on_one_direction("a", "b"), "results", {}, chance=0.99, p_chance=0.0001)
     made = board_of(store)
-    assert made.headline == "No encoder is shown to be better than chance"
+    assert made.headline == "No encoder scores significantly above chance"
     assert made.cards[0].badge == "nobody"
     assert {kind for kind, _ in verdicts(store).values()} == {"chance"}
     assert [row.mean.text for row in made.rows] == ["–", "–"]
@@ -166,8 +165,8 @@ def test_undecided_by_an_interval_that_ends_at_zero_is_not_up_to_zero_points_wor
 
 def test_the_budgets_are_told_in_a_line() -> None:
     assert evidence.evidence(read_report_data(tied_on_one_direction("a", "b")))[-1] == (
-        "At most 5 % for any false one of: better and worse, over all pairs of 3 planned figures of 1 corpus; "
-        "equivalent, over the pairs of each figure; better than and below chance, over 4 results. The rest is "
+        "Family-wise error rate of 5% each for: better and worse, over all pairs of 3 planned results of 1 corpus; "
+        "equivalent, over the pairs of each result; better than and below chance, over 4 results. Everything else is "
         "exploratory."
     )
 
@@ -237,7 +236,7 @@ def test_an_encoder_that_lacks_a_task_has_no_mean_and_is_listed_with_the_reason(
     store.tables["results"] = [row for row in store.tables["results"] if not lacking <= row.items()]
     made = board_of(store)
     assert made.rows[1].mean.text == "–"
-    assert made.unranked == (("b", "evaluated on photos alone"),)
+    assert made.unranked == (("b", "evaluated only on photos"),)
 
 
 def test_what_is_far_from_a_published_figure_stands_below_the_headline() -> None:
@@ -317,7 +316,7 @@ def test_languages_that_no_encoder_reads_are_in_the_sentence_and_a_mean_does_not
         result(store, name, "tongues", f"{direction}/{of}", "R@1", shares[of], half=0.02, chance=0.025)
     hidden, notes = verdicts(store)["a", "t2i/*/*"][1], board_of(store).notes
     if share < 0.01:
-        assert notes == ("Languages: no encoder is shown to read Italian or Russian better than chance.",)
+        assert notes == ("Languages: no encoder scores significantly above chance in Italian or Russian.",)
         assert "2 of 3 languages not shown above chance" in hidden
     else:
         assert notes == ()

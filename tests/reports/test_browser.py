@@ -135,7 +135,7 @@ def test_by_keyboard_alone_through_the_weights_and_the_failures_by_addresses_tha
     chosen, said = select.input_value(), gallery.locator("output").inner_text()
     assert chosen
     assert 0 < int(said.split(" of ")[0]) <= total
-    assert f" of {total} cases fit. Of all " in said
+    assert f" of {total} cases match. Of all " in said
     assert f"missed={chosen}" in at.url
     tab_to(at, ".wall a")
     at.keyboard.press("Enter")
@@ -335,7 +335,7 @@ def test_light_and_dark_are_a_click_that_is_kept(page: Watched) -> None:
 
     page.made()
     before = ground()
-    page.page.get_by_role("button", name="Light or dark").click()
+    page.page.get_by_role("button", name="Toggle theme").click()
     assert (after := ground()) != before
     page.page.reload()
     assert ground() == after

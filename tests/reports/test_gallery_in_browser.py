@@ -55,7 +55,7 @@ def watched(browser: Browser) -> Iterator[Watched]:
 
 
 def fitting(watched: Watched) -> int:
-    """How many cases fit, as the page says."""
+    """How many cases match, as the page says."""
     return int(watched.page.locator(".gallery output").inner_text().split(" of ")[0])
 
 
@@ -76,7 +76,7 @@ def test_counts_are_those_of_sql(watched: Watched, address: str, store: Embeddin
     stored = {" · ".join(query) for query in missed_and_found(store, A, B, shown_protocols)}
     held = {case["about"] for case in cases(Path(unquote(urlparse(address).path)).read_text("utf-8"))}
     text = watched.page.locator(".gallery output").inner_text()
-    assert f"{len(held & stored)} of {len(held)} cases fit." in text
+    assert f"{len(held & stored)} of {len(held)} cases match." in text
     assert text.endswith(f" {len(stored)} are missed by {A} and found by {B}.")
     assert watched.page.locator("[name=missed]").input_value() == A, "of the address"
     watched.page.get_by_role("button", name="Show all").click()

@@ -85,9 +85,9 @@ def test_a_sample_is_said_not_to_be_compared_with_published_figures(two_models: 
             row |= {"level_name": "not compared", "reason": "sample of 500 of 5,000 images, not compared"}
     gate = provenance.published_section(read_report_data(two_models))
     assert (
-        "coco-karpathy is a sample of 500 of 5,000 images, not compared: published figures are about all" in gate.lead
+        "coco-karpathy is a sample of 500 of 5,000 images, not compared: published results are about all" in gate.lead
     )
-    assert "No published figures" not in gate.lead
+    assert "No published results" not in gate.lead
     assert first not in [row[0] for row in texts(block(gate, "gate-figures"))]
 
 
@@ -207,7 +207,7 @@ def test_of_several_requests_one_is_shown_and_a_part_of_a_larger_one_is_called_s
     restricted = read_report_data(demo_store, encoders=two)
     assert p_of(restricted) == 0.2
     assert "On shapes, p-values are adjusted over the pairs of all 3 encoders" in restricted.larger_families[0]
-    assert evidence.evidence(restricted)[-1].endswith("of which this report shows 2.")
+    assert evidence.evidence(restricted)[-1].endswith("; this report shows 2 of them.")
 
 
 def test_r_at_1_stands_with_and_without_the_ambiguous_misses(demo_store: StandIn) -> None:

@@ -169,7 +169,9 @@ def test_images_of_several_captions_only_confirm_the_order_of_the_corpus() -> No
     ranks, how = told(rows, "t2i/all", corpus=THIRTY)
     assert ranks == {"t2i/all": [1 + i for i in range(N_IMAGES) for _ in range(2)]}
     assert how == ["t2i/all: 60 rows taken in the corpus' order, with which `image_id` agrees"]
-    with pytest.raises(RequestError, match="`image_id` holds ids of images, and 'i29' in row 1 belongs to 2 of the qu"):
+    with pytest.raises(
+        RequestError, match="`image_id` holds ids of images, and 'i29' in row 1 is an id of 2 of the qu"
+    ):
         told(rows[::-1], "t2i/all", corpus=THIRTY)
 
 

@@ -106,7 +106,7 @@ def test_the_answers_of_gpt_4v_are_imported_as_published(answers: Path, sugarcre
     found = of_source(answers / "gpt4v-swap_obj.json", sugarcrepe)
     assert figures(found.outcomes) == {"sugarcrepe/swap_obj": {"pair_accuracy": round(210 / 245, 4)}}
     [line] = found.left_out
-    assert line.startswith("1 of 246 rows left out, whose texts are not in the corpus")
+    assert line.startswith("1 of 246 rows left out because their texts are not in the corpus")
     assert "West 32nd" in line
 
 

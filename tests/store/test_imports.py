@@ -214,7 +214,7 @@ def test_a_name_or_form_that_belongs_to_another_encoder_is_refused(toy, save):
     with pytest.raises(RequestError, match=forms):
         import_embeddings(toy, encoder="theirs", corpus="toy", captions=save("wide.npy", 40, dim=16))
     toy.write_encoder(make_spec(name="encoded"))
-    with pytest.raises(RequestError, match=r"'encoded' belongs to a model without imported embeddings \(adapter none"):
+    with pytest.raises(RequestError, match=r"'encoded' is that of a model without imported embeddings \(adapter none"):
         import_embeddings(toy, encoder="encoded", corpus="toy", images=save("i.npy", 20))
 
 

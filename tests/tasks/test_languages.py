@@ -168,7 +168,7 @@ def test_a_suite_ranks_by_the_planned_value_also_where_a_language_has_more_trans
 def test_the_list_of_protocols_and_the_check_of_a_corpus_say_which_captions_are_taken(tmp_path: Path) -> None:
     listed = {row["id"]: row["several_languages"] for row in json_rows("list protocols")}
     assert listed["t2i/all"] == listed["t2i/first"] == "the captions of the reference language"
-    assert listed["t2i/*/*"] == "all: the planned figures"
+    assert listed["t2i/*/*"] == "all: the planned results"
     for languages, said in ((["de", "en"], "RSUM take the English captions"), (["de", "fr"], "there is no t2i/all")):
         table = tmp_path / "captions.csv"
         table.write_text(f"image,{','.join(f'caption_{each}' for each in languages)}\na,x,y\nb,v,w\n")

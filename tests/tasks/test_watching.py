@@ -64,8 +64,8 @@ def test_a_run_that_cannot_be_pinned_is_refused_with_those_that_can(store: Embed
     watch(store, 0, [ENGLISH])
     assert check_baseline.fn("week-0", store_uri=store.uri, encoders=["m", "other"]) == []
     for uri, run, encoder, message in (
-        (store.uri, "week-9", "m", "did you mean 'week-0'? runs with such figures: week-0"),
-        (store.uri, "week-0", "other", "no figures of other, only of m; leave --baseline out"),
+        (store.uri, "week-9", "m", "did you mean 'week-0'? runs with such results: week-0"),
+        (store.uri, "week-0", "other", "no results of other, only of m; leave --baseline out"),
         ("nowhere", "week-0", "m", "no store at nowhere yet; leave --baseline out"),
     ):
         [fault] = check_baseline.fn(run, store_uri=uri, encoders=[encoder])

@@ -1,6 +1,6 @@
 "use strict";
 
-// Light or dark: the first click leaves the setting of the system; the browser keeps the choice.
+// Theme, light or dark: the first click leaves the setting of the system; the browser keeps the choice.
 const whole = document.documentElement;
 whole.dataset.theme = localStorage.getItem("capim-theme") ?? "";
 const theme = document.querySelector("#theme");

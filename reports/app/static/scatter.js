@@ -1,6 +1,6 @@
 "use strict";
 
-// Rank against rank on a canvas; a box drawn on it, or typed ranks, list the queries inside.
+// Rank comparison on a canvas; a box drawn on it, or typed ranks, list the queries inside.
 (() => {
   const MARGIN = { left: 52, right: 12, top: 12, bottom: 44 };
 

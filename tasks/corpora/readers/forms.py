@@ -336,7 +336,7 @@ class _Rows:
         texts = self._texts("caption") if "caption" in self.cells else [None]
         several = len(texts) > 1 or len(self.cells.get("caption", ())) > 1
         if ordinal is not None and (not str(ordinal).isdigit() or several):
-            self.faults.add("rows whose ordinal is not the whole number of one caption", f"{self.at} ({ordinal!r})")
+            self.faults.add("rows with an ordinal that is not one caption's whole number", f"{self.at} ({ordinal!r})")
             ordinal = None
         place = None if ordinal is None else int(str(ordinal))
         by, annotation = str(one.get("translator") or "human"), None if annotation is None else str(annotation)
@@ -353,7 +353,7 @@ class _Rows:
             self.faults.add(f"rows without {role}", self.at)
             return ""
         if not isinstance(key, str | int):
-            what = _SEVERAL if isinstance(key, list) else f"rows whose {role} is neither text nor number"
+            what = _SEVERAL if isinstance(key, list) else f"rows where {role} is neither text nor number"
             self.faults.add(what, f"{self.at} ({type(key).__name__})")
             return ""
         name = str(key if identifier is None else identifier)
@@ -382,7 +382,7 @@ class _Rows:
                 texts += said
             else:
                 shown = f"{self.at} ({cell!r:.40})"
-                self.faults.add(f"rows whose {role} is not a text or a list of texts, or of objects with a text", shown)
+                self.faults.add(f"rows where {role} is not a text or a list of texts, or of objects with a text", shown)
         return texts
 
     def _text(self, role: str) -> str | None:

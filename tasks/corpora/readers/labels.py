@@ -129,7 +129,7 @@ def _shards(folder: Path) -> _Shards:
         if image is None:
             found.skipped.append(SkippedRow(sample, f"no image in {file.name}"))
         elif not number.isdecimal() or int(number) >= len(called):
-            faults.add(f"samples whose .cls is no number of a line of {_CLASSES}, from 0", f"{sample} ({number!r})")
+            faults.add(f"samples where .cls is not a line number of {_CLASSES}, from 0", f"{sample} ({number!r})")
         else:
             found.images.append(image)
             found.labels[sample] = [label_of[int(number)]]

@@ -105,7 +105,7 @@ def outcomes_of_source(source: Source, corpus: Corpus) -> dict[str, FoundRows]:
     if source.kind == "outcomes" and path.is_dir() and any(path.glob("*_rank_index.npy")):
         return _of_hit_lists(source, corpus)
     if not source.encoder:
-        raise RequestError("give the name of the model whose outcomes these are: --encoder NAME")
+        raise RequestError("give the name of the model that made these outcomes: --encoder NAME")
     if source.kind == "scores":
         found = outcomes_of_matrix(
             read_matrix(path, source.columns), corpus, protocols=source.protocols, by_position=source.by_position

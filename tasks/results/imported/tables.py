@@ -317,8 +317,8 @@ def _by_texts(part: TablePart, items: Sets) -> NDArray[np.int64]:
     if unknown.size:
         row = rows[int(unknown[0])]
         notes.left_out.append(
-            f"{unknown.size} of {len(rows)} rows left out, whose texts are not in the corpus, first row {row[NUMBER]}: "
-            f"{plain_text(row['caption'])!r}"
+            f"{unknown.size} of {len(rows)} rows left out because their texts are not in the corpus, first row "
+            f"{row[NUMBER]}: {plain_text(row['caption'])!r}"
         )
     return positions
 

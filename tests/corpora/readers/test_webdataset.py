@@ -154,9 +154,7 @@ def test_clip_benchmarks_shards_of_classes_are_labelled_images_with_its_prompts(
     assert corpus.skipped["item_id"].to_pylist() == ["s9"]
     assert len(open_corpus({"reader": "labels", "root": str(tmp_path), "prompts": "photo"}).captions) == 3
     shard(tmp_path / "test" / "2.tar", {"s3.cls": b"3", "s3.png": png("black")})
-    with pytest.raises(
-        RequestError, match=r"whose \.cls is no number of a line of classnames\.txt, from 0: s3 \('3'\)"
-    ):
+    with pytest.raises(RequestError, match=r"where \.cls is not a line number of classnames\.txt, from 0: s3 \('3'\)"):
         open_corpus(tmp_path)
 
 

@@ -173,7 +173,7 @@ def test_results_that_were_removed_between_two_runs_are_named_and_nothing_is_cal
         kept, removed = (len(store.rows("results", encoder=name)) for name in ("many", "other"))
         assert f"{removed} results of the earlier run, by " in page
         assert "nothing of other on shapes can be compared" in page
-        assert f"None of {kept} shared figures differs." in page
+        assert f"None of {kept} shared results differs." in page
         assert "There are no ranks to compare" in page
         assert "equal" not in page
         assert "every query has" not in page

@@ -208,7 +208,7 @@ def test_search_by_text_and_by_a_picture_that_is_uploaded(window: tuple[Watched,
     assert corpus.source is not None
     data = corpus.source.read(texts(corpus.images["key"])[3])
     page.get_by_label("Picture").set_input_files({"name": "own.png", "mimeType": "image/png", "buffer": data})
-    page.get_by_role("button", name="Search for the file").click()
+    page.get_by_role("button", name="Search by file").click()
     page.wait_for_selector(".sought img")
     assert page.locator(".nearest li").count() == 6
     page.locator(".nearest a").first.click()
