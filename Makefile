@@ -31,6 +31,7 @@ check: $(VENV)/.ready
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.words
 
 # the site of docs/, in build/docs (not --quiet: --strict then fails on nothing); the variable turns an advertisement off
 docs: $(VENV)/.ready

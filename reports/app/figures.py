@@ -198,8 +198,8 @@ def runs(request: Request) -> Response:
 class _Changes(NamedTuple):
     """The changes between two runs.
 
-    ``summary``: the numbers of results, in a sentence; ``figures``: the keys of both results for each change of a value;
-    ``again``: corpus, protocol and encoder to the evaluations of both, where these differ.
+    ``summary``: the numbers of results, in a sentence; ``figures``: the keys of both results of each changed
+    value; ``again``: corpus, protocol and encoder to the evaluations of both, where these differ.
     """
 
     summary: str

@@ -1,4 +1,4 @@
-"""What the files of a repository say about the adapter that loads it: one function for each form, without torch."""
+"""The adapter that loads a repository, by its files: one function for each form, without torch."""
 
 from __future__ import annotations
 
