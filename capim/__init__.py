@@ -10,7 +10,7 @@ Functions of this module use the default workspace (``$CAPIM_WORKSPACE``, else `
 another one. Keywords have the names, the defaults and the checks of the command line's options; names may be a list or
 a comma-separated string. Progress and messages go to standard error. No server is started, and nothing is written
 outside the workspace; if ``PREFECT_API_URL`` is set, steps are Prefect runs. A wrong request raises ``RequestError``,
-work that fails ``WorkError``; ``CapimError`` is both.
+work that fails ``WorkError``; both are a ``CapimError``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import capim.flows
 
 capim.flows.set_environment()  # before any library reads it
 
-from capim.store.errors import RequestError, WorkError  # noqa: E402
+from capim.store.errors import CapimError, RequestError, WorkError  # noqa: E402
 
 if TYPE_CHECKING:  # imported on first use: pandas and Prefect take seconds
     from capim.flows.workspace import Workspace, open  # noqa: A004 - as in gzip.open
@@ -55,7 +55,6 @@ __all__ = [
     "compare", "drop", "embed", "evaluate", "import_", "multivectors", "open", "outcomes", "relevance", "report",
     "results", "run", "search", "show", "sql", "vectors", "why",
 ]  # fmt: skip
-CapimError = (RequestError, WorkError)
 
 
 def main() -> int:

@@ -164,7 +164,7 @@ def embed(
         submit: start the N runs of --shards N on a server's workers
 
     Returns:
-        From Python, a frame with one row per encoder and corpus.
+        A frame with one row per encoder and corpus.
 
     Raises:
         IncompleteError: Some encoders failed; the others are encoded.
@@ -318,7 +318,7 @@ def compare(
     Example: capim compare --encoders tiny-clip,tiny-clip-plain --corpora shapes --slice objects=circle
 
     Returns:
-        From Python, a frame with one row per pair and result, headline results first. ``difference`` is ``encoder_a``
+        A frame with one row per pair and result, headline results first. ``difference`` is ``encoder_a``
         (of ``compare(a, b)`` the first) minus ``encoder_b``, with its interval; ``p_adjusted`` is adjusted over the
         pairs that are compared here, of headline results over those of all of them; ``state`` is what the tests say of
         ``encoder_a``: better, worse, equivalent or undecided.

@@ -431,7 +431,7 @@ def serve(
     port: Annotated[int, "N"] = 0,
     open: bool = False,  # noqa: A002 - the name of the option
 ) -> None:
-    """Look through a store in the browser: results, single queries, what one encoder misses and another finds.
+    """Browse the store in a web UI: results, queries, two encoders side by side, search.
 
     Prints an address that works on this machine only; it carries a token, so that others on the machine cannot use it.
     The workspace keeps the token and the port (serve.json), so that saved addresses go on working. The pages read the

@@ -12,10 +12,21 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import fields
 from functools import wraps
 from html import escape
-from inspect import Parameter, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 import pandas as pd
@@ -35,6 +46,7 @@ from capim.flows.config import (
     RunOptions,
     Texts,
     default_workspace,
+    described,
     listed,
     run_config,
     step_config,
@@ -203,10 +215,29 @@ def _step(
         quiet = {"quiet": self.quiet} if "quiet" in signature(function).parameters else {}
         return give(function(config, **own, **quiet))
 
-    itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
     step = wraps(function)(_checked(method))
-    vars(step)["__signature__"] = taken.replace(parameters=[itself, *taken.parameters.values()])
+    step.__doc__ = _help(function, options)
+    returns = give if isinstance(give, type) else signature(give).return_annotation
+    vars(step)["__signature__"] = _plain(options, taken).replace(return_annotation=returns)
     return cast("Callable[Concatenate[Workspace, P], R]", step)
+
+
+def _plain(options: Callable[..., object], taken: Signature) -> Signature:
+    """Return a signature with the types that a caller gives; a list of names may be one string with commas."""
+    hints = get_type_hints(options)
+    types = {name: str | Sequence[str] if get_origin(hint) is tuple else hint for name, hint in hints.items()}
+    itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    given = [each.replace(annotation=types.get(name, Any)) for name, each in taken.parameters.items()]
+    return taken.replace(parameters=[itself, *given])
+
+
+def _help(function: Callable[..., object], options: Callable[..., object]) -> str:
+    """Return the docstring of a step in Python: its first line, its arguments, and its return value."""
+    text = cleandoc(function.__doc__ or "")
+    lines = [f"    {name}: {about}" for name, about in described(options).items()]
+    _, found, returns = text.partition("Returns:\n")
+    parts = [text.partition("\n")[0], "Args:\n" + "\n".join(lines), *[f"Returns:\n{returns}" for _ in [found] if found]]
+    return "\n\n".join(parts)
 
 
 def _ran(done: Rows | Benchmarked) -> Any:  # a path; with ``dry_run`` a frame

@@ -89,7 +89,11 @@ def _letters(name: str) -> str:
     return "".join(character for character in name.casefold() if character.isalnum())
 
 
-class RequestError(ValueError):
+class CapimError(Exception):
+    """An error of capim: a wrong request, or work that failed."""
+
+
+class RequestError(CapimError, ValueError):
     """The request cannot be carried out; the message lists all errors that were found.
 
     Examples:
@@ -133,7 +137,7 @@ class MissingStoreError(RequestError):
     """There is no store at a valid location."""
 
 
-class WorkError(RuntimeError):
+class WorkError(CapimError, RuntimeError):
     """The work failed; the message says which part failed, which data were kept, and the next step.
 
     Attributes:
