@@ -22,7 +22,7 @@ PAGES = [
     ROOT / "deployments" / "README.md",
     *(ROOT / "docs").glob("*.md"),
 ]
-OF_A_STORE = ("get_started.md", "report.md", "scale.md", "statistics.md", "exports.md", "tables.md")
+OF_A_STORE = ("get_started.md", "report.md", "scale.md", "statistics.md", "exports.md", "tables.md", "python.md")
 README = PAGES[0].read_text(encoding="utf-8")
 
 
@@ -71,9 +71,7 @@ def test_the_page_about_your_own_metric_does_what_it_says(after_a_run: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["get_started.md", "report.md", "scale.md", "statistics.md", "exports.md", "tables.md"]
-)
+@pytest.mark.parametrize("name", OF_A_STORE)
 def test_a_page_about_a_store_shows_what_its_blocks_print(name: str, after_a_run: Path) -> None:
     assert run_page(ROOT / "docs" / name, after_a_run)
 
