@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,9 +25,9 @@ Made = Callable[[str, Callable[[Path], object]], Path]
 
 def empty_pages(patch: pytest.MonkeyPatch) -> None:
     """From now on reports have their numbers, on pages where nothing is drawn."""
-    patch.setattr("capim.reports.write.report_of", lambda _: None)
+    patch.setattr("capim.reports.write.report_of", lambda _: SimpleNamespace(board=None))
     patch.setattr("capim.reports.write.figure_files", lambda _: {})
-    for name in ("render_markdown", "render_html"):
+    for name in ("render_markdown", "render_first_screen", "render_html"):
         patch.setattr(f"capim.reports.write.{name}", lambda *_, **__: "")
 
 

@@ -102,7 +102,7 @@ def test_encoders_with_an_earlier_state_only_are_named_and_a_fingerprint_that_is
     page = command("report")
     assert why in page.page.with_name("report.md").read_text().partition("\n## ")[0].replace("\\", "")
     assert why in command("results").err
-    assert why in command("choose --weights shop:t2i/all=1").err
+    assert why in command("choose --weights shop:t2i/all=1", code=1).err
     for asked in (f"--corpora {earlier}", f"--corpora {earlier} --encoders a,b"):
         text = command(f"report {asked}").page.with_name("report.md").read_text()
         assert f"Shown is the state {earlier} of shop, as asked for." in text

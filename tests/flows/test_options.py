@@ -145,7 +145,7 @@ SPECIAL = {
     ),
     "results wide": Case("results", "--wide"),
     "choose weights": Case("choose", f"--weights {PAIRS}=1", without=f"--weights {SHAPES}=1"),
-    "choose limits": Case(BASES["choose"], "--limits dim=1"),
+    "choose limits": Case(BASES["choose"], "--limits dim=64"),
     "evaluate wide": Case(BASES["evaluate"], "--wide"),
     "compare slice": Case(f"compare {STORED}", "--slice objects=circle"),
     "compare languages": Case(f"compare {STORED}", "--languages en"),

@@ -123,7 +123,7 @@ def test_a_metric_added_to_the_table_is_computed_for_stored_evaluations_and_noth
         for name in ("R@1", "MRR", "median_rank", "mAP@R"):
             stored.setitem(METRICS, name, replace(METRICS[name], values=refused))
         said = command(f"{EVALUATE} --keep-replicates").err
-        assert "0 protocols scored, 6 were already stored; 6 figures computed" in said
+        assert "0 protocols scored, 6 were already stored; 6 results computed" in said
         assert command(f"{EVALUATE} --keep-replicates").err.endswith("6 were already stored\n")
     for table in ("results", "replicates"):
         after = rows(workspace, table)

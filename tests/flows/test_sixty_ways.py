@@ -270,11 +270,11 @@ WAYS: dict[str, Way] = {
     "ranx in LZ4": Way(text("run.lz4", b"\x04"), refused="write its rows as Parquet"),
     "predictions of mteb": Way(text("predictions.json", json.dumps({"mteb_model_meta": {"revision": "1"}, "default": {"test": RUN}})), "24 queries matched by their ids"),
     "csv of query, document, score": Way(table("retrieved.csv", TRIPLES), "24 queries matched by their ids"),
-    "results of mteb": Way(text("results/my__model/abc/Flickr30kT2IRetrieval.json", json.dumps({"task_name": "Flickr30kT2IRetrieval", "mteb_version": "2.0.0", "scores": {"test": [{"hf_subset": "default", "main_score": 0.8, "hit_rate_at_1": 0.8}]}}), "results"), "1 figures of 1 models, 1 of them under a protocol"),
-    "CLIP_benchmark's CSV": Way(text("benchmark.csv", "dataset,model,pretrained,task,image_retrieval_recall@5,text_retrieval_recall@5\nflickr30k,ViT-B-32,laion,zeroshot_retrieval,0.8,0.9\n"), "2 figures of 1 models"),
-    "CLIP_benchmark's JSON": Way(text("result.json", json.dumps({"dataset": "flickr30k", "model": "ViT-B-32", "pretrained": "laion", "task": "zeroshot_retrieval", "metrics": {"image_retrieval_recall@5": 0.8}})), "1 figures of 1 models"),
-    "ViDoRe's JSON": Way(text("m_metrics.json", json.dumps({"metadata": {"vidore_benchmark_version": "5"}, "metrics": {"vidore/arxivqa_test_subsampled": {"ndcg_at_5": 0.8}}})), "1 figures of 1 models"),
-    "a CSV of a paper": Way(text("paper.csv", "model,dataset,protocol,metric,value,source\nCLIP,ways,t2i/all,R@1,0.3,Table 2\n"), "1 figures of 1 models, 1 of them under a protocol"),
+    "results of mteb": Way(text("results/my__model/abc/Flickr30kT2IRetrieval.json", json.dumps({"task_name": "Flickr30kT2IRetrieval", "mteb_version": "2.0.0", "scores": {"test": [{"hf_subset": "default", "main_score": 0.8, "hit_rate_at_1": 0.8}]}}), "results"), "1 results of 1 models, 1 of them under a protocol"),
+    "CLIP_benchmark's CSV": Way(text("benchmark.csv", "dataset,model,pretrained,task,image_retrieval_recall@5,text_retrieval_recall@5\nflickr30k,ViT-B-32,laion,zeroshot_retrieval,0.8,0.9\n"), "2 results of 1 models"),
+    "CLIP_benchmark's JSON": Way(text("result.json", json.dumps({"dataset": "flickr30k", "model": "ViT-B-32", "pretrained": "laion", "task": "zeroshot_retrieval", "metrics": {"image_retrieval_recall@5": 0.8}})), "1 results of 1 models"),
+    "ViDoRe's JSON": Way(text("m_metrics.json", json.dumps({"metadata": {"vidore_benchmark_version": "5"}, "metrics": {"vidore/arxivqa_test_subsampled": {"ndcg_at_5": 0.8}}})), "1 results of 1 models"),
+    "a CSV of a paper": Way(text("paper.csv", "model,dataset,protocol,metric,value,source\nCLIP,ways,t2i/all,R@1,0.3,Table 2\n"), "1 results of 1 models, 1 of them under a protocol"),
     "two columns of vectors": Way(parquet("pairs.parquet", id=of(IMAGES, PI), a=lists(V[PI]), b=lists(V)), refused="expected an array named 'embeddings', got a"),
     "a text file": Way(text("notes.txt", "nothing to see here\n"), refused="A run has 6 (query Q0 item rank score tag)"),
 }  # fmt: skip
@@ -301,7 +301,7 @@ def test_every_way_is_taken_with_equal_figures_or_refused_with_the_way(
     shutil.copytree(empty, workspace)
     monkeypatch.chdir(tmp_path)
     words = way.write(tmp_path)
-    is_published = "figures of" in way.taken
+    is_published = "results of" in way.taken
     identity = "" if is_published else "--encoder theirs --corpus ways"
     said = command(f"import {words} {identity} --quiet", workspace, code=0 if way.taken else 2).err
     assert (way.taken or way.refused) in said
