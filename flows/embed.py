@@ -131,7 +131,7 @@ def _spec(entry: str | Mapping[str, Any], config: RunConfig) -> EncoderSpec:
 
 def encode_settings(config: RunConfig, spec: EncoderSpec) -> EncodeSettings:
     """Settings for one encoder of a run: its batch sizes unless the run gives one, and the first device."""
-    entry = entry_for({encoder_name(each): each for each in config.encoders}.get(spec.name, spec.name), config)
+    entry = entry_for(spec.name, config)
     sizes: tuple[int | None, int | None] = (entry.image_batch, entry.caption_batch)
     if config.batch_size is not None:
         sizes = (None, None) if config.batch_size == "auto" else (config.batch_size, config.batch_size)

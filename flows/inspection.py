@@ -280,7 +280,7 @@ def check(
         checked = check_corpus(name, missing=missing, columns=given_columns(form.columns))
         sys.stdout.writelines(f"{plain(line)}\n" for line in checked.lines())
         return 0 if checked.ok else 2
-    from capim.tasks.encoders.catalog import entry_named, recognised
+    from capim.tasks.encoders.catalog import recognised
     from capim.tasks.encoders.conformance import check_encoder
     from capim.tasks.encoders.device import choose_device
 
@@ -288,7 +288,7 @@ def check(
         name = f"./{name}"
     if not quiet and (line := recognised(name)):
         say(line)
-    spec = entry_named(name, config.encoders).spec
+    spec = entry_for(name, config).spec
     spec = replace(spec, precision=config.precision or spec.precision)
     how = {"trust_remote_code": config.trusts(name), "compiled": config.compile}
     verdicts = []
@@ -577,19 +577,21 @@ def watched_parts(config: RunConfig) -> tuple[RunConfig | None, RunConfig | None
 
 
 def entry_for(entry: str | Mapping[str, Any], config: RunConfig) -> CatalogEntry:
-    """Return the entry of an encoder of a run; a name that nothing describes may be that of a model in the store.
+    """Return the entry of an encoder, given as in a run or by its stored name; or that of a model in the store.
 
     Raises:
         RequestError: As of ``entry_of``, and the store has no such model either, or one without a model to run.
     """
-    from capim.tasks.encoders.catalog import entry_of, entry_of_spec
+    from capim.tasks.encoders.catalog import entry_from, entry_of, row_of_spec
 
+    if isinstance(entry, str):
+        entry = {encoder_name(each): each for each in config.encoders}.get(entry, entry)
     try:
         return entry_of(entry)
     except RequestError:
         with suppress(RequestError, WorkError):
             if isinstance(entry, str) and "/" not in entry:
-                return entry_of_spec(EmbeddingStore.open(config.store_uri).encoder(entry))
+                return entry_from(entry, row_of_spec(EmbeddingStore.open(config.store_uri).encoder(entry)))
         raise
 
 

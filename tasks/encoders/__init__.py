@@ -7,15 +7,7 @@ not import torch; loading a model does.
 from __future__ import annotations
 
 from capim.tasks.encoders.adapters import ADAPTERS, Adapter, adapter_named, require_libraries
-from capim.tasks.encoders.catalog import (
-    CatalogEntry,
-    catalog,
-    entry_from,
-    entry_named,
-    entry_of,
-    entry_of_spec,
-    spec_of,
-)
+from capim.tasks.encoders.catalog import CatalogEntry, catalog, entry_from, entry_of, spec_of
 from capim.tasks.encoders.encoder import Encoder, encode_captions, encode_images
 from capim.tasks.encoders.identity import identity_gap, resolve
 from capim.tasks.encoders.loading import load_encoder
@@ -30,9 +22,7 @@ __all__ = [
     "encode_captions",
     "encode_images",
     "entry_from",
-    "entry_named",
     "entry_of",
-    "entry_of_spec",
     "identity_gap",
     "load_encoder",
     "require_libraries",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
@@ -204,29 +204,24 @@ def recognised(encoder: str) -> str:
     return f"{row_of(encoder)[1]}; its name here: {stored_name(encoder)}"
 
 
-def stored_name(encoder: str | Mapping[str, Any]) -> str:
-    """Return the name of a model in the store; of a public name the catalog's for its checkpoint, or the last part."""
-    if not isinstance(encoder, str):
-        return str(encoder.get("name", ""))
-    if "/" not in encoder:
-        return encoder
+def stored_name(public: str) -> str:
+    """Return the stored name of a model with a public name: the catalog's for its checkpoint, or the last part."""
     from capim.tasks.encoders.public_names import short_name
 
-    if (row := _by_checkpoint(encoder)) is not None:
+    if (row := _by_checkpoint(public)) is not None:
         return row.name
-    short = short_name(encoder)
-    return f"{short}-of-{short_name(encoder.rpartition('/')[0])}" if short in _own_rows() else short
+    short = short_name(public)
+    return f"{short}-of-{short_name(public.rpartition('/')[0])}" if short in _own_rows() else short
 
 
-def entry_named(name: str, entries: Iterable[str | Mapping[str, Any]]) -> CatalogEntry:
-    """Return the entry of that name among those of a run, else of the catalog."""
-    return entry_of({stored_name(entry): entry for entry in entries}.get(name, name))
-
-
-def entry_of_spec(spec: EncoderSpec) -> CatalogEntry:
-    """Return the entry of a model that a store has; raises ``RequestError`` if no adapter can encode with it."""
-    fields = ("adapter", "checkpoint", "dim", "revision", "vectors", "precision", "storage", "licence")
-    return entry_from(spec.name, {**{name: getattr(spec, name) for name in fields}, "options": dict(spec.options)})
+def row_of_spec(spec: EncoderSpec) -> dict[str, Any]:
+    """Return the row of a catalog or suite file that describes a model, with its facts."""
+    named = ("name", "adapter", "checkpoint", "revision", "dim", "vectors", "precision", "storage", "licence")
+    row = {name: getattr(spec, name) for name in named}
+    facts = {name: fact for name, fact in spec.facts.items() if name not in row}
+    if seen := facts.pop("trained_on", ""):
+        row["trained_on"] = str(seen).split(", ")
+    return {**row, **facts, "options": dict(spec.options)}
 
 
 def spec_of(name: str) -> EncoderSpec:

@@ -25,7 +25,7 @@ from capim.tasks.encoders import of_mteb
 from capim.tasks.encoders.adapters import OWN_CODE_FORM, PIN, adapter_named, is_own_code, pins_of
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES
 from capim.tasks.encoders.adapters.recognition import ReadJson
-from capim.tasks.encoders.catalog import catalog, spec_of
+from capim.tasks.encoders.catalog import catalog, row_of_spec, spec_of
 from capim.tasks.encoders.checkpoint import (
     digest_of,
     json_file,
@@ -367,12 +367,10 @@ def pinned_toml(pins: Mapping[str, EncoderSpec | str]) -> str:
 
 
 def _table(spec: EncoderSpec) -> str:
-    named = ("name", "adapter", "checkpoint", "revision", "dim", "vectors", "precision", "storage", "licence")
-    lines = [f"{name} = {json.dumps(getattr(spec, name))}" for name in named]
-    seen = str(spec.facts.get("trained_on", ""))
-    facts = {**spec.facts, **({"trained_on": seen.split(", ")} if seen else {})}
-    lines += [f"{name} = {json.dumps(fact)}" for name, fact in facts.items()]
-    if spec.options:
-        options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in sorted(spec.options.items()))
+    row = row_of_spec(spec)
+    given = sorted(row.pop("options").items())
+    lines = [f"{name} = {json.dumps(value)}" for name, value in row.items()]
+    if given:
+        options = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in given)
         lines.append(f"options = {{ {options} }}")
     return "\n".join(["[[encoder]]", *lines, ""])

@@ -12,7 +12,7 @@ import pytest
 from capim.store.errors import RequestError
 from capim.store.types import EncoderSpec
 from capim.tasks.encoders import entry_from, entry_of, resolve
-from capim.tasks.encoders.catalog import recognised, stored_name
+from capim.tasks.encoders.catalog import recognised, row_of_spec, stored_name
 from capim.tasks.encoders.public_names import row_of
 from tests.encoders.families.table import CASES
 
@@ -43,6 +43,12 @@ def test_a_name_of_open_clip_is_read_from_its_table() -> None:
         RequestError, match=r"open_clip has no weights 'laion9b' on the hub for ViT-B-32; known: openai"
     ):
         entry_of("ViT-B-32/laion9b")
+
+
+def test_a_stored_model_gives_the_row_that_described_it_with_its_facts() -> None:
+    spec = entry_of("colqwen2.5").spec
+    assert {"training", "trained_on"} <= spec.facts.keys()
+    assert entry_from(spec.name, row_of_spec(spec)).spec == spec
 
 
 def folder_with(folder: Path, **files: object) -> str:

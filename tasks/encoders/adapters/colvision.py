@@ -24,6 +24,7 @@ from capim.store.errors import RequestError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS, LateInteractionFamily, layouts_of
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized, max_length_of
+from capim.tasks.encoders.adapters.recognition import colpali_engine_classes
 from capim.tasks.encoders.checkpoint import base_folder, complete_folder, json_file
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES
@@ -128,11 +129,9 @@ def _class_of(spec: EncoderSpec, family: LateInteractionFamily, folder: Path, *,
     Raises:
         RequestError: If it gives the other kind of vectors than the spec says.
     """
-    trained = json_file(folder / "adapter_config.json").get("auto_mapping") or {}
-    declared = [*(json_file(folder / "config.json").get("architectures") or []), trained.get("base_model_class")]
-    for name in filter(known.__contains__, declared):
+    for name in filter(known.__contains__, colpali_engine_classes(lambda file: json_file(folder / file))):
         if name.startswith(KINDS[spec.vectors]):
-            return str(name)
+            return name
         if other := [kind for kind, prefix in KINDS.items() if name.startswith(prefix)]:
             raise RequestError(
                 f"encoder {spec.name!r}: {spec.checkpoint} holds a {name}, so that vectors must be {other[0]!r}, "

@@ -11,7 +11,6 @@ from capim.tasks.encoders.adapters.dual_families import FAMILIES as DUAL
 
 ReadJson = Callable[[str], Mapping[str, Any]]  # file name -> contents, empty if there is no such file
 Other: TypeAlias = Callable[[str], ReadJson]  # another repository, such as a base model -> what reads its files
-_MULTI = ("MultiVectorEncoder", "ColBERT")  # what sentence-transformers calls models with many vectors
 _FOR_RETRIEVAL = "ForRetrieval"  # end of the architectures of transformers with many vectors
 
 
@@ -30,23 +29,37 @@ class Fit:
     vectors: VectorKind = "single"
 
 
+def sentence_transformers_kind(read: ReadJson) -> tuple[str, VectorKind]:
+    """Return the class of sentence-transformers that a repository declares, or the usual one, and its vectors."""
+    [architecture, *_] = read("config.json").get("architectures") or [""]
+    usual = "MultiVectorEncoder" if architecture.endswith((_FOR_RETRIEVAL, "HF_ColBERT")) else "SentenceTransformer"
+    declared = str(read("config_sentence_transformers.json").get("model_type", usual))
+    return declared, "multi" if declared in ("MultiVectorEncoder", "ColBERT") else "single"
+
+
+def colpali_engine_classes(read: ReadJson) -> list[str]:
+    """Return the classes that a checkpoint of colpali_engine names, complete or LoRA."""
+    trained = read("adapter_config.json").get("auto_mapping") or {}
+    return [*(read("config.json").get("architectures") or []), *filter(None, [trained.get("base_model_class")])]
+
+
 def saved_by_sentence_transformers(read: ReadJson, other: Other) -> Fit | None:
     """Recognise a folder of sentence-transformers, or a late-interaction model of transformers."""
     modules: Any = read("modules.json")
     [architecture, *_] = read("config.json").get("architectures") or [""]
     if not modules and not architecture.endswith(_FOR_RETRIEVAL):
         return None
-    many = read("config_sentence_transformers.json").get("model_type") in _MULTI
+    _, vectors = sentence_transformers_kind(read)
     if not modules:
         dim = read("config.json").get("embedding_dim")
-        return Fit(by=f"architecture {architecture}", dim=dim, vectors="multi")
+        return Fit(by=f"architecture {architecture}", dim=dim, vectors=vectors)
     dim = None
     for module in modules:
         path = f"{module['path']}/" if module["path"] else ""
         config = read(f"{path}config.json")
         pooled = config.get("embedding_dimension") or config.get("word_embedding_dimension")
         dim = config.get("out_features") or config.get("projection_dim") or pooled or dim
-    return Fit(by="modules.json", dim=dim, vectors="multi" if many else "single")
+    return Fit(by="modules.json", dim=dim, vectors=vectors)
 
 
 def of_open_clip(read: ReadJson, other: Other) -> Fit | None:
@@ -59,15 +72,16 @@ def of_colpali_engine(read: ReadJson, other: Other) -> Fit | None:
     """Recognise a model of colpali_engine, complete or LoRA, by its class."""
     from capim.tasks.encoders.adapters.late_interaction import FAMILIES, KINDS  # numpy
 
-    lora, config = read("adapter_config.json"), read("config.json")
-    base = lora.get("base_model_name_or_path")
-    declared = [*(config.get("architectures") or []), (lora.get("auto_mapping") or {}).get("base_model_class")]
+    base = read("adapter_config.json").get("base_model_name_or_path")
     found = [
-        (name, kind) for name in filter(None, declared) for kind, prefix in KINDS.items() if name.startswith(prefix)
+        (name, kind)
+        for name in colpali_engine_classes(read)
+        for kind, prefix in KINDS.items()
+        if name.startswith(prefix)
     ]
     if not found:
         return None
-    described = other(base)("config.json") if base else config
+    described = (other(base) if base else read)("config.json")
     family = FAMILIES.get(str(described.get("model_type")))
     if family is None:
         return None

@@ -19,6 +19,7 @@ from capim.store.errors import RequestError
 from capim.store.types import MODALITIES, EncoderSpec, Modality
 from capim.tasks.encoders.adapters.late_interaction import layouts_of
 from capim.tasks.encoders.adapters.loaded_encoder import LoadedEncoder, Tokenized
+from capim.tasks.encoders.adapters.recognition import sentence_transformers_kind
 from capim.tasks.encoders.checkpoint import complete_folder, json_file
 from capim.tasks.encoders.encoder import Inputs
 from capim.tasks.encoders.tensors import DTYPES, rows_of_items
@@ -89,10 +90,7 @@ def _layouts(model: Any, modality: Modality, inputs: Any, task: Mapping[str, str
 
 def _check_kind(spec: EncoderSpec, folder: Path) -> None:
     """Refuse a checkpoint of the other kind: the library would convert it, with a projection of random numbers."""
-    architectures = json_file(folder / "config.json").get("architectures") or [""]
-    usual = "MultiVectorEncoder" if architectures[0].endswith(("ForRetrieval", "HF_ColBERT")) else "SentenceTransformer"
-    declared = json_file(folder / "config_sentence_transformers.json").get("model_type", usual)
-    vectors = "multi" if declared in ("MultiVectorEncoder", "ColBERT") else "single"
+    declared, vectors = sentence_transformers_kind(lambda name: json_file(folder / name))
     if vectors != spec.vectors:
         raise RequestError(
             f"encoder {spec.name!r}: {spec.checkpoint} is a {declared}, so that vectors must be {vectors!r}, got "
